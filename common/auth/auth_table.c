@@ -9,6 +9,7 @@
 #define CLUSTER "gradus.v1.Cluster/"
 #define PS "gradus.v1.ParameterServer/"
 #define WORKER "gradus.v1.Worker/"
+#define INFERENCE "inference.GRPCInferenceService/"
 /* Nodes, too: they are told of jobs anyway, and people look from where nodes run. */
 #define READERS (AUTH_NODE | AUTH_VIEWER | AUTH_SUBMITTER)
 
@@ -36,6 +37,7 @@ const struct auth_row auth_rows[] = {
     {.method = CLUSTER "ReportFailure", .roles = AUTH_NODE},
     /* What masters and workers ask a parameter server; a job's secrets say which of them. */
     {.method = PS "OpenShard", .roles = AUTH_NODE},
+    {.method = PS "Fill", .roles = AUTH_NODE},
     {.method = PS "SetMembership", .roles = AUTH_NODE},
     {.method = PS "Pull", .roles = AUTH_NODE},
     {.method = PS "Push", .roles = AUTH_NODE},
@@ -54,6 +56,14 @@ const struct auth_row auth_rows[] = {
     {.method = WORKER "Evaluate", .roles = AUTH_NODE},
     {.method = WORKER "StopJob", .roles = AUTH_NODE},
     {.method = WORKER "Trace", .roles = AUTH_NODE},
+    /* What clients ask gradus-serve: answers of a model, which readers may evaluate anyway. */
+    {.method = INFERENCE "ModelInfer", .roles = READERS},
+    {.method = INFERENCE "ModelMetadata", .roles = READERS},
+    {.method = INFERENCE "ModelConfig", .roles = READERS},
+    {.method = INFERENCE "ModelReady", .anybody = true},
+    {.method = INFERENCE "ServerLive", .anybody = true},
+    {.method = INFERENCE "ServerReady", .anybody = true},
+    {.method = INFERENCE "ServerMetadata", .anybody = true},
     /* Names of jobs and nodes, and numbers: what a reader may see anyway. */
     {.method = AUTH_METRICS, .roles = READERS},
     /* Whether it is well, and what it serves: no more than its HTTP port and its sources say. */

@@ -87,7 +87,7 @@ size_t accept_limit_set(const struct accept_limits *limits)
     }
     pthread_mutex_lock(&lock);
     share.there = is_there;
-    accept_share_set(&share, limits->peer > 0 ? limits->peer : (can + 1) / 2);
+    accept_share_set(&share, limits->peer, limits->peer > 0 ? 0 : can);
     pthread_mutex_unlock(&lock);
     atomic_store(&limited_port, (int)limits->port);
     atomic_store(&first_refused, (int)wanted);

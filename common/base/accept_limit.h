@@ -24,8 +24,8 @@
 struct accept_limits {
     size_t connections; /* about so many at most; as the system's limit on open files lets it, of
                            which as many as it allows are asked for first, and some are left free */
-    size_t peer;        /* of one peer at most; 0: half of what there can be. Those through sockets
-                           of this host are not counted */
+    size_t peer;        /* of one peer at most; 0: as many as are free, which is half for the only
+                           one (accept_share.h). Those through sockets of this host are not counted */
     enum first_byte_port port; /* what connections that are not exempt speak */
 };
 

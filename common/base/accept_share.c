@@ -5,29 +5,32 @@
 
 #include "base/mem.h"
 
-void accept_share_set(struct accept_share *s, size_t each)
+void accept_share_set(struct accept_share *s, size_t each, size_t all)
 {
-    if (s->guests == NULL && each > 0) {
+    if (s->guests == NULL && (each > 0 || all > 0)) {
         s->room = ACCEPT_SHARE_ROOM; /* untouched pages take no memory */
         s->guests = mem_new(s->room, sizeof *s->guests);
     }
     s->each = each;
+    s->all = all;
 }
 
-static size_t count_of(const struct accept_share *s, const struct peer_network *peer)
+static bool has_share(const struct accept_share *s, const struct peer_network *peer)
 {
-    size_t n = 0;
+    size_t own = 0, counted = 0;
     for (size_t fd = 0; fd < s->end; fd++) {
-        n += peer_network_same(&s->guests[fd].peer, peer) ? 1 : 0;
+        const struct peer_network *one = &s->guests[fd].peer;
+        counted += one->family != 0 ? 1 : 0;
+        own += peer_network_same(one, peer) ? 1 : 0;
     }
-    return n;
+    return (s->each > 0 && own >= s->each) || (s->all > 0 && own > 0 && own + counted >= s->all);
 }
 
-static void forget_gone(struct accept_share *s, const struct peer_network *peer)
+static void forget_gone(struct accept_share *s)
 {
     for (size_t fd = 0; fd < s->end; fd++) {
         struct accept_guest *g = &s->guests[fd];
-        if (peer_network_same(&g->peer, peer) && !s->there((int)fd, g)) {
+        if (g->peer.family != 0 && !s->there((int)fd, g)) {
             *g = (struct accept_guest){0};
         }
     }
@@ -40,16 +43,16 @@ bool accept_share_enter(struct accept_share *s, int fd, const struct accept_gues
         return true;
     }
     s->guests[fd] = (struct accept_guest){0};
-    if (s->each == 0 || guest->peer.family == 0) {
+    if (guest->peer.family == 0) {
         return true;
     }
-    if (count_of(s, &guest->peer) >= s->each) {
+    if (has_share(s, &guest->peer)) {
         if (now_ms < s->look_ms) {
             return false;
         }
         s->look_ms = now_ms + ACCEPT_SHARE_LOOK_MS;
-        forget_gone(s, &guest->peer);
-        if (count_of(s, &guest->peer) >= s->each) {
+        forget_gone(s);
+        if (has_share(s, &guest->peer)) {
             return false;
         }
     }

@@ -65,6 +65,23 @@ char *mem_strdup(const char *s)
     return copy;
 }
 
+char **mem_copy_texts(const char *const *texts, size_t count)
+{
+    char **copies = mem_new(count, sizeof *copies);
+    for (size_t i = 0; i < count; i++) {
+        copies[i] = mem_strdup(texts[i]);
+    }
+    return copies;
+}
+
+void mem_free_texts(char **texts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(texts[i]);
+    }
+    free(texts);
+}
+
 char *mem_printf(const char *fmt, ...)
 {
     char *s = NULL;

@@ -19,6 +19,9 @@ void *mem_new(size_t count, size_t size);
 /* Resize to @count elements; new bytes are not zeroed; never NULL. */
 void *mem_resize(void *p, size_t count, size_t size);
 char *mem_strdup(const char *s); /* NULL gives NULL */
+/* Copies of @count texts; mem_free_texts(). */
+char **mem_copy_texts(const char *const *texts, size_t count);
+void mem_free_texts(char **texts, size_t count);
 char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* @count elements of @size bytes at a 64-byte boundary, zeroed; returns owned, free with free().

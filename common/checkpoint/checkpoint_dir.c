@@ -66,6 +66,7 @@ struct entry {
     char *path;
     char *why; /* it is not complete; NULL: it is */
     bool foreign;
+    struct manifest manifest; /* as far as it could be read */
 };
 struct entries {
     struct entry *items;
@@ -77,6 +78,7 @@ static void entries_release(struct entries *e)
     for (size_t i = 0; i < e->count; i++) {
         free(e->items[i].path);
         free(e->items[i].why);
+        manifest_release(&e->items[i].manifest);
     }
     free(e->items);
     *e = (struct entries){0};
@@ -124,19 +126,55 @@ static bool is_damage(int rc)
 
 static int look(struct entry *e, const char *owner, struct err *err)
 {
-    struct manifest m = {0};
-    int rc = manifest_read(e->path, &m, err);
-    rc = rc != 0 ? rc : manifest_check_files(e->path, &m, false, err);
+    struct manifest *m = &e->manifest;
+    int rc = manifest_read(e->path, m, err);
+    rc = rc != 0 ? rc : manifest_check_files(e->path, m, false, err);
     if (rc == 0) {
-        e->generation = m.generation;
-        e->foreign = owner[0] != '\0' && m.owner[0] != '\0' && strcmp(m.owner, owner) != 0;
+        e->generation = m->generation;
+        e->foreign = owner[0] != '\0' && m->owner[0] != '\0' && strcmp(m->owner, owner) != 0;
         if (e->foreign) {
             rc = err_set(err, ERR_CORRUPT, "checkpoint %s: of another master (owner %.32s)",
-                         e->path, m.owner);
+                         e->path, m->owner);
         }
     }
-    manifest_release(&m);
     return rc;
+}
+
+static const char *base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* A delta needs its base, which is complete by itself and the one that it was written for. */
+static int look_for_base(const struct entries *all, struct entry *e, struct err *err)
+{
+    const char *name = e->manifest.base.directory;
+    const struct entry *found = NULL;
+    for (size_t i = 0; found == NULL && i < all->count; i++) {
+        found = strcmp(base(all->items[i].path), name) == 0 ? &all->items[i] : NULL;
+    }
+    if (found == NULL || found->manifest.shards == NULL) {
+        return err_set(err, ERR_NOT_FOUND, "checkpoint %s: its base %s is missing", e->path, name);
+    }
+    if (found->why != NULL) {
+        return err_set(err, ERR_CORRUPT, "checkpoint %s: its base %s: %s", e->path, name,
+                       found->why);
+    }
+    return manifest_check_base(e->path, &e->manifest, &found->manifest, err);
+}
+
+static void look_at_deltas(struct entries *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        struct entry *e = &all->items[i];
+        struct err why = {0};
+        if (e->why == NULL && e->manifest.base.directory[0] != '\0' &&
+            look_for_base(all, e, &why) != 0) {
+            e->why = mem_strdup(why.msg);
+            all->complete--;
+        }
+    }
 }
 
 /* All that are there, and what is wrong with those that are not complete. Errors: those of files,
@@ -159,15 +197,10 @@ static int look_at_all(const char *dir, struct entries *out, struct err *err)
         }
     }
     if (rc == 0 && out->count > 0) {
+        look_at_deltas(out);
         qsort(out->items, out->count, sizeof *out->items, compare_newest);
     }
     return rc;
-}
-
-static const char *base(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
 }
 
 static bool is_among(const char *path, const char *const *names, size_t count)
@@ -229,10 +262,31 @@ int checkpoint_resolve(const char *path, char **out, struct err *err)
         *out = mem_strdup(path);
         return 0;
     }
-    return rc != 0 ? rc : checkpoint_latest(path, out, NULL, err);
+    char *newest = NULL;
+    rc = rc != 0 ? rc : checkpoint_latest(path, &newest, NULL, err);
+    if (rc == 0) {
+        checkpoint_result(newest, out);
+    }
+    free(newest);
+    return rc;
 }
 
-int checkpoint_prune(const char *dir, size_t keep, const char *named, struct err *err)
+/* Is it the base of one of the first @keep complete ones, or of one that is @named? */
+static bool is_needed(const struct entries *all, const char *path, size_t keep,
+                      const char *const *named, size_t named_count)
+{
+    for (size_t i = 0; i < all->complete; i++) {
+        const struct entry *e = &all->items[i];
+        if ((i < keep || is_among(e->path, named, named_count)) &&
+            strcmp(e->manifest.base.directory, base(path)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int checkpoint_prune(const char *dir, size_t keep, const char *const *named, size_t named_count,
+                     struct err *err)
 {
     enum storage_thing thing = STORAGE_NOTHING;
     int rc = keep == 0 ? 0 : storage_look(dir, &thing, err);
@@ -244,7 +298,8 @@ int checkpoint_prune(const char *dir, size_t keep, const char *named, struct err
     for (size_t i = 0; rc == 0 && i < all.count; i++) {
         const struct entry *e = &all.items[i];
         bool goes = i < all.complete
-                        ? i >= keep && !is_among(e->path, &named, named != NULL)
+                        ? i >= keep && !is_among(e->path, named, named_count) &&
+                              !is_needed(&all, e->path, keep, named, named_count)
                         /* what comes after the newest may still be in the making */
                         : !e->foreign && all.complete > 0 && e->step < all.items[0].step;
         if (goes) {

@@ -9,8 +9,8 @@
 
 #define CHUNK_BYTES (1U << 20)
 
-struct source { /* a file */
-    struct table_reader *reader;
+struct source { /* a shard */
+    struct table_union *rows;
     uint64_t version;
     size_t at, n; /* of its part */
     struct table_chunk part;
@@ -21,6 +21,7 @@ struct merge {
     const struct checkpoint *c;
     const struct checkpoint_past *past; /* NULL: rows read as they lie */
     size_t dim;
+    struct table_file_slots slots;
     struct source *sources;
     struct source **heap; /* [count] the least order first */
     size_t count;
@@ -32,7 +33,7 @@ void checkpoint_catch_up(struct checkpoint *c, const struct checkpoint_past *pas
     c->past_count = count;
 }
 
-/* ---- rows of a file ---- */
+/* ---- rows of a shard ---- */
 
 static void catch_up(const struct merge *m, struct source *s)
 {
@@ -53,11 +54,11 @@ static void catch_up(const struct merge *m, struct source *s)
 static int next_part(const struct merge *m, struct source *s, struct err *err)
 {
     s->at = 0;
-    int rc = table_reader_next(s->reader, &s->n, err);
+    int rc = table_union_next(s->rows, &s->part, err);
+    s->n = rc == 0 ? s->part.n : 0;
     if (rc != 0 || s->n == 0) {
         return rc;
     }
-    s->part = table_reader_rows(s->reader);
     s->order = table_walk_order(s->part.keys[0]);
     if (m->past != NULL) {
         catch_up(m, s);
@@ -95,7 +96,6 @@ static int merge_begin(struct merge *m, const struct checkpoint *c, size_t table
 {
     const struct manifest *of = &c->manifest;
     const struct table_file_info *info = &of->tables[table].info;
-    struct table_file_slots slots;
     int rc = 0;
     *m = (struct merge){.c = c,
                         .dim = (size_t)info->dim,
@@ -104,11 +104,11 @@ static int merge_begin(struct merge *m, const struct checkpoint *c, size_t table
     for (size_t i = 0; i < c->past_count; i++) {
         m->past = strcmp(c->pasts[i].table, info->name) == 0 ? &c->pasts[i] : m->past;
     }
-    manifest_table_slots(of, &slots);
+    manifest_table_slots(of, &m->slots);
     for (uint32_t i = 0; rc == 0 && i < of->shard_count; i++) {
         struct source *s = &m->sources[i];
         s->version = of->shards[i].version;
-        s->reader = table_reader_new(&c->files[i], &c->files[i].tables[table], &slots, false);
+        s->rows = checkpoint_rows(c, i, table, &m->slots);
         rc = next_part(m, s, err);
         if (rc == 0 && s->n > 0) {
             m->heap[m->count++] = s;
@@ -123,7 +123,7 @@ static int merge_begin(struct merge *m, const struct checkpoint *c, size_t table
 static void merge_end(struct merge *m)
 {
     for (uint32_t i = 0; i < m->c->manifest.shard_count; i++) {
-        table_reader_free(m->sources[i].reader);
+        table_union_free(m->sources[i].rows);
     }
     free(m->sources);
     free(m->heap);

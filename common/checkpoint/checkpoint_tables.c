@@ -20,11 +20,11 @@ static int check_info(const struct manifest_table *t, uint32_t shard,
                        has->name, has->dim, table_file_admissions[has->admission], t->info.name,
                        t->info.dim, table_file_admissions[t->info.admission]);
     }
-    if (has->rows != t->rows[shard] || has->counts != t->counts[shard]) {
+    if (has->all != t->rows[shard] || has->counts != t->counts[shard]) {
         return err_set(err, ERR_CORRUPT,
                        "table %s: %" PRIu64 " rows and %" PRIu64 " counts; the manifest names "
                        "%" PRIu64 " and %" PRIu64,
-                       has->name, has->rows, has->counts, t->rows[shard], t->counts[shard]);
+                       has->name, has->all, has->counts, t->rows[shard], t->counts[shard]);
     }
     return 0;
 }
@@ -61,6 +61,13 @@ bool checkpoint_is_of_table(const struct checkpoint *c, const char *tensor)
         }
     }
     return false;
+}
+
+struct table_union *checkpoint_rows(const struct checkpoint *c, uint32_t shard, size_t table,
+                                    const struct table_file_slots *slots)
+{
+    const bool delta = c->files[shard].base.directory[0] != '\0';
+    return table_union_new(&c->files[shard], delta ? &c->base->files[shard] : NULL, table, slots);
 }
 
 /* ---- into tables ---- */
@@ -157,30 +164,50 @@ static int reserve(const struct checkpoint *c, size_t number, struct table *tabl
     return table_restore_reserve(table, rows, counts, err);
 }
 
-static int restore_file(const struct checkpoint *c, uint32_t file, size_t number, bool counts,
+static void count(const struct checkpoint *c, uint64_t bytes)
+{
+    if (c->bytes != NULL) {
+        atomic_fetch_add(c->bytes, bytes);
+    }
+}
+
+static int restore_rows(const struct checkpoint *c, uint32_t file, size_t number,
                         struct table *table, struct err *err)
+{
+    struct table_file_slots slots;
+    manifest_table_slots(&c->manifest, &slots);
+    struct table_union *u = checkpoint_rows(c, file, number, &slots);
+    struct table_chunk chunk;
+    int rc;
+    while ((rc = table_union_next(u, &chunk, err)) == 0 && chunk.n > 0) {
+        rc = table_restore_rows(table, &chunk, err);
+        if (rc != 0) {
+            (void)err_wrap(err, "read %s", c->files[file].file.path);
+            break;
+        }
+        count(c, table_union_bytes(u));
+    }
+    table_union_free(u);
+    return rc;
+}
+
+static int restore_counts(const struct checkpoint *c, uint32_t file, size_t number,
+                          struct table *table, struct err *err)
 {
     const struct shard_file *f = &c->files[file];
     struct table_file_slots slots;
     manifest_table_slots(&c->manifest, &slots);
-    struct table_reader *r = table_reader_new(f, &f->tables[number], &slots, counts);
+    struct table_reader *r = table_reader_new(f, &f->tables[number], &slots, TABLE_PART_COUNTS);
     size_t n = 0;
     int rc;
     while ((rc = table_reader_next(r, &n, err)) == 0 && n > 0) {
-        if (counts) {
-            const struct table_counts_chunk chunk = table_reader_counts(r);
-            rc = table_restore_counts(table, &chunk, err);
-        } else {
-            const struct table_chunk chunk = table_reader_rows(r);
-            rc = table_restore_rows(table, &chunk, err);
-        }
+        const struct table_counts_chunk chunk = table_reader_counts(r);
+        rc = table_restore_counts(table, &chunk, err);
         if (rc != 0) {
             (void)err_wrap(err, "read %s", f->file.path);
             break;
         }
-        if (c->bytes != NULL) {
-            atomic_fetch_add(c->bytes, table_reader_bytes(r));
-        }
+        count(c, table_reader_bytes(r));
     }
     table_reader_free(r);
     return rc;
@@ -196,8 +223,8 @@ int checkpoint_restore_tables(const struct checkpoint *c, const struct checkpoin
         rc = reserve(c, number, tables[i].table, shard, shards, err);
         for (uint32_t file = 0; rc == 0 && file < m->shard_count; file++) {
             if (overlap(file, m->shard_count, shard, shards)) {
-                rc = restore_file(c, file, number, false, tables[i].table, err);
-                rc = rc != 0 ? rc : restore_file(c, file, number, true, tables[i].table, err);
+                rc = restore_rows(c, file, number, tables[i].table, err);
+                rc = rc != 0 ? rc : restore_counts(c, file, number, tables[i].table, err);
             }
         }
     }

@@ -160,12 +160,18 @@ static void add_train_sums(struct buf *out, const struct manifest *m)
     buf_add_str(out, "\",\n");
 }
 
+static uint64_t version_of(const struct manifest *m)
+{
+    return m->base.directory[0] != '\0' ? MANIFEST_FORMAT_VERSION_DELTA
+           : m->table_count > 0         ? MANIFEST_FORMAT_VERSION_TABLES
+                                        : MANIFEST_FORMAT_VERSION;
+}
+
 static void format(const struct manifest *m, struct buf *out)
 {
     buf_add_str(out, "{\n");
     add_text(out, "format", "gradus-checkpoint");
-    add_number(out, "format_version",
-               m->table_count > 0 ? MANIFEST_FORMAT_VERSION_TABLES : MANIFEST_FORMAT_VERSION);
+    add_number(out, "format_version", version_of(m));
     add_text(out, "job", m->job);
     if (m->owner[0] != '\0') {
         add_text(out, "owner", m->owner);
@@ -179,6 +185,7 @@ static void format(const struct manifest *m, struct buf *out)
     add_text(out, "rule", m->rule);
     add_slots(out, m);
     add_variables(out, m);
+    manifest_base_format(m, out);
     add_shards(out, m);
     manifest_tables_format(m, out);
     if (m->ledger.split_count > 0) {
@@ -187,6 +194,7 @@ static void format(const struct manifest *m, struct buf *out)
         buf_add_str(out, ",\n");
     }
     add_train_sums(out, m);
+    manifest_best_format(m, out);
     add_text(out, "text", m->text);
     buf_printf(out, "  \"checksum\": \"0x%016" PRIx64 "\"\n}\n", checksum_of(out->data, out->len));
 }

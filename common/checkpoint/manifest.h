@@ -5,7 +5,8 @@
 #ifndef GRADUS_CHECKPOINT_MANIFEST_H
 #define GRADUS_CHECKPOINT_MANIFEST_H
 
-#include "checkpoint/table_file.h"
+#include "checkpoint/shard_file.h"
+#include "job/progress/best.h"
 #include "job/progress/ledger.h"
 #include "job/plan/plan.h"
 #include "rule/update/update.h"
@@ -13,6 +14,7 @@
 #define MANIFEST_NAME "manifest.json"
 #define MANIFEST_FORMAT_VERSION 1
 #define MANIFEST_FORMAT_VERSION_TABLES 2 /* of a job with tables, which others could not read */
+#define MANIFEST_FORMAT_VERSION_DELTA 3  /* of a delta, likewise */
 #define MANIFEST_SUMS_MAX 65536
 #define MANIFEST_BYTES_MAX (64U << 20) /* LEDGER_SPLITS_MAX runs and the longest job text fit */
 
@@ -23,8 +25,14 @@ struct manifest_shard {  /* its file: shard_file_name() */
 };
 
 struct manifest_table {
-    struct table_file_info info; /* rows, counts: in all files */
-    uint64_t *rows, *counts;     /* [shard_count] in each file */
+    struct table_file_info info; /* rows, counts: of all shards */
+    uint64_t *rows, *counts;     /* [shard_count] of each; of a delta with those of its base */
+};
+
+/* A delta has some of its rows in an older checkpoint of the job, which is none itself. */
+struct manifest_base {
+    char directory[SHARD_FILE_BASE_BYTES]; /* beside its own: "step-000000500"; "": it is none */
+    uint64_t checksum;                     /* the one at the end of the manifest there */
 };
 
 struct manifest {
@@ -43,12 +51,16 @@ struct manifest {
     uint64_t train_epoch;          /* of the last batch before it, and */
     double *train_sums;            /* its training metrics so far (metrics_pack()); NULL: none */
     size_t train_sum_count;
+    struct best best;    /* by training.stop, at this step; count 0: nothing was evaluated */
+    bool result_is_best; /* the job ended here, and what it keeps as the best is its result */
     struct variable_spec *variables; /* names and shapes; initialisers are not kept */
     size_t variable_count;
     struct manifest_shard *shards;
     uint32_t shard_count;
     struct manifest_table *tables;
     size_t table_count;
+    struct manifest_base base;
+    uint64_t checksum; /* at the end of the text that was read or written */
 };
 
 /* Copies what it is given; the caller fills in the numbers, the ledger and the shards. */
@@ -57,7 +69,8 @@ void manifest_init(struct manifest *m, const char *job, const char *text, enum t
 void manifest_release(struct manifest *m);
 /* One more table, without rows; @admission: enum table_admission_kind. */
 void manifest_add_table(struct manifest *m, const char *name, uint64_t dim, int admission);
-/* How many rows of its tables are where: as the files say, which must be of these tables. Errors:
+/* How many rows of its tables are where: as the files say, which must be of these tables. With a
+ * base, which has to be there: its checksum, or that it is none when no file is a delta. Errors:
  * ERR_NOT_FOUND, ERR_CORRUPT; those of files. */
 int manifest_take_tables(const char *dir, struct manifest *m, struct err *err);
 /* What all rows of tables have besides values; names borrowed. */
@@ -67,6 +80,18 @@ uint64_t manifest_slot_elements(const struct variable_spec *v, enum rule_slot_ki
 
 /* Write @dir/manifest.json, atomically and durably. Errors: ERR_INVALID not UTF-8; of files. */
 int manifest_write(const char *dir, const struct manifest *m, struct err *err);
+/* Is @base, that of @m in @dir, the one that @m was written for? Errors: ERR_CORRUPT. */
+int manifest_check_base(const char *dir, const struct manifest *m, const struct manifest *base,
+                        struct err *err);
+/* Is file @shard of @m a delta of that file of @base, if it is one? Errors: ERR_CORRUPT. */
+int manifest_check_delta(const struct manifest *m, const struct manifest *base, uint32_t shard,
+                         const struct shard_file *f, struct err *err);
+/* For who writes @m, which names one (or none, then nothing is done): the base is there, with its
+ * files, and @m has its checksum. Errors: ERR_NOT_FOUND, ERR_CORRUPT, with its name; of files. */
+int manifest_find_base(const char *dir, struct manifest *m, struct manifest *base, struct err *err);
+/* Where the base is; returns owned. */
+char *manifest_base_path(const char *dir, const struct manifest *m);
+
 /* @m is overwritten on success. Errors: ERR_NOT_FOUND no manifest; ERR_CORRUPT; ERR_UNSUPPORTED. */
 int manifest_read(const char *dir, struct manifest *m, struct err *err);
 /* Are the files there, with their sizes and (@checksums) their content? Errors: ERR_CORRUPT they
@@ -85,6 +110,11 @@ void manifest_tables_format(const struct manifest *m, struct buf *out);
 /* Behind slots and shards. Errors: ERR_CORRUPT. */
 int manifest_tables_read(const struct json_t *root, struct manifest *m, struct err *err);
 void manifest_tables_release(struct manifest *m);
+void manifest_base_format(const struct manifest *m, struct buf *out);
+void manifest_best_format(const struct manifest *m, struct buf *out);
+int manifest_best_read(const struct json_t *root, struct manifest *m, struct err *err);
+int manifest_base_read(const struct json_t *root, struct manifest *m, struct err *err);
+bool manifest_sum_parse(const char *text, uint64_t *out); /* "0x" and 16 digits */
 
 /* "parameter", "row", "column", "variable": by enum rule_slot_kind, NULL at the end */
 extern const char *const manifest_slot_kinds[];

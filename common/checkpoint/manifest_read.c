@@ -17,7 +17,7 @@
 #define CHUNK_BYTES (1U << 20)
 
 /* "0x" and 16 digits, as we write them. */
-static bool parse_checksum(const char *text, uint64_t *out)
+bool manifest_sum_parse(const char *text, uint64_t *out)
 {
     if (strlen(text) != 18 || text[0] != '0' || text[1] != 'x' ||
         strspn(text + 2, "0123456789abcdef") != 16) {
@@ -29,7 +29,7 @@ static bool parse_checksum(const char *text, uint64_t *out)
 
 /* The end of the text is always `  "checksum": "0x<16 digits>"\n}\n`; it covers all before itself.
  */
-static int check_own_checksum(const struct buf *text, struct err *err)
+static int check_own_checksum(const struct buf *text, uint64_t *sum, struct err *err)
 {
     static const char before[] = "  \"checksum\": \"";
     static const char after[] = "\"\n}\n";
@@ -41,7 +41,7 @@ static int check_own_checksum(const struct buf *text, struct err *err)
     char digits[19] = {0};
     memcpy(digits, p + sizeof before - 1, 18);
     uint64_t noted = 0;
-    if (memcmp(p, before, sizeof before - 1) != 0 || !parse_checksum(digits, &noted) ||
+    if (memcmp(p, before, sizeof before - 1) != 0 || !manifest_sum_parse(digits, &noted) ||
         memcmp(p + sizeof before - 1 + 18, after, sizeof after - 1) != 0) {
         return err_set(err, ERR_CORRUPT, "it does not end with its checksum: cut or changed");
     }
@@ -52,6 +52,7 @@ static int check_own_checksum(const struct buf *text, struct err *err)
                        "): damaged or changed by hand",
                        noted, found);
     }
+    *sum = noted;
     return 0;
 }
 
@@ -66,11 +67,10 @@ static int read_format(const struct json_t *root, struct err *err)
     if (rc == 0) {
         rc = json_doc_u64(root, "format_version", INT64_MAX, &version, err);
     }
-    if (rc == 0 && version != MANIFEST_FORMAT_VERSION &&
-        version != MANIFEST_FORMAT_VERSION_TABLES) {
+    if (rc == 0 && (version < MANIFEST_FORMAT_VERSION || version > MANIFEST_FORMAT_VERSION_DELTA)) {
         rc = err_set(err, ERR_UNSUPPORTED,
-                     "format_version: %" PRIu64 "; this program knows %d and %d", version,
-                     MANIFEST_FORMAT_VERSION, MANIFEST_FORMAT_VERSION_TABLES);
+                     "format_version: %" PRIu64 "; this program knows %d to %d", version,
+                     MANIFEST_FORMAT_VERSION, MANIFEST_FORMAT_VERSION_DELTA);
     }
     return rc;
 }
@@ -241,7 +241,7 @@ static int read_shard(const struct json_t *object, uint32_t index, uint32_t coun
     if (rc == 0) {
         rc = json_doc_string(object, "checksum", &sum, err);
     }
-    if (rc == 0 && !parse_checksum(sum, &s->checksum)) {
+    if (rc == 0 && !manifest_sum_parse(sum, &s->checksum)) {
         rc = err_set(err, ERR_CORRUPT, "checksum: 0x and 16 digits are expected");
     }
     return rc;
@@ -311,8 +311,8 @@ static int read_train_sums(const struct json_t *root, struct manifest *m, struct
 static int read_all(const struct json_t *root, struct manifest *m, struct err *err)
 {
     static int (*const readers[])(const struct json_t *, struct manifest *, struct err *) = {
-        read_texts,  read_numbers,         read_slots,  read_variables,
-        read_shards, manifest_tables_read, read_ledger, read_train_sums};
+        read_texts,  read_numbers,         read_slots,  read_variables,  manifest_base_read,
+        read_shards, manifest_tables_read, read_ledger, read_train_sums, manifest_best_read};
     int rc = read_format(root, err);
     for (size_t i = 0; rc == 0 && i < sizeof readers / sizeof readers[0]; i++) {
         rc = readers[i](root, m, err);
@@ -352,7 +352,7 @@ int manifest_read(const char *dir, struct manifest *m, struct err *err)
     int rc = read_text(path, &text, err);
     free(path);
     if (rc == 0) {
-        rc = check_own_checksum(&text, err);
+        rc = check_own_checksum(&text, &made.checksum, err);
         if (rc == 0) {
             rc = json_doc_parse(text.data, text.len, &root, err);
         }

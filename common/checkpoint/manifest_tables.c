@@ -71,9 +71,9 @@ static int take_file(struct manifest *m, uint32_t shard, const struct shard_file
                            "%" PRIu64,
                            i, has->name, has->dim, t->info.name, t->info.dim);
         }
-        t->rows[shard] = has->rows;
+        t->rows[shard] = has->all;
         t->counts[shard] = has->counts;
-        t->info.rows += has->rows;
+        t->info.rows += has->all;
         t->info.counts += has->counts;
     }
     return 0;
@@ -81,7 +81,9 @@ static int take_file(struct manifest *m, uint32_t shard, const struct shard_file
 
 int manifest_take_tables(const char *dir, struct manifest *m, struct err *err)
 {
-    int rc = 0;
+    struct manifest base = {0};
+    bool delta = false;
+    int rc = manifest_find_base(dir, m, &base, err);
     for (uint32_t i = 0; m->table_count > 0 && rc == 0 && i < m->shard_count; i++) {
         struct shard_file file = {0};
         char name[SHARD_FILE_NAME_BYTES];
@@ -90,11 +92,17 @@ int manifest_take_tables(const char *dir, struct manifest *m, struct err *err)
         rc = shard_file_open(&file, path, err);
         if (rc == 0) {
             rc = take_file(m, i, &file, err);
+            rc = rc != 0 ? rc : manifest_check_delta(m, &base, i, &file, err);
             rc = rc == 0 ? 0 : err_wrap(err, "read %s", path);
+            delta = delta || file.base.directory[0] != '\0';
             shard_file_close(&file);
         }
         free(path);
     }
+    if (!delta) {
+        m->base = (struct manifest_base){0};
+    }
+    manifest_release(&base);
     return rc;
 }
 
@@ -174,7 +182,7 @@ int manifest_tables_read(const struct json_t *root, struct manifest *m, struct e
     size_t count = 0;
     uint64_t version = 0;
     int rc = json_doc_u64(root, "format_version", INT64_MAX, &version, err);
-    if (rc != 0 || version != MANIFEST_FORMAT_VERSION_TABLES) {
+    if (rc != 0 || version == MANIFEST_FORMAT_VERSION) {
         return rc; /* the job has none */
     }
     rc = json_doc_array(root, "tables", TABLE_FILE_TABLES_MAX, &list, &count, err);

@@ -110,7 +110,30 @@ static char *checksums_of(const struct content *contents, size_t count)
     return buf_take(&text);
 }
 
-#define META_MAX 13
+bool shard_file_base_named(const char *name)
+{
+    static const char prefix[] = "step-";
+    const char *digits = name + sizeof prefix - 1;
+    return strncmp(name, prefix, sizeof prefix - 1) == 0 && digits[0] != '\0' &&
+           strlen(name) < SHARD_FILE_BASE_BYTES && digits[strspn(digits, "0123456789")] == '\0';
+}
+
+static char *base_of(const struct shard_file_state *s)
+{
+    return s->base == NULL ? NULL
+                           : mem_printf("{\"directory\": \"%s\", \"version\": %" PRIu64
+                                        ", \"checksum\": \"0x%016" PRIx64 "\"}",
+                                        s->base->directory, s->base->version, s->base->checksum);
+}
+
+static const char *version_of(const struct shard_file_state *s)
+{
+    return s->base != NULL     ? SHARD_FILE_VERSION_DELTA
+           : s->tables != NULL ? SHARD_FILE_VERSION_TABLES
+                               : SHARD_FILE_VERSION;
+}
+
+#define META_MAX 14
 
 /* Sorted; the caller frees texts[]. Returns how many. */
 static size_t make_meta(const struct shard_file_state *s, char *checksums,
@@ -120,9 +143,10 @@ static size_t make_meta(const struct shard_file_state *s, char *checksums,
     struct buf ledger = {0};
     ledger_json_format(s->ledger, &ledger);
     char *const made[META_MAX] = {
+        base_of(s),
         checksums,
         mem_strdup(SHARD_FILE_FORMAT),
-        mem_strdup(tables == NULL ? SHARD_FILE_VERSION : SHARD_FILE_VERSION_TABLES),
+        mem_strdup(version_of(s)),
         mem_printf("%" PRIu64, s->generation),
         mem_strdup(s->job),
         buf_take(&ledger),
@@ -131,12 +155,12 @@ static size_t make_meta(const struct shard_file_state *s, char *checksums,
         mem_printf("%u", s->shard),
         mem_printf("%u", s->plan->shard_count),
         mem_printf("%" PRIu64, s->step),
-        tables == NULL ? NULL : table_file_format(tables->tables, tables->count),
+        tables == NULL ? NULL : table_file_format(tables->tables, tables->count, s->base != NULL),
         mem_printf("%" PRIu64, s->version),
     };
     static const char *const keys[META_MAX] = {
-        "checksums",      "format", "format_version", "generation", "job",    "ledger", "rule",
-        SAFETENSORS_SEAL, "shard",  "shards",         "step",       "tables", "version"};
+        "base", "checksums",      "format", "format_version", "generation", "job",    "ledger",
+        "rule", SAFETENSORS_SEAL, "shard",  "shards",         "step",       "tables", "version"};
     size_t n = 0;
     for (size_t i = 0; i < META_MAX; i++) {
         if (made[i] != NULL) {
@@ -200,8 +224,8 @@ int shard_file_write(const char *path, const struct shard_file_state *state,
 {
     size_t count = 0;
     const struct partition *parts = plan_shard(state->plan, state->shard, &count);
-    if (count == 0) {
-        return err_set(err, ERR_INVALID, "write %s: shard %u of %u", path, state->shard,
+    if (count == 0 && state->tables == NULL) {
+        return err_set(err, ERR_INVALID, "write %s: shard %u of %u is empty", path, state->shard,
                        state->plan->shard_count);
     }
     struct declared d;

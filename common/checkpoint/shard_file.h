@@ -9,9 +9,12 @@
  *
  * Rows of tables: table_part.h.
  *
- * Metadata: checksums, format, format_version, generation, job, ledger (JSON), rule, seal, shard,
- * shards, step, tables (JSON), version. The ledger is the shard's own: the pushes that its values
- * hold.
+ * A delta has all of the partitions, and of tables what changed since its base, the file of the
+ * same shard in an older checkpoint of the job, which is none itself.
+ *
+ * Metadata: base (JSON), checksums, format, format_version, generation, job, ledger (JSON), rule,
+ * seal, shard, shards, step, tables (JSON), version. The ledger is the shard's own: the pushes that
+ * its values hold.
  *
  * Whoever reads a part of it reads no more than that: the data of each tensor are cut into chunks
  * of SHARD_FILE_CHUNK_BYTES, and `checksums` has the XXH3 (64 bits, 16 hex digits) of each, in the
@@ -29,6 +32,8 @@
 #define SHARD_FILE_FORMAT "gradus-shard"
 #define SHARD_FILE_VERSION "1"
 #define SHARD_FILE_VERSION_TABLES "2" /* of files with tables, which others could not read */
+#define SHARD_FILE_VERSION_DELTA "3"  /* of deltas, likewise */
+#define SHARD_FILE_BASE_BYTES 32      /* "step-9223372036854775807" */
 #define SHARD_FILE_NAME_BYTES 72      /* "shard-1023-of-1024-g18446744073709551615.safetensors" */
 #define SHARD_FILE_SLOT_BYTES 64
 #define SHARD_FILE_CHUNK_BYTES (UINT64_C(1) << 20)
@@ -42,6 +47,14 @@ const char *shard_file_name(uint32_t shard, uint32_t shard_count, uint64_t gener
 bool shard_file_name_parse(const char *name, uint32_t shard, uint32_t shard_count,
                            uint64_t *generation);
 
+/* Of which file another one is a delta. */
+struct shard_file_base {
+    char directory[SHARD_FILE_BASE_BYTES]; /* beside its own: "step-000000500"; "": it is none */
+    uint64_t version, checksum;            /* of the file there */
+};
+/* Is @name that of a checkpoint's directory, and nothing more? */
+bool shard_file_base_named(const char *name);
+
 /* What a shard writes; everything borrowed. */
 struct shard_file_state {
     const char *job;
@@ -54,6 +67,7 @@ struct shard_file_state {
     const float *values;                    /* the shard's flat buffer */
     float *const *slots;                    /* [update_slot_count] */
     const struct table_file_source *tables; /* NULL: the job has none */
+    const struct shard_file_base *base;     /* NULL: it is no delta */
 };
 /* Errors: ERR_INVALID (no such shard); those of files and of @tables. Nothing has the name @path
  * until all is written. */
@@ -70,6 +84,7 @@ struct shard_file {
     size_t *sum_of;                 /* the first of each tensor of @file */
     struct table_file_info *tables; /* NULL: it says nothing of tables */
     size_t table_count;
+    struct shard_file_base base;
 };
 /* @f is overwritten on success. Errors: ERR_CORRUPT. */
 int shard_file_open(struct shard_file *f, const char *path, struct err *err);

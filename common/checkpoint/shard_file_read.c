@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "checkpoint/ledger_json.h"
+#include "json/json_doc.h"
 
 static int meta_text(const struct safetensors *f, const char *key, const char **out,
                      struct err *err)
@@ -49,10 +50,11 @@ static int check_format(const struct safetensors *f, struct err *err)
                        SHARD_FILE_FORMAT);
     }
     if (strcmp(version, SHARD_FILE_VERSION) != 0 &&
-        strcmp(version, SHARD_FILE_VERSION_TABLES) != 0) {
+        strcmp(version, SHARD_FILE_VERSION_TABLES) != 0 &&
+        strcmp(version, SHARD_FILE_VERSION_DELTA) != 0) {
         return err_set(err, ERR_UNSUPPORTED,
                        "metadata: format version %.20s; this program knows " SHARD_FILE_VERSION
-                       " and " SHARD_FILE_VERSION_TABLES,
+                       " to " SHARD_FILE_VERSION_DELTA,
                        version);
     }
     return 0;
@@ -126,14 +128,38 @@ static int read_checksums(struct shard_file *f, struct err *err)
                : err_set(err, ERR_CORRUPT, "metadata: checksums: more than there are chunks");
 }
 
+static int read_base(struct shard_file *f, struct err *err)
+{
+    struct json_t *root = NULL;
+    const char *text = NULL, *directory = "", *sum = "";
+    int rc = meta_text(&f->file, "base", &text, err);
+    rc = rc != 0 ? rc : json_doc_parse(text, strlen(text), &root, err);
+    rc = rc != 0 ? rc : json_doc_string(root, "directory", &directory, err);
+    rc = rc != 0 ? rc : json_doc_u64(root, "version", INT64_MAX, &f->base.version, err);
+    rc = rc != 0 ? rc : json_doc_string(root, "checksum", &sum, err);
+    if (rc == 0 && (!shard_file_base_named(directory) || strlen(sum) != 18 ||
+                    strncmp(sum, "0x", 2) != 0 || !take_sum(sum + 2, &f->base.checksum))) {
+        rc = err_set(err, ERR_CORRUPT,
+                     "directory: step-000000500 and its like, checksum: 0x and 16 digits are "
+                     "expected");
+    }
+    if (rc == 0) {
+        memcpy(f->base.directory, directory, strlen(directory) + 1);
+    }
+    json_doc_free(root);
+    return rc == 0 ? 0 : err_wrap(err, "metadata: base");
+}
+
 static int read_tables(struct shard_file *f, struct err *err)
 {
     const char *version = safetensors_meta_find(&f->file, "format_version"), *text = NULL;
-    if (version == NULL || strcmp(version, SHARD_FILE_VERSION_TABLES) != 0) {
+    const bool delta = version != NULL && strcmp(version, SHARD_FILE_VERSION_DELTA) == 0;
+    if (!delta && (version == NULL || strcmp(version, SHARD_FILE_VERSION_TABLES) != 0)) {
         return 0;
     }
-    int rc = meta_text(&f->file, "tables", &text, err);
-    if (rc == 0 && table_file_parse(text, &f->tables, &f->table_count, err) != 0) {
+    int rc = delta ? read_base(f, err) : 0;
+    rc = rc != 0 ? rc : meta_text(&f->file, "tables", &text, err);
+    if (rc == 0 && table_file_parse(text, delta, &f->tables, &f->table_count, err) != 0) {
         rc = err_wrap(err, "metadata");
     }
     return rc;

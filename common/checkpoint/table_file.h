@@ -20,6 +20,15 @@ struct table_file_info { /* a table in one file */
     uint64_t dim;
     int admission;         /* enum table_admission_kind */
     uint64_t rows, counts; /* counts: keys, or blocks of a Bloom filter */
+    uint64_t evicted;      /* of a delta: keys of rows that went */
+    uint64_t all;          /* rows of the table; of a delta more than those in the file, perhaps */
+};
+
+enum table_part_kind { /* of what a table has in a file */
+                       TABLE_PART_ROWS,
+                       TABLE_PART_COUNTS,
+                       TABLE_PART_EVICTED,
+                       TABLE_PART_KINDS,
 };
 
 struct table_file_slots { /* of each row */
@@ -38,10 +47,10 @@ struct json_t;
 void table_file_format_info(const struct table_file_info *t, struct buf *out);
 /* The same back, the name owned. Errors: ERR_CORRUPT. */
 int table_file_read_info(const struct json_t *object, struct table_file_info *t, struct err *err);
-/* [{..., "rows": 3, "counts": 0}], returned owned. */
-char *table_file_format(const struct table_file_info *tables, size_t count);
+/* [{..., "rows": 3, "counts": 0}], of a @delta with "evicted" and "all"; returned owned. */
+char *table_file_format(const struct table_file_info *tables, size_t count, bool delta);
 /* The same back; @out owned, by table_file_infos_free(). Errors: ERR_CORRUPT. */
-int table_file_parse(const char *text, struct table_file_info **out, size_t *count,
+int table_file_parse(const char *text, bool delta, struct table_file_info **out, size_t *count,
                      struct err *err);
 void table_file_infos_free(struct table_file_info *tables, size_t count);
 
@@ -56,6 +65,7 @@ struct table_file_source {
     uint64_t part_bytes; /* 0: TABLE_FILE_PART_BYTES */
     int (*rows)(void *ctx, size_t table, struct table_chunk *chunk, struct err *err);
     int (*counts)(void *ctx, size_t table, struct table_counts_chunk *chunk, struct err *err);
+    const uint64_t *const *evicted; /* of a delta: of each table; else NULL */
     void *ctx;
 };
 
@@ -81,10 +91,11 @@ int table_file_check(const struct shard_file *f, const struct table_file_info *t
                      const struct table_file_slots *slots, size_t *tensors, struct err *err);
 
 struct table_reader;
-/* The rows of a table that was checked, or with @counts what admission counted; @f, @t and @slots
- * are borrowed. */
+/* The rows of a table that was checked, or what else its parts are of; @f, @t and @slots are
+ * borrowed. */
 struct table_reader *table_reader_new(const struct shard_file *f, const struct table_file_info *t,
-                                      const struct table_file_slots *slots, bool counts);
+                                      const struct table_file_slots *slots,
+                                      enum table_part_kind kind);
 void table_reader_free(struct table_reader *r); /* NULL is fine */
 /* The next part into the reader's memory; @rows 0: there are no more. Errors: ERR_CORRUPT its
  * checksum differs, a key is not of the file's shard, comes twice or out of order; ERR_EXHAUSTED;
@@ -94,5 +105,6 @@ uint64_t table_reader_bytes(const struct table_reader *r); /* of the present par
 /* The present part: n rows, in memory of the reader. */
 struct table_chunk table_reader_rows(const struct table_reader *r);
 struct table_counts_chunk table_reader_counts(const struct table_reader *r);
+const uint64_t *table_reader_keys(const struct table_reader *r); /* of any kind */
 
 #endif

@@ -47,28 +47,41 @@ int table_file_read_info(const struct json_t *object, struct table_file_info *t,
     return rc;
 }
 
-char *table_file_format(const struct table_file_info *tables, size_t count)
+char *table_file_format(const struct table_file_info *tables, size_t count, bool delta)
 {
     struct buf out = {0};
     buf_add_str(&out, "{\"tables\": [");
     for (size_t i = 0; i < count; i++) {
         buf_add_str(&out, i == 0 ? "{" : ", {");
         table_file_format_info(&tables[i], &out);
-        buf_printf(&out, ", \"rows\": %" PRIu64 ", \"counts\": %" PRIu64 "}", tables[i].rows,
+        buf_printf(&out, ", \"rows\": %" PRIu64 ", \"counts\": %" PRIu64, tables[i].rows,
                    tables[i].counts);
+        if (delta) {
+            buf_printf(&out, ", \"evicted\": %" PRIu64 ", \"all\": %" PRIu64, tables[i].evicted,
+                       tables[i].all);
+        }
+        buf_add_char(&out, '}');
     }
     buf_add_str(&out, "]}");
     return buf_take(&out);
 }
 
-static int read_one(const struct json_t *object, struct table_file_info *t, struct err *err)
+static int read_one(const struct json_t *object, bool delta, struct table_file_info *t,
+                    struct err *err)
 {
     int rc = table_file_read_info(object, t, err);
     rc = rc != 0 ? rc : json_doc_u64(object, "rows", INT64_MAX, &t->rows, err);
-    return rc != 0 ? rc : json_doc_u64(object, "counts", INT64_MAX, &t->counts, err);
+    rc = rc != 0 ? rc : json_doc_u64(object, "counts", INT64_MAX, &t->counts, err);
+    t->all = t->rows;
+    if (rc == 0 && delta) {
+        rc = json_doc_u64(object, "evicted", INT64_MAX, &t->evicted, err);
+        rc = rc != 0 ? rc : json_doc_u64(object, "all", INT64_MAX, &t->all, err);
+    }
+    return rc;
 }
 
-int table_file_parse(const char *text, struct table_file_info **out, size_t *count, struct err *err)
+int table_file_parse(const char *text, bool delta, struct table_file_info **out, size_t *count,
+                     struct err *err)
 {
     struct json_t *root = NULL;
     const struct json_t *list = NULL;
@@ -77,7 +90,7 @@ int table_file_parse(const char *text, struct table_file_info **out, size_t *cou
     rc = rc != 0 ? rc : json_doc_array(root, "tables", TABLE_FILE_TABLES_MAX, &list, &n, err);
     struct table_file_info *made = mem_new(n + 1, sizeof *made);
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        rc = read_one(json_doc_item(list, i), &made[i], err);
+        rc = read_one(json_doc_item(list, i), delta, &made[i], err);
         if (rc != 0) {
             (void)err_wrap(err, "tables[%zu]", i);
         }

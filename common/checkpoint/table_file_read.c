@@ -47,9 +47,10 @@ static int check_part(const struct shard_file *f, const struct table_layout *l, 
     return 0;
 }
 
-static int check_parts(const struct shard_file *f, const struct table_layout *l, uint64_t all,
-                       size_t *tensors, struct err *err)
+static int check_parts(const struct shard_file *f, const struct table_file_info *t,
+                       const struct table_layout *l, size_t *tensors, struct err *err)
 {
+    const uint64_t all = table_layout_count(l, t);
     uint64_t found = 0, rows = 0;
     int rc = 0;
     if (l->column_count == 0 && all > 0) {
@@ -60,7 +61,7 @@ static int check_parts(const struct shard_file *f, const struct table_layout *l,
         rc = check_part(f, l, part, &rows, err);
         if (rc == 0 && rows > all - found) {
             rc = err_set(err, ERR_CORRUPT, "read %s: table %s: more than %" PRIu64 " %s",
-                         f->file.path, l->table, all, l->counts ? "counts" : "rows");
+                         f->file.path, l->table, all, table_part_words[l->kind]);
         }
         found += rows;
         *tensors += l->column_count + 1;
@@ -71,11 +72,13 @@ static int check_parts(const struct shard_file *f, const struct table_layout *l,
 int table_file_check(const struct shard_file *f, const struct table_file_info *t,
                      const struct table_file_slots *slots, size_t *tensors, struct err *err)
 {
-    struct table_layout rows, counts;
-    table_layout_init(&rows, t, slots, false);
-    table_layout_init(&counts, t, slots, true);
-    int rc = check_parts(f, &rows, t->rows, tensors, err);
-    return rc != 0 ? rc : check_parts(f, &counts, t->counts, tensors, err);
+    int rc = 0;
+    for (int kind = 0; rc == 0 && kind < TABLE_PART_KINDS; kind++) {
+        struct table_layout l;
+        table_layout_init(&l, t, slots, (enum table_part_kind)kind);
+        rc = check_parts(f, t, &l, tensors, err);
+    }
+    return rc;
 }
 
 /* ---- rows ---- */
@@ -91,13 +94,14 @@ struct table_reader {
 };
 
 struct table_reader *table_reader_new(const struct shard_file *f, const struct table_file_info *t,
-                                      const struct table_file_slots *slots, bool counts)
+                                      const struct table_file_slots *slots,
+                                      enum table_part_kind kind)
 {
     struct table_reader *r = mem_new(1, sizeof *r);
     r->file = f;
-    r->left = counts ? t->counts : t->rows;
-    r->blocks = counts && t->admission == TABLE_ADMIT_BLOOM;
-    table_layout_init(&r->layout, t, slots, counts);
+    r->blocks = kind == TABLE_PART_COUNTS && t->admission == TABLE_ADMIT_BLOOM;
+    table_layout_init(&r->layout, t, slots, kind);
+    r->left = table_layout_count(&r->layout, t);
     return r;
 }
 
@@ -190,6 +194,16 @@ struct table_chunk table_reader_rows(const struct table_reader *r)
     struct table_chunk chunk = table_part_rows(&r->part, 0);
     chunk.n = r->part.n;
     return chunk;
+}
+
+const struct table_part *table_reader_part(const struct table_reader *r)
+{
+    return &r->part;
+}
+
+const uint64_t *table_reader_keys(const struct table_reader *r)
+{
+    return r->part.columns[0];
 }
 
 struct table_counts_chunk table_reader_counts(const struct table_reader *r)

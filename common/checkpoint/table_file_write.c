@@ -3,6 +3,7 @@
  * its tensors. How many there are has to be known before the first, since the header is. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "checkpoint/table_part.h"
@@ -18,7 +19,7 @@ struct item { /* a tensor */
     size_t column;
 };
 
-struct cut { /* the rows of a table, or its counts */
+struct cut { /* the rows of a table, its counts, or keys of rows that went */
     struct table_layout layout;
     uint64_t rows, part_rows;
     uint64_t next; /* the part that has not been loaded yet */
@@ -26,7 +27,7 @@ struct cut { /* the rows of a table, or its counts */
 
 struct table_writer {
     const struct table_file_source *source;
-    struct cut *cuts; /* [2 × tables]: rows, counts */
+    struct cut *cuts; /* [TABLE_PART_KINDS × tables] */
     struct item *items;
     size_t item_count, item_capacity;
     struct table_part part; /* that of `loaded` and its number next - 1 */
@@ -60,16 +61,18 @@ static void add_items(struct table_writer *w, size_t cut)
 struct table_writer *table_writer_new(const struct table_file_source *source)
 {
     struct table_writer *w = mem_new(1, sizeof *w);
+    const size_t cuts = TABLE_PART_KINDS * source->count;
     const uint64_t share = PARTS_MAX / (2 * (source->count + 1));
     const uint64_t most = share < PARTS_MIN ? PARTS_MIN : share;
     const uint64_t bytes = source->part_bytes == 0 ? TABLE_FILE_PART_BYTES : source->part_bytes;
     w->source = source;
-    w->cuts = mem_new(2 * source->count + 1, sizeof *w->cuts);
-    for (size_t i = 0; i < 2 * source->count; i++) {
-        const struct table_file_info *t = &source->tables[i / 2];
+    w->cuts = mem_new(cuts + 1, sizeof *w->cuts);
+    for (size_t i = 0; i < cuts; i++) {
+        const struct table_file_info *t = &source->tables[i / TABLE_PART_KINDS];
         struct cut *c = &w->cuts[i];
-        table_layout_init(&c->layout, t, &source->slots, i % 2 == 1);
-        c->rows = i % 2 == 1 ? t->counts : t->rows;
+        table_layout_init(&c->layout, t, &source->slots,
+                          (enum table_part_kind)(i % TABLE_PART_KINDS));
+        c->rows = table_layout_count(&c->layout, t);
         c->rows = c->layout.column_count == 0 ? 0 : c->rows;
         c->part_rows = c->rows == 0 ? 1 : bytes / c->layout.row_bytes;
         c->part_rows = c->part_rows == 0 ? 1 : c->part_rows;
@@ -111,15 +114,21 @@ void table_writer_declare(const struct table_writer *w, struct safetensors_tenso
 static int take(struct table_writer *w, size_t cut, size_t *n, struct err *err)
 {
     const struct table_file_source *s = w->source;
-    int rc;
-    if (cut % 2 == 0) {
+    const struct cut *c = &w->cuts[cut];
+    const size_t table = cut / TABLE_PART_KINDS;
+    int rc = 0;
+    if (c->layout.kind == TABLE_PART_ROWS) {
         struct table_chunk chunk = table_part_rows(&w->part, w->part.n);
-        rc = s->rows(s->ctx, cut / 2, &chunk, err);
+        rc = s->rows(s->ctx, table, &chunk, err);
+        *n = chunk.n;
+    } else if (c->layout.kind == TABLE_PART_COUNTS) {
+        struct table_counts_chunk chunk = table_part_counts(&w->part, w->part.n);
+        rc = s->counts(s->ctx, table, &chunk, err);
         *n = chunk.n;
     } else {
-        struct table_counts_chunk chunk = table_part_counts(&w->part, w->part.n);
-        rc = s->counts(s->ctx, cut / 2, &chunk, err);
-        *n = chunk.n;
+        *n = w->part.capacity;
+        memcpy(w->part.columns[0], s->evicted[table] + c->next * c->part_rows,
+               *n * sizeof(uint64_t));
     }
     return rc;
 }
@@ -138,7 +147,7 @@ static int load(struct table_writer *w, size_t cut, struct err *err)
         if (rc == 0 && n == 0) {
             rc = err_set(err, ERR_STATE, "table %s ends behind %" PRIu64 " of %" PRIu64 " %s",
                          c->layout.table, c->next * c->part_rows + w->part.n, c->rows,
-                         c->layout.counts ? "counts" : "rows");
+                         table_part_words[c->layout.kind]);
         }
     }
     if (rc == 0) {

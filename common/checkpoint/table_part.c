@@ -9,6 +9,9 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 
+const char *const table_part_words[TABLE_PART_KINDS] = {
+    [TABLE_PART_ROWS] = "rows", [TABLE_PART_COUNTS] = "counts", [TABLE_PART_EVICTED] = "keys"};
+
 static void add_column(struct table_layout *l, const char *mark, const char *name,
                        enum safetensors_dtype dtype, uint64_t width)
 {
@@ -20,9 +23,10 @@ static void add_column(struct table_layout *l, const char *mark, const char *nam
 }
 
 void table_layout_init(struct table_layout *l, const struct table_file_info *table,
-                       const struct table_file_slots *slots, bool counts)
+                       const struct table_file_slots *slots, enum table_part_kind kind)
 {
-    *l = (struct table_layout){.table = table->name, .counts = counts};
+    *l = (struct table_layout){.table = table->name, .kind = kind};
+    const bool counts = kind == TABLE_PART_COUNTS;
     const bool exact = table->admission == TABLE_ADMIT_COUNTED;
     if (counts && !exact && table->admission != TABLE_ADMIT_BLOOM) {
         return;
@@ -33,7 +37,7 @@ void table_layout_init(struct table_layout *l, const struct table_file_info *tab
     } else if (counts) {
         add_column(l, ".", "counters", SAFETENSORS_U8, TABLE_BLOOM_BLOCK);
     }
-    if (counts) {
+    if (kind != TABLE_PART_ROWS) {
         return;
     }
     add_column(l, ".", "values", SAFETENSORS_F32, table->dim);
@@ -44,6 +48,16 @@ void table_layout_init(struct table_layout *l, const struct table_file_info *tab
     }
     add_column(l, ".", "seen", SAFETENSORS_U64, 0);
     add_column(l, ".", "sightings", SAFETENSORS_U32, 0);
+}
+
+uint64_t table_layout_count(const struct table_layout *l, const struct table_file_info *table)
+{
+    const uint64_t counts[TABLE_PART_KINDS] = {
+        [TABLE_PART_ROWS] = table->rows,
+        [TABLE_PART_COUNTS] = table->counts,
+        [TABLE_PART_EVICTED] = table->evicted,
+    };
+    return counts[l->kind];
 }
 
 uint64_t table_layout_bytes(const struct table_layout *l, size_t column)
@@ -66,7 +80,7 @@ void table_layout_tensor(const struct table_layout *l, size_t column, uint64_t r
 
 char *table_layout_name(const struct table_layout *l, uint64_t part, size_t column)
 {
-    return mem_printf("%s/%c%05" PRIu64 "%s", l->table, l->counts ? 'c' : 'r', part,
+    return mem_printf("%s/%c%05" PRIu64 "%s", l->table, "rce"[l->kind], part,
                       column == l->column_count ? ".sum" : l->columns[column].suffix);
 }
 

@@ -14,9 +14,15 @@
  *     ads/c00000.counters     U8  [n, 64]
  *     ads/c00000.sum          U64 [1]
  *
- * Rows and exact counts come in the order of table_walk_order() of their keys, blocks in that of
- * their numbers: all of it, and where it is cut, follows from what there is and from nothing else.
- * Rows are `kept` ones (table.h).
+ *     ads/e00000.keys         U64 [n]           rows of the base that are not there any more
+ *     ads/e00000.sum          U64 [1]
+ *
+ * The file of a delta has those rows that changed since its base, and the last of these; counts are
+ * all there.
+ *
+ * Rows, exact counts and keys come in the order of table_walk_order() of their keys, blocks in that
+ * of their numbers: all of it, and where it is cut, follows from what there is and from nothing
+ * else. Rows are `kept` ones (table.h).
  *
  * Only common/checkpoint includes this. */
 #ifndef GRADUS_CHECKPOINT_TABLE_PART_H
@@ -36,17 +42,20 @@ struct table_part_column {
 
 struct table_layout {
     const char *table; /* borrowed */
-    bool counts;
+    enum table_part_kind kind;
     size_t slot_count;
     size_t column_count;
     struct table_part_column columns[TABLE_PART_COLUMNS_MAX];
     uint64_t row_bytes;
 };
 
-/* Of the rows of a table, or with @counts of what its admission counted; no columns: it counts
- * nothing. */
+/* Of the rows of a table, what its admission counted, or keys of rows that went. No columns: it
+ * counts nothing. */
 void table_layout_init(struct table_layout *l, const struct table_file_info *table,
-                       const struct table_file_slots *slots, bool counts);
+                       const struct table_file_slots *slots, enum table_part_kind kind);
+/* How many of them there are. */
+uint64_t table_layout_count(const struct table_layout *l, const struct table_file_info *table);
+extern const char *const table_part_words[TABLE_PART_KINDS]; /* "rows", "counts", "keys" */
 /* The tensor of column @column of part @part, without a name; @column == column_count: the sum. */
 void table_layout_tensor(const struct table_layout *l, size_t column, uint64_t rows,
                          struct safetensors_tensor *out);
@@ -69,5 +78,6 @@ void table_part_release(struct table_part *p); /* zeroed is fine */
 struct table_chunk table_part_rows(const struct table_part *p, size_t first);
 struct table_counts_chunk table_part_counts(const struct table_part *p, size_t first);
 uint64_t table_part_sum(const struct table_part *p);
+const struct table_part *table_reader_part(const struct table_reader *r); /* the present one */
 
 #endif

@@ -10,40 +10,8 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "data/column_vocabulary.h"
+#include "data/column_layout.h"
 #include "data/encode.h"
-
-/* A number that stays one: feature = (log?(x) − mean) ÷ deviation. */
-struct plain_number {
-    size_t source;      /* number of the record */
-    bool log, measured; /* mean and deviation are those of the train records */
-    double mean, deviation;
-};
-
-/* A number with boundaries. */
-struct bucketed_number {
-    size_t source;
-    bool log, own_missing;
-    double *boundaries;
-    size_t count;
-    size_t first; /* feature of the record */
-};
-
-struct category_group {
-    struct column_vocabulary vocabulary;
-    size_t source; /* category of the record */
-    size_t first;
-    uint32_t entry; /* of data.columns; not all parts of the records know it */
-};
-
-struct column_layout {
-    struct plain_number *plain;
-    struct bucketed_number *bucketed;
-    struct category_group *categories, *sparse;
-    size_t plain_count, bucketed_count, category_count, sparse_count;
-    size_t width;
-    bool any_fields; /* the records have sparse fields */
-};
 
 void column_layout_free(struct column_layout *l)
 {

@@ -331,6 +331,17 @@ void csv_pad(struct csv *c, size_t count)
     c->row.fields = c->fields;
 }
 
+void csv_insert(struct csv *c, size_t column, char *text)
+{
+    column = column < c->row.count ? column : c->row.count;
+    const size_t behind = c->row.count - column;
+    c->fields = mem_grow(c->fields, &c->fields_capacity, c->row.count + 1, sizeof *c->fields);
+    memmove(c->fields + column + 1, c->fields + column, behind * sizeof *c->fields);
+    c->fields[column] = text;
+    c->row.count++;
+    c->row.fields = c->fields;
+}
+
 bool csv_recover(struct csv *c)
 {
     int byte = c->line_is_bad ? peek(c, NULL) : CSV_FAILED;

@@ -41,6 +41,10 @@ int csv_next(struct csv *c, const struct csv_row **row, struct err *err);
 /* Give the row in hand empty fields until it has @count. */
 void csv_pad(struct csv *c, size_t count);
 
+/* Put the field @text, which stays the caller's, in front of field @column of the row in hand, or
+ * behind the last one. */
+void csv_insert(struct csv *c, size_t column, char *text);
+
 /* After a failure: can reading go on with the next line? Not behind a quote that is not closed,
  * which would take all lines up to the next quote, nor in a damaged file. */
 bool csv_recover(struct csv *c);

@@ -87,6 +87,8 @@ struct data_spec {
     int64_t memory;  /* of a loader that reads records from files; 0: a tenth of the machine's */
     /* Where indexes are written; NULL or "": beside the data. No key, as roots. Borrows. */
     const char *cache_dir;
+    bool unlabelled; /* The files have no labels, and every record gets one that means nothing. No
+                        key: who asks a model for answers sets it */
     const struct data_roots *roots; /* borrows; NULL: all files may be read. No key: whoever reads
                                        the data sets it, and messages quote nothing of the files */
 };

@@ -375,13 +375,18 @@ static bool is_large(const struct data_spec *spec)
     return memory > 0 && bytes > memory / STREAM_FROM_SHARE;
 }
 
+bool dataset_wants_stream(const struct data_spec *spec)
+{
+    return spec->loading == DATA_LOADING_STREAM ||
+           (spec->loading == DATA_LOADING_AUTO && is_large(spec));
+}
+
 int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
                  struct dataset **train, struct dataset **test, struct err *err)
 {
     assert(label_kind != DATA_LABEL_AUTO);
-    const bool maybe = spec->loading == DATA_LOADING_AUTO && is_large(spec);
     int rc = ERR_UNSUPPORTED;
-    if (maybe || spec->loading == DATA_LOADING_STREAM) {
+    if (dataset_wants_stream(spec)) {
         rc = dataset_stream_open(spec, label_kind, train, test, err);
     }
     return rc == ERR_UNSUPPORTED && spec->loading != DATA_LOADING_STREAM

@@ -30,6 +30,11 @@ struct dataset_cache *dataset_cache_new(const struct data_roots *roots, const ch
     return c;
 }
 
+const struct data_roots *dataset_cache_roots(const struct dataset_cache *c)
+{
+    return c->roots;
+}
+
 static void forget(struct dataset_cache *c)
 {
     dataset_free(c->train);

@@ -17,7 +17,8 @@ struct dataset_cache;
 /* Opens files below @roots alone (borrowed; NULL: any), and writes indexes into @cache_dir
  * (borrowed; NULL or "": beside the data). */
 struct dataset_cache *dataset_cache_new(const struct data_roots *roots, const char *cache_dir);
-void dataset_cache_free(struct dataset_cache *c); /* NULL is fine */
+const struct data_roots *dataset_cache_roots(const struct dataset_cache *c); /* borrowed */
+void dataset_cache_free(struct dataset_cache *c);                            /* NULL is fine */
 /* dataset_open(), or a reference to what it made before: *@known tells. Errors: its. */
 int dataset_cache_open(struct dataset_cache *c, const struct data_spec *spec,
                        enum data_label_kind label_kind, struct dataset **train,

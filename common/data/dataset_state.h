@@ -37,6 +37,8 @@ struct dataset {
  * ERR_INVALID a label that is none. */
 int dataset_of_records(const struct encoding *e, const struct data_spec *spec, const char *format,
                        struct records *r, struct dataset **out, struct err *err);
+/* Are the records to stay in their files, where that can be? */
+bool dataset_wants_stream(const struct data_spec *spec);
 /* Features and columns of sparse fields together; of those fields that the layers do not read.
  * @second may be NULL. */
 int dataset_settle_fields(const struct data_spec *spec, struct records *first,

@@ -114,15 +114,16 @@ static int add_missing(struct criteo_load *l, size_t j, const char *p, struct er
     return 0;
 }
 
-static int check_end(const struct criteo_load *l, size_t fields, const char *p, struct err *err)
+static int check_end(const struct criteo_load *l, size_t fields, size_t expected, const char *p,
+                     struct err *err)
 {
     bool padded = l->lines.request->spec->short_rows == DATA_SHORT_ROWS_MISSING;
-    if (*p == '\0' && (fields == FIELDS || padded)) {
+    if (*p == '\0' && (fields == expected || padded)) {
         return 0;
     }
-    return err_set(err, ERR_INVALID, "%s:%" PRIu64 ": %s%zu fields, expected %d%s",
+    return err_set(err, ERR_INVALID, "%s:%" PRIu64 ": %s%zu fields, expected %zu%s",
                    l->lines.request->path, l->lines.line.number, *p == '\0' ? "" : "more than ",
-                   fields, FIELDS,
+                   fields, expected,
                    *p == '\0' ? "; data.short_rows: missing takes those at the end as empty" : "");
 }
 
@@ -130,9 +131,10 @@ static int check_end(const struct criteo_load *l, size_t fields, const char *p, 
 static int add_fields(struct criteo_load *l, const char *p, struct err *err)
 {
     int rc = 0;
-    size_t given = 1;
+    const bool unlabelled = l->lines.request->spec->unlabelled;
+    size_t given = 1; /* the label, or the first count of a line without one */
     for (size_t j = 1; j < FIELDS && rc == 0; j++) {
-        if (*p == '\t') {
+        if (*p == '\t' && !(j == 1 && unlabelled)) {
             p++;
             given++;
         }
@@ -145,7 +147,7 @@ static int add_fields(struct criteo_load *l, const char *p, struct err *err)
             p += strcspn(p, "\t");
         }
     }
-    return rc != 0 ? rc : check_end(l, given, p, err);
+    return rc != 0 ? rc : check_end(l, given, FIELDS - unlabelled, p, err);
 }
 
 /* The line in hand as one more record. */
@@ -164,7 +166,7 @@ static int add_record(void *load, const char *p, struct err *err)
         r->values = values;
     }
     int rc = labelled_lines_label(&l->lines, &p, err);
-    if (rc == 0 && !ends(p)) {
+    if (rc == 0 && !ends(p) && !l->lines.request->spec->unlabelled) {
         rc = labelled_lines_error(&l->lines, label, "is followed by a blank; expected a tab", err);
     }
     rc = rc != 0 ? rc : add_fields(l, p, err);

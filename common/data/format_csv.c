@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "data/cells.h"
 #include "data/csv.h"
 #include "data/csv_columns.h"
@@ -33,6 +34,9 @@ struct csv_load {
     struct records out;
     uint64_t capacity;            /* records that fit */
     enum column_missing *missing; /* [columns.count] what becomes of it; nothing if ignored */
+    /* Of files without labels: what stands in the place of the label's column. */
+    char *label_name, label_cell[2];
+    size_t label_at; /* SIZE_MAX: behind all others */
 };
 
 /* "iris.csv:3: column 4 ("species"): …", with the cell between the two texts. */
@@ -262,6 +266,43 @@ static int leave_out(struct csv_load *l, bool possible, int rc, const struct err
     return records_leave_out(&l->out, l->request->bad_had, allowed, rc, cause, err);
 }
 
+/* Does a file that has no labels have the column all the same? */
+static int check_unlabelled(const struct csv_load *l, const struct csv_row *row, const char *label,
+                            struct err *err)
+{
+    for (size_t j = 0; j < row->count; j++) {
+        if (strcmp(row->fields[j], label) == 0) {
+            char shown[64];
+            return err_set(err, ERR_INVALID,
+                           "%s: column %zu is %s, the label, but the file is said to have none",
+                           l->request->path, j, csv_quote(label, shown, sizeof shown));
+        }
+    }
+    return 0;
+}
+
+/* Of a file without labels: where its column would be. A name is behind all others. */
+static int place_label(struct csv_load *l, const struct csv_row *row, bool header, struct err *err)
+{
+    const struct data_spec *spec = l->request->spec;
+    const char *label = spec->label;
+    int64_t number;
+    for (size_t i = 0; i < spec->column_count; i++) {
+        label = spec->columns[i].as == COLUMN_LABEL ? spec->columns[i].column : label;
+    }
+    l->label_at = SIZE_MAX;
+    l->label_cell[0] = '0';
+    if (text_to_int(label, &number)) {
+        l->label_name = mem_strdup("label");
+        const int64_t all = (int64_t)row->count + 1;
+        number = number < 0 ? number + all : number;
+        l->label_at = number >= 0 && number < all ? (size_t)number : SIZE_MAX;
+        return 0;
+    }
+    l->label_name = mem_strdup(label);
+    return header ? check_unlabelled(l, row, label, err) : 0;
+}
+
 /* The next row that can be read, without those that are left out. */
 static int next_row(struct csv_load *l, struct csv *file, const struct csv_row **row,
                     struct err *err)
@@ -269,10 +310,14 @@ static int next_row(struct csv_load *l, struct csv *file, const struct csv_row *
     for (;;) {
         struct err cause = {0};
         int rc = csv_next(file, row, &cause);
+        const bool unlabelled = l->request->spec->unlabelled;
         if (rc == 0 && *row != NULL && l->request->spec->short_rows == DATA_SHORT_ROWS_MISSING) {
-            csv_pad(file, l->columns.count);
+            csv_pad(file, l->columns.count - unlabelled);
         }
         if (rc == 0) {
+            if (*row != NULL && unlabelled) {
+                csv_insert(file, l->label_at, l->label_cell);
+            }
             return 0;
         }
         rc = leave_out(l, csv_recover(file), rc, &cause, err);
@@ -322,8 +367,14 @@ static int read_columns(struct csv_load *l, struct csv *file, bool header,
     if (rc == 0 && row == NULL) {
         rc = err_set(err, ERR_INVALID, "%s: the file is empty", l->request->path);
     }
+    const bool unlabelled = l->request->spec->unlabelled;
     if (rc == 0 && !header && l->request->spec->short_rows == DATA_SHORT_ROWS_MISSING) {
-        csv_pad(file, csv_columns_least(l->request->spec));
+        const size_t least = csv_columns_least(l->request->spec);
+        csv_pad(file, least - (least > 0 && unlabelled));
+    }
+    rc = rc == 0 && unlabelled ? place_label(l, row, header, err) : rc;
+    if (rc == 0 && unlabelled) {
+        csv_insert(file, l->label_at, header ? l->label_name : l->label_cell);
     }
     if (rc == 0) {
         rc = csv_columns_init(&l->columns, l->request->path, row, header, l->request->spec, err);
@@ -388,6 +439,7 @@ static int csv_read(const struct format_request *q, struct records *out, struct 
                          : read_file(&load, separator, header, err);
     csv_columns_release(&load.columns);
     free(load.missing);
+    free(load.label_name);
     if (rc == 0) {
         *out = load.out;
     } else {

@@ -339,6 +339,13 @@ static int read_labels(struct idx_file *f, uint64_t records, struct records *out
     return rc;
 }
 
+/* Zeros, of a file without labels. */
+static int make_labels(uint64_t records, struct records *out, struct err *err)
+{
+    out->labels = mem_try_aligned((size_t)records, sizeof *out->labels, "labels", err);
+    return out->labels == NULL ? ERR_EXHAUSTED : 0;
+}
+
 static int check_pair(const struct format_request *q, const struct idx_file *features,
                       const struct idx_file *labels, struct err *err)
 {
@@ -347,7 +354,12 @@ static int check_pair(const struct format_request *q, const struct idx_file *fea
                        "%s: a list of %" PRIu64 " single numbers (rank 1) is a label file; "
                        "data.%s.file takes features (rank 2 to 4)%s",
                        q->path, features->dims[0], q->key,
-                       labels->rank > 1 ? "; it seems that file and labels are swapped" : "");
+                       labels != NULL && labels->rank > 1
+                           ? "; it seems that file and labels are swapped"
+                           : "");
+    }
+    if (labels == NULL) {
+        return 0;
     }
     if (labels->rank != 1) {
         return err_set(err, ERR_INVALID,
@@ -364,7 +376,8 @@ static int check_pair(const struct format_request *q, const struct idx_file *fea
 
 static int idx_read(const struct format_request *q, struct records *out, struct err *err)
 {
-    if (q->labels_path[0] == '\0') {
+    const bool labelled = !q->spec->unlabelled;
+    if (q->labels_path[0] == '\0' && labelled) {
         return err_set(err, ERR_INVALID,
                        "data.%s.labels is not set: IDX keeps the labels in a file of their own",
                        q->key);
@@ -372,23 +385,25 @@ static int idx_read(const struct format_request *q, struct records *out, struct 
     struct idx_file features = {0}, labels = {0};
     struct records r = {0};
     int rc = open_idx(q->path, q->spec->roots, &features, err);
-    if (rc == 0) {
+    if (rc == 0 && labelled) {
         rc = open_idx(q->labels_path, q->spec->roots, &labels, err);
     }
     if (rc == 0) {
-        rc = check_pair(q, &features, &labels, err);
+        rc = check_pair(q, &features, labelled ? &labels : NULL, err);
     }
     if (rc != 0) {
         goto out;
     }
     r.count = q->limit > 0 && q->limit < features.dims[0] ? q->limit : features.dims[0];
     r.where = mem_strdup(q->path);
-    r.labels_where = mem_strdup(q->labels_path);
+    r.labels_where = labelled ? mem_strdup(q->labels_path) : NULL;
     r.shape.rank = features.rank - 1;
     memcpy(r.shape.dims, features.dims + 1, r.shape.rank * sizeof r.shape.dims[0]);
     rc = read_features(&features, r.count, &r, err);
-    if (rc == 0) {
+    if (rc == 0 && labelled) {
         rc = read_labels(&labels, r.count, &r, err);
+    } else if (rc == 0) {
+        rc = make_labels(r.count, &r, err);
     }
     if (rc == 0) {
         r.numbers = (size_t)features.record_values;

@@ -233,12 +233,25 @@ static int add_keys(struct tfrecord_load *l, const struct tfrecord_slot *slot,
     return rc;
 }
 
+/* The label of a record that has none. */
+static int add_no_label(struct tfrecord_load *l, const struct tfrecord_slot *slot, struct err *err)
+{
+    if (l->request->label_is_class) {
+        return add_class(l, slot, "0", err);
+    }
+    l->out.labels[l->out.count] = 0;
+    return 0;
+}
+
 /* A feature that is not there, or has no value. */
 static int add_missing(struct tfrecord_load *l, const struct tfrecord_slot *slot, struct err *err)
 {
     struct records *r = &l->out;
-    if (slot->missing == COLUMN_MISSING_SKIP) {
+    if (slot->missing == COLUMN_MISSING_SKIP &&
+        !(slot->column->as == COLUMN_LABEL && l->request->spec->unlabelled)) {
         l->skip = true;
+    } else if (slot->column->as == COLUMN_LABEL && l->request->spec->unlabelled) {
+        return add_no_label(l, slot, err);
     } else if (slot->missing == COLUMN_MISSING_ERROR || slot->column->as == COLUMN_LABEL) {
         return feature_error(l, slot,
                              slot->column->as == COLUMN_LABEL

@@ -81,8 +81,10 @@ int labelled_lines_label(struct labelled_lines *l, const char **p, struct err *e
 {
     struct records *r = &l->out;
     const char *word = *p;
-    double value;
-    if (!decimal_read(word, &value, p)) {
+    double value = 0;
+    if (l->request->spec->unlabelled) {
+        word = "0"; /* which is not in the line */
+    } else if (!decimal_read(word, &value, p)) {
         size_t n = strspn(word, "+-.0123456789eE");
         if (word[n] == ':') {
             return labelled_lines_error(l, word, "stands where the label is expected", err);
@@ -98,7 +100,7 @@ int labelled_lines_label(struct labelled_lines *l, const char **p, struct err *e
     }
     char text[LABEL_BYTES_MAX];
     word += *word == '+';
-    size_t n = (size_t)(*p - word);
+    size_t n = l->request->spec->unlabelled ? 1 : (size_t)(*p - word);
     if (n >= sizeof text) {
         return labelled_lines_error(l, word, "is too long for a label", err);
     }
@@ -128,6 +130,12 @@ static int add_line(struct labelled_lines *l, labelled_lines_add *add, void *loa
             *comment = '\0';
         }
         p = labelled_lines_skip_blanks(p);
+    }
+    if (*p == '\0' && line->bytes == 0 && l->request->spec->unlabelled) {
+        return err_set(err, ERR_INVALID,
+                       "%s:%" PRIu64 ": an empty line; without labels nobody can tell whether it "
+                       "is a record",
+                       l->request->path, line->number);
     }
     if (*p == '\0') {
         return 0;

@@ -34,6 +34,7 @@ struct slot {
 
 struct loader {
     const struct dataset *data;
+    struct loader_prepare prepare; /* no call: nothing */
     uint64_t seed;
     size_t batch_records;
     uint64_t *records; /* [thread_count + 1][batch_records] scratch; the last is the owner's */
@@ -68,7 +69,10 @@ static void decode(struct loader *l, struct slot *s, uint64_t *records)
         records[i] = order_record(&order, s->first + i);
     }
     s->failure = (struct err){0};
-    (void)dataset_read(l->data, records, s->count, &s->batch, &s->failure);
+    int rc = dataset_read(l->data, records, s->count, &s->batch, &s->failure);
+    if (rc == 0 && l->prepare.call != NULL) {
+        (void)l->prepare.call(l->prepare.ctx, (size_t)(s - l->slots), &s->batch, &s->failure);
+    }
 }
 
 static void *loader_main(void *arg)
@@ -182,6 +186,13 @@ void loader_free(struct loader *l)
 }
 
 /* ---- the owner ---- */
+
+void loader_set_prepare(struct loader *l, const struct loader_prepare *prepare)
+{
+    pthread_mutex_lock(&l->mutex);
+    l->prepare = *prepare;
+    pthread_mutex_unlock(&l->mutex);
+}
 
 static int check(const struct loader *l, uint64_t first, size_t count, struct err *err)
 {
@@ -310,6 +321,16 @@ int loader_take(struct loader *l, uint64_t epoch, uint64_t first, size_t count,
     }
     pthread_mutex_unlock(&l->mutex);
     return s != NULL ? rc : refuse(l, err);
+}
+
+size_t loader_slot(const struct loader *l, const struct batch *b)
+{
+    size_t i = 0;
+    while (&l->slots[i].batch != b) {
+        i++;
+        assert(i < l->slot_count);
+    }
+    return i;
 }
 
 void loader_return(struct loader *l, const struct batch *b)

@@ -15,10 +15,20 @@
 
 struct loader;
 
+/* What else is to be done with a batch ahead, by the thread that has decoded it: in slot @slot,
+ * below the loader's depth, which is its own until the batch is returned. Errors are those of
+ * loader_take(). */
+struct loader_prepare {
+    int (*call)(void *ctx, size_t slot, const struct batch *b, struct err *err);
+    void *ctx;
+};
+
 /* @data is borrowed and must outlive the loader. @seed orders the records. @depth: batches asked
  * for and taken at once; at least 2, as one may be in the thread's hands. */
 int loader_new(const struct dataset *data, uint64_t seed, size_t batch_records, size_t depth,
                struct loader **out, struct err *err);
+/* Before anything is asked for; @prepare is copied. */
+void loader_set_prepare(struct loader *l, const struct loader_prepare *prepare);
 void loader_free(struct loader *l); /* stops the thread; batches taken become invalid */
 /* Have positions first..first+count-1 of @epoch decoded, after what was asked for before. Asking
  * again only moves it to the end. When all batches are in use, the oldest that was not taken makes
@@ -30,6 +40,8 @@ int loader_request(struct loader *l, uint64_t epoch, uint64_t first, size_t coun
  * dataset_read(), and then no batch is taken. */
 int loader_take(struct loader *l, uint64_t epoch, uint64_t first, size_t count,
                 const struct batch **out, struct err *err);
+/* The slot of a batch that is taken. */
+size_t loader_slot(const struct loader *l, const struct batch *b);
 void loader_return(struct loader *l, const struct batch *b);
 
 #endif

@@ -176,6 +176,12 @@ int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *
     return rc;
 }
 
+int parts_read_test(const struct data_spec *spec, bool label_is_class, const struct records *like,
+                    struct records *out, struct err *err)
+{
+    return read_source(spec, "test", label_is_class, like, out, NULL, err);
+}
+
 void parts_release(struct parts *p)
 {
     records_release(&p->train);

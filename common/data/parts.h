@@ -22,6 +22,10 @@ struct parts {
 int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *out,
                struct err *err);
 void parts_release(struct parts *p);
+/* The files of data.test alone, whose records are of the kind of @like. @out is zeroed, and is to
+ * be released in any case. Errors: as parts_read(). */
+int parts_read_test(const struct data_spec *spec, bool label_is_class, const struct records *like,
+                    struct records *out, struct err *err);
 
 /* ---- for who reads the parts in another way ---- */
 

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "data/cells.h"
 
-#define RECORDS_FIRST_BYTES (1U << 20) /* the first allocation; then it doubles */
+#define RECORDS_FIRST_BYTES 4096U /* then it doubles; blocks of a stream may be small */
 
 void records_drop_columns(struct records *r)
 {

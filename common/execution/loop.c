@@ -42,6 +42,7 @@ struct loop {
     uint64_t timer_order;
     uint64_t now_ms; /* when timers last ran */
     bool discarding;
+    struct loop_idle idle; /* begin NULL: nobody is told */
 
     pthread_t thread;
     bool started;
@@ -263,15 +264,44 @@ static bool loop_is_stopping(struct loop *loop)
     return stopping;
 }
 
+void loop_set_idle(struct loop *loop, const struct loop_idle *idle)
+{
+    loop->idle = idle != NULL ? *idle : (struct loop_idle){0};
+}
+
+bool loop_ready(struct loop *loop)
+{
+    pthread_mutex_lock(&loop->lock);
+    bool ready = loop->count > 0 || loop->stopping;
+    pthread_mutex_unlock(&loop->lock);
+    return ready || (loop->timer_count > 0 && loop->heap[0]->deadline_ms <= chrono_now_ms());
+}
+
+/* Whatever is posted between the two looks is there at the second one, under the lock. */
+static size_t next_messages(struct loop *loop, struct message *batch, bool *over)
+{
+    const struct loop_idle idle = loop->idle;
+    const bool tells = idle.begin != NULL && !loop_ready(loop);
+    if (tells) {
+        idle.begin(idle.ctx);
+    }
+    pthread_mutex_lock(&loop->lock);
+    wait_for_work(loop);
+    size_t n = take_messages(loop, batch);
+    *over = loop->stopping && n == 0;
+    pthread_mutex_unlock(&loop->lock);
+    if (tells) {
+        idle.end(idle.ctx);
+    }
+    return n;
+}
+
 void loop_run(struct loop *loop)
 {
     struct message batch[LOOP_BATCH];
     for (;;) {
-        pthread_mutex_lock(&loop->lock);
-        wait_for_work(loop);
-        size_t n = take_messages(loop, batch);
-        bool over = loop->stopping && n == 0;
-        pthread_mutex_unlock(&loop->lock);
+        bool over = false;
+        size_t n = next_messages(loop, batch, &over);
         if (over) {
             return;
         }

@@ -50,6 +50,18 @@ void loop_timer_set(struct loop *loop, struct loop_timer *timer, uint64_t deadli
                     void (*fn)(void *ctx), void *ctx);
 void loop_timer_clear(struct loop *loop, struct loop_timer *timer); /* unset is fine */
 
+/* Who is told when the loop's thread has nothing to do, on that thread: @begin before it sleeps,
+ * and may do something useful until loop_ready(); @end when it goes on, in front of what it has. */
+struct loop_idle {
+    void (*begin)(void *ctx);
+    void (*end)(void *ctx);
+    void *ctx;
+};
+/* On the loop's thread, or before it runs. NULL: nobody, as at first. */
+void loop_set_idle(struct loop *loop, const struct loop_idle *idle);
+/* On the loop's thread: is there a message, a timer that is due or the stop? */
+bool loop_ready(struct loop *loop);
+
 /* Run messages and timers until loop_stop(). Messages posted before the stop still run; timers do
  * not. */
 void loop_run(struct loop *loop);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "graph/op.h"
+#include "onnx_net/onnx_net.h"
 
 /* clang-format off */
 /* Kinds that other layers may name as their activation; they keep the shape and have no
@@ -142,6 +143,7 @@ void model_spec_release(struct model_spec *spec)
     }
     free(spec->layers);
     model_tables_free(spec->tables, spec->table_count);
+    onnx_net_free(spec->net);
     *spec = (struct model_spec){0};
 }
 
@@ -169,7 +171,7 @@ int layer_add_variable(struct layer *l, const char *part, const struct shape *sh
         return err_set(err, ERR_INVALID, "its %s would be %s; at most %d elements are possible",
                        part, shape_format(shape, text, sizeof text), LAYER_ELEMENTS_MAX);
     }
-    struct variable_spec *v = &l->variables[l->variable_count];
+    struct variable_spec *v = &l->own[l->variable_count];
     int n = snprintf(v->name, sizeof v->name, "%s.%s", l->name, part);
     if (n < 0 || (size_t)n >= sizeof v->name) {
         return err_set(err, ERR_INVALID, "its name is too long; at most %zu bytes are possible",

@@ -10,6 +10,7 @@
 #include "tensor/batch.h"
 
 struct layer_kind; /* opaque here; its operations are in graph/op.h */
+struct onnx_net;   /* a graph of an ONNX file */
 
 const struct layer_kind *layer_kind_find(const char *name); /* NULL: unknown */
 const struct layer_kind *layer_kind_at(size_t index);       /* NULL past the end */
@@ -67,6 +68,12 @@ struct model_spec {
     enum loss_kind loss;
     unsigned metrics; /* bit set of 1 << metric_kind; METRIC_LOSS is always in */
     char *group_by;   /* the sparse field whose key is a record's group; "" or NULL: none */
+    char *program;    /* workers' programs compute it under this name, and there are no layers; ""
+                         or NULL: the layers do */
+    char *onnx;      /* the file whose graph it is, and there are no layers; "" or NULL: the same */
+    char *output;    /* of that graph; "" or NULL: the only one */
+    char *trainable; /* field_texts.h: patterns of the variables in it; "" or NULL: all */
+    struct onnx_net *net; /* what is in that file: model_import(); owned */
 };
 void model_spec_release(struct model_spec *spec);
 

@@ -8,21 +8,18 @@
 
 #include "base/rng.h"
 
-enum { HASHING_MIXED, HASHING_NONE };
-enum { UNKNOWN_ERROR, UNKNOWN_OWN, UNKNOWN_ZERO };
-
 const char *const lookup_hashing_names[] = {"mixed", "none", NULL};
 const char *const lookup_unknown_names[] = {"error", "own", "zero", NULL};
 
 static int check_keys(const struct layer *l, const struct lookup_params *p, struct err *err)
 {
-    if (p->hashing == HASHING_NONE && l->input_count > 1 && !p->shared) {
+    if (p->hashing == LOOKUP_HASHING_NONE && l->input_count > 1 && !p->shared) {
         return err_set(err, ERR_INVALID,
                        "with hashing: none a key is its row, so its %zu fields have the same rows; "
                        "shared: true, a layer for each field, or hashing: mixed would fit",
                        l->input_count);
     }
-    if (p->hashing == HASHING_MIXED && p->unknown != UNKNOWN_ERROR) {
+    if (p->hashing == LOOKUP_HASHING_MIXED && p->unknown != LOOKUP_UNKNOWN_ERROR) {
         return err_set(err, ERR_INVALID,
                        "unknown: %s is for keys that are rows, but with hashing: mixed every key "
                        "has one; hashing: none would fit",
@@ -34,7 +31,7 @@ static int check_keys(const struct layer *l, const struct lookup_params *p, stru
 static int plan_variable(struct layer *l, const struct lookup_params *p,
                          const struct lookup_plan *plan, struct err *err)
 {
-    const uint64_t rows = (uint64_t)p->rows + (p->unknown == UNKNOWN_OWN);
+    const uint64_t rows = (uint64_t)p->rows + (p->unknown == LOOKUP_UNKNOWN_OWN);
     const struct shape shape = {.rank = 2, .dims = {rows, plan->width}};
     if (p->rows == 0) {
         return err_set(err, ERR_INVALID,
@@ -65,7 +62,7 @@ static int plan_table(struct layer *l, const struct lookup_params *p, const char
         return err_set(err, ERR_INVALID, "table: model.tables has none of the name '%.64s'", name);
     }
     const uint64_t dim = (uint64_t)l->tables.items[t].dim;
-    if (p->rows > 0 || p->unknown != UNKNOWN_ERROR) {
+    if (p->rows > 0 || p->unknown != LOOKUP_UNKNOWN_ERROR) {
         return err_set(err, ERR_INVALID,
                        "%s: a table has a row for every key that comes; without it 'table: %.64s' "
                        "would fit",
@@ -104,7 +101,8 @@ int lookup_plan(struct layer *l, struct lookup_params *p, struct lookup_plan *pl
 
 uint64_t lookup_keys(const struct lookup_params *p)
 {
-    const bool limited = p->rows > 0 && p->hashing == HASHING_NONE && p->unknown == UNKNOWN_ERROR;
+    const bool limited =
+        p->rows > 0 && p->hashing == LOOKUP_HASHING_NONE && p->unknown == LOOKUP_UNKNOWN_ERROR;
     return limited ? (uint64_t)p->rows : UINT64_MAX;
 }
 
@@ -120,17 +118,17 @@ uint64_t lookup_row(const struct lookup_params *p, const struct layer_input *in,
     if (list->rows != NULL) {
         return list->rows[k];
     }
-    if (p->hashing == HASHING_MIXED) {
+    if (p->hashing == LOOKUP_HASHING_MIXED) {
         return mixed(p, in, key) % rows;
     }
-    return key < rows ? key : p->unknown == UNKNOWN_OWN ? rows : LOOKUP_NO_ROW;
+    return key < rows ? key : p->unknown == LOOKUP_UNKNOWN_OWN ? rows : LOOKUP_NO_ROW;
 }
 
 void lookup_table_keys(const struct lookup_params *p, const struct layer_input *in,
                        const struct lookup_list *list, uint64_t *out)
 {
     for (size_t k = 0; k < list->count; k++) {
-        out[k] = p->hashing == HASHING_MIXED ? mixed(p, in, list->keys[k]) : list->keys[k];
+        out[k] = p->hashing == LOOKUP_HASHING_MIXED ? mixed(p, in, list->keys[k]) : list->keys[k];
     }
 }
 

@@ -16,6 +16,8 @@ struct lookup_params {
     char *table; /* in the model's copy NULL */
 };
 
+enum { LOOKUP_HASHING_MIXED, LOOKUP_HASHING_NONE };
+enum { LOOKUP_UNKNOWN_ERROR, LOOKUP_UNKNOWN_OWN, LOOKUP_UNKNOWN_ZERO };
 extern const char *const lookup_hashing_names[];
 extern const char *const lookup_unknown_names[];
 

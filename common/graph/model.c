@@ -5,15 +5,15 @@
 #include "graph/model.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/text.h"
 #include "graph/model_impl.h"
 
 #define SHAPE_TEXT_BYTES 96
+
+extern const struct layer_kind layer_imported; /* no layer of a job file */
 
 /* Put "layer 3 (conv2d 'conv2d_1', line 12)" in front of the message. */
 static int wrap_layer(struct err *err, const struct model_spec *spec, size_t i)
@@ -120,6 +120,7 @@ static int add_layer(struct model *m, const struct model_layer *made, const size
     struct model_layer *ml = &m->layers[m->layer_count];
     struct layer *l = &ml->layer;
     *ml = *made;
+    l->variables = l->own;
     l->loss_outputs = m->loss_outputs;
     l->tables.items = m->table_specs;
     l->tables.count = m->table_count;
@@ -224,6 +225,18 @@ static int add_spec_layers(struct model *m, const struct model_spec *spec, struc
     return rc;
 }
 
+/* The graph of a file is one layer. */
+static int add_net(struct model *m, const struct model_spec *spec, struct err *err)
+{
+    const size_t from = LAYER_FROM_INPUT;
+    const struct model_layer made = {.layer = {.kind = &layer_imported,
+                                               .name = mem_strdup(layer_imported.name),
+                                               .params = mem_new(1, 1),
+                                               .net = spec->net}};
+    int rc = add_layer(m, &made, &from, 1, err);
+    return rc == 0 ? 0 : err_wrap(err, "model.onnx");
+}
+
 /* Does every layer but the last have a reader? */
 static int check_readers(const struct model *m, const struct model_spec *spec, struct err *err)
 {
@@ -267,8 +280,9 @@ static int check_labels(const struct model *m, const char *loss, uint32_t classe
     return 0;
 }
 
-/* Is the output one row as wide as the loss wants? The caller adds which layer. */
-static int check_output(const struct model *m, const char *loss, struct err *err)
+/* Is the output one row as wide as the loss wants? The caller adds which layer; of a graph (@net)
+ * nobody does. */
+static int check_output(const struct model *m, const char *loss, bool net, struct err *err)
 {
     const struct shape *out = shape_of(m, m->layer_count - 1);
     const struct shape want = {.rank = 1, .dims = {m->loss_outputs}};
@@ -276,13 +290,18 @@ static int check_output(const struct model *m, const char *loss, struct err *err
         return 0;
     }
     char have[SHAPE_TEXT_BYTES], wanted[SHAPE_TEXT_BYTES];
-    return err_set(err, ERR_INVALID,
-                   "the output of the model is %s, but loss %s%s needs %s; %s dense layer with "
-                   "units: %" PRIu64 " at the end would fit",
-                   shape_format(out, have, sizeof have), loss,
-                   m->loss->output_per_class ? " for the classes of the data" : "",
-                   shape_format(&want, wanted, sizeof wanted),
-                   out->rank > 1 ? "a flatten layer and a" : "a", want.dims[0]);
+    const char *classes = m->loss->output_per_class ? " for the classes of the data" : "";
+    (void)shape_format(out, have, sizeof have);
+    (void)shape_format(&want, wanted, sizeof wanted);
+    return net ? err_set(err, ERR_INVALID,
+                         "model.onnx: the output of the graph is %s for each record, but loss %s%s "
+                         "needs %s; another model.output, or another loss would fit",
+                         have, loss, classes, wanted)
+               : err_set(err, ERR_INVALID,
+                         "the output of the model is %s, but loss %s%s needs %s; %s dense layer "
+                         "with units: %" PRIu64 " at the end would fit",
+                         have, loss, classes, wanted, out->rank > 1 ? "a flatten layer and a" : "a",
+                         want.dims[0]);
 }
 
 static int check_metrics(const struct model *m, unsigned metrics, const char *loss, struct err *err)
@@ -319,8 +338,8 @@ static int finish(struct model *m, const struct model_spec *spec, uint32_t class
     if (rc != 0) {
         return rc;
     }
-    if (check_output(m, loss, err) != 0) {
-        return wrap_layer(err, spec, spec->layer_count - 1);
+    if (check_output(m, loss, spec->net != NULL, err) != 0) {
+        return spec->net != NULL ? ERR_INVALID : wrap_layer(err, spec, spec->layer_count - 1);
     }
     if (m->variable_count == 0) {
         return err_set(
@@ -347,18 +366,18 @@ int model_new(const struct model_spec *spec, const struct shape *input,
 {
     struct err local = {0};
     err = err == NULL ? &local : err; /* wrapping needs one */
-    if (spec->layer_count == 0) {
+    if (spec->layer_count == 0 && spec->net == NULL) {
         return err_set(err, ERR_INVALID, "the model has no layers; a dense layer would do");
     }
     struct model *m = mem_new(1, sizeof *m);
-    m->layers = mem_new(2 * spec->layer_count, sizeof *m->layers);
+    m->layers = mem_new(2 * spec->layer_count + 1, sizeof *m->layers);
     m->loss = loss_of(spec->loss);
     m->loss_outputs = m->loss->output_per_class && classes > 0 ? classes : 1;
     m->fields = fields;
     m->table_specs = spec->tables;
     m->table_count = spec->table_count;
     int rc = input_shape(spec, input, fields, &m->input, err);
-    rc = rc != 0 ? rc : add_spec_layers(m, spec, err);
+    rc = rc != 0 ? rc : spec->net != NULL ? add_net(m, spec, err) : add_spec_layers(m, spec, err);
     rc = rc != 0 ? rc : model_tables_check(m, spec, err);
     rc = rc != 0 ? rc : model_find_group(m, spec, err);
     if (rc == 0) {
@@ -397,6 +416,11 @@ size_t model_variable_count(const struct model *m)
     return m->variable_count;
 }
 
+size_t model_outputs(const struct model *m)
+{
+    return m->outputs;
+}
+
 int model_check_batch(const struct model *m, size_t records, struct err *err)
 {
     for (size_t i = 0; i < m->layer_count; i++) {
@@ -416,47 +440,12 @@ const struct variable_spec *model_variable(const struct model *m, size_t i)
     return m->variables[i];
 }
 
-static uint64_t parameters_of(const struct layer *l)
+struct variable_spec *model_variables(const struct model *m)
 {
-    uint64_t n = 0;
-    for (size_t j = 0; j < l->variable_count; j++) {
-        n += shape_count(&l->variables[j].shape);
+    const size_t count = model_variable_count(m);
+    struct variable_spec *variables = mem_new(count, sizeof *variables);
+    for (size_t i = 0; i < count; i++) {
+        variables[i] = *model_variable(m, i);
     }
-    return n;
-}
-
-static void describe_line(struct buf *out, const char *name, const char *kind, const char *shape,
-                          uint64_t parameters)
-{
-    buf_printf(out, "%-18s %-18s %-16s %12" PRIu64, name, kind, shape, parameters);
-}
-
-void model_describe(const struct model *m, struct buf *out)
-{
-    char text[SHAPE_TEXT_BYTES], bytes[32];
-    uint64_t total = 0;
-    buf_printf(out, "%-18s %-18s %-16s %12s\n", "layer", "kind", "output", "parameters");
-    describe_line(out, "input", "-", shape_format(&m->input, text, sizeof text), 0);
-    for (size_t i = 0; i < m->layer_count; i++) {
-        const struct layer *l = &m->layers[i].layer;
-        if (m->layers[i].is_activation) {
-            continue;
-        }
-        char kind[64];
-        (void)snprintf(kind, sizeof kind, "%s%s%s", l->kind->name, l->activation != 0 ? " + " : "",
-                       l->activation != 0 ? activation_names[l->activation] : "");
-        buf_add_char(out, '\n');
-        describe_line(out, l->name, kind, shape_format(&l->out, text, sizeof text),
-                      parameters_of(l));
-        if (m->layers[i].from != NULL) {
-            buf_printf(out, "  from %s", m->layers[i].from);
-        }
-        if (l->has_table) {
-            buf_printf(out, "  table %s", m->layers[i].table);
-        }
-        total += parameters_of(l);
-    }
-    buf_add_char(out, '\n');
-    describe_line(out, "total", "-", "-", total);
-    buf_printf(out, " (%s)\n", text_bytes(total * sizeof(float), bytes, sizeof bytes));
+    return variables;
 }

@@ -30,6 +30,9 @@ int model_new(const struct model_spec *spec, const struct shape *input,
 void model_free(struct model *m);
 size_t model_variable_count(const struct model *m);
 const struct variable_spec *model_variable(const struct model *m, size_t i);
+/* All of them as an array, free() it; what they point to is the model's. */
+struct variable_spec *model_variables(const struct model *m);
+size_t model_outputs(const struct model *m); /* numbers for each record */
 /* Is a mini-batch of @records enough for every layer? Errors: ERR_INVALID which needs more. */
 int model_check_batch(const struct model *m, size_t records, struct err *err);
 /* Append a table: a line per layer with name, kind, output shape and parameters, and the total. */
@@ -114,5 +117,9 @@ void runner_evaluate(struct runner *r, const float *const *values, const struct 
 /* Forward only; borrows the output [count × outputs] until the next call. */
 const float *runner_predict(struct runner *r, const float *const *values, const struct batch *b,
                             size_t *outputs);
+/* What the model says of @count records by their outputs @y, into @out [count × model_outputs()]:
+ * the probability of each class (by one output: of the second of two), or a value, scaled as the
+ * labels of training were. */
+void model_answer(const struct model *m, const float *y, size_t count, float *out);
 
 #endif

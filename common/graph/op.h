@@ -21,6 +21,7 @@
 #define LAYER_FROM_INPUT SIZE_MAX
 
 struct lookup_params;
+struct layer_onnx; /* graph/layer_onnx.h */
 
 struct layer_input {
     size_t from;        /* index of the layer whose output it is; LAYER_FROM_INPUT: the records */
@@ -38,8 +39,9 @@ struct layer {
     void *params;               /* owned by the model; plain bytes, no strings */
     struct layer_input *inputs; /* owned by the model */
     size_t input_count;
-    struct shape in;       /* of the first input */
-    size_t in_count;       /* its elements */
+    struct shape in;            /* of the first input */
+    size_t in_count;            /* its elements */
+    const struct onnx_net *net; /* of the model that is one; set by the model */
     uint32_t loss_outputs; /* what the loss needs for the labels of the data; set by the model */
     struct {
         const struct model_table *items; /* of the job file */
@@ -47,8 +49,9 @@ struct layer {
     } tables; /* that there are; while the model is made */
 
     struct shape out;
-    int activation; /* index into activation_names; 0: none */
-    struct variable_spec variables[LAYER_VARIABLES_MAX];
+    int activation;                        /* index into activation_names; 0: none */
+    const struct variable_spec *variables; /* `own`, or of a kind that has more */
+    struct variable_spec own[LAYER_VARIABLES_MAX];
     size_t variable_count;
     size_t state_bytes;       /* per record, kept from forward to backward */
     size_t batch_state_bytes; /* in total, kept likewise; in place of state_bytes */
@@ -81,6 +84,7 @@ struct layer_run {
     float *dx;         /* of the first input; NULL: nobody needs it */
     float *const *dxs; /* [input_count], each overwritten; NULL as dx */
     void *state;
+    void *engine;                     /* what open() made */
     void *scratch;                    /* 64-byte aligned */
     const struct runner_ready *ready; /* NULL: nobody waits */
 };
@@ -109,6 +113,15 @@ struct layer_kind {
     int (*plan)(struct layer *l, struct err *err);
     void (*forward)(const struct layer_run *r);
     void (*backward)(const struct layer_run *r);
+    /* Add what forward() computes in an evaluation to an ONNX file. NULL: the operators of ONNX
+     * cannot say it. Errors: ERR_UNSUPPORTED these parameters cannot be said; the caller adds which
+     * layer. */
+    int (*onnx)(struct layer_onnx *o, struct err *err);
+    /* Of a kind that keeps more for its runs than the arena of a runner: made and freed with it,
+     * and its size. All three or none. Errors: ERR_EXHAUSTED, ERR_INVALID. */
+    int (*open)(const struct layer *l, size_t batch_max, void **engine, struct err *err);
+    void (*close)(void *engine); /* NULL is fine */
+    size_t (*engine_bytes)(const struct layer *l, size_t batch_max);
 };
 
 extern const char

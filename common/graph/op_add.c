@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/kernel.h"
 
@@ -30,6 +31,12 @@ static void add_backward(const struct layer_run *r)
     }
 }
 
+static int add_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    return layer_onnx_chain(o, "Add");
+}
+
 extern const struct layer_kind layer_add;
 const struct layer_kind layer_add = {
     .name = "add",
@@ -39,4 +46,5 @@ const struct layer_kind layer_add = {
     .plan = add_plan,
     .forward = add_forward,
     .backward = add_backward,
+    .onnx = add_onnx,
 };

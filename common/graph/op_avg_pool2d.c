@@ -2,6 +2,7 @@
 /* avg_pool2d: the mean over the pixels under each window; padding does not count. */
 #include <string.h>
 
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 
 static const struct field avg_pool2d_fields[] = {
@@ -42,6 +43,17 @@ static void avg_pool2d_backward(const struct layer_run *r)
     }
 }
 
+/* That padding does not count is what ONNX takes for granted. */
+static int avg_pool2d_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    struct layer_onnx_window w;
+    const char *image = layer_onnx_image(o);
+    layer_onnx_window(o, &w);
+    return layer_onnx_is_first(
+        o, onnx_graph_node(o->graph, "AveragePool", "", &image, 1, w.attrs, w.count));
+}
+
 extern const struct layer_kind layer_avg_pool2d;
 const struct layer_kind layer_avg_pool2d = {
     .name = "avg_pool2d",
@@ -52,4 +64,5 @@ const struct layer_kind layer_avg_pool2d = {
     .plan = avg_pool2d_plan,
     .forward = avg_pool2d_forward,
     .backward = avg_pool2d_backward,
+    .onnx = avg_pool2d_onnx,
 };

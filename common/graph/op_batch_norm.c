@@ -5,6 +5,7 @@
  * batch times its records, so that the mean over all records of a step is what they go towards. */
 #include <string.h>
 
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/kernel.h"
 
@@ -38,7 +39,7 @@ static int add_variables(struct layer *l, uint64_t width, struct err *err)
     rc = rc != 0 ? rc : layer_add_variable(l, "mean", &row, &zeros, width, width, err);
     rc = rc != 0 ? rc : layer_add_variable(l, "variance", &row, &ones, width, width, err);
     if (rc == 0) {
-        l->variables[MEAN].statistic = l->variables[VARIANCE].statistic = 1.0 - p->momentum;
+        l->own[MEAN].statistic = l->own[VARIANCE].statistic = 1.0 - p->momentum;
     }
     return rc;
 }
@@ -102,6 +103,19 @@ static void batch_norm_backward(const struct layer_run *r)
     tell_statistics(r, rows, mean, variance);
 }
 
+static int batch_norm_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    const struct batch_norm_params *p = o->layer->params;
+    const char *inputs[5] = {layer_onnx_first(o, 0)};
+    const struct onnx_attr epsilon = ONNX_ATTR_FLOAT("epsilon", (float)p->epsilon);
+    for (size_t i = GAMMA; i <= VARIANCE; i++) {
+        inputs[1 + i] = layer_onnx_variable(o, i);
+    }
+    return layer_onnx_is_first(
+        o, onnx_graph_node(o->graph, "BatchNormalization", "", inputs, 5, &epsilon, 1));
+}
+
 extern const struct layer_kind layer_batch_norm;
 const struct layer_kind layer_batch_norm = {
     .name = "batch_norm",
@@ -113,4 +127,5 @@ const struct layer_kind layer_batch_norm = {
     .plan = batch_norm_plan,
     .forward = batch_norm_forward,
     .backward = batch_norm_backward,
+    .onnx = batch_norm_onnx,
 };

@@ -2,6 +2,7 @@
 /* concat: the inputs side by side, along the last dimension. */
 #include <string.h>
 
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 
 static size_t width_of(const struct layer_input *in)
@@ -71,6 +72,18 @@ static void concat_backward(const struct layer_run *r)
     }
 }
 
+static int concat_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    const char *inputs[LAYER_INPUTS_MAX];
+    const struct onnx_attr axis = ONNX_ATTR_INT("axis", o->keeps_first ? 1 : -1);
+    for (size_t k = 0; k < o->layer->input_count; k++) {
+        inputs[k] = layer_onnx_any(o, k);
+    }
+    return layer_onnx_keep(
+        o, onnx_graph_node(o->graph, "Concat", "", inputs, o->layer->input_count, &axis, 1));
+}
+
 extern const struct layer_kind layer_concat;
 const struct layer_kind layer_concat = {
     .name = "concat",
@@ -80,4 +93,5 @@ const struct layer_kind layer_concat = {
     .plan = concat_plan,
     .forward = concat_forward,
     .backward = concat_backward,
+    .onnx = concat_onnx,
 };

@@ -9,6 +9,8 @@
  * batches give equal bits. A 1×1 kernel with stride 1 needs no patches: they are the image. */
 #include <string.h>
 
+#include "base/mem.h"
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/blas.h"
 #include "tensor/kernel.h"
@@ -167,6 +169,39 @@ static void conv2d_backward(const struct layer_run *r)
     }
 }
 
+/* The kernel as ONNX has it: [filters, channels, height, width]. */
+static const char *onnx_kernel(struct layer_onnx *o, struct err *err)
+{
+    const struct window *w = &o->layer->window;
+    const size_t filters = (size_t)o->layer->out.dims[2], area = w->height * w->width;
+    const struct shape shape = {.rank = 4, .dims = {filters, w->channels, w->height, w->width}};
+    float *turned = mem_try_aligned(filters * area * w->channels, sizeof *turned, "a kernel", err);
+    for (size_t f = 0, at = 0; turned != NULL && f < filters; f++) {
+        for (size_t c = 0; c < w->channels; c++) {
+            for (size_t p = 0; p < area; p++) {
+                turned[at++] = o->values[0][(p * w->channels + c) * filters + f];
+            }
+        }
+    }
+    return turned == NULL
+               ? NULL
+               : onnx_graph_floats_take(o->graph, o->layer->variables[0].name, &shape, turned);
+}
+
+static int conv2d_onnx(struct layer_onnx *o, struct err *err)
+{
+    struct layer_onnx_window w;
+    const bool bias = o->layer->variable_count > 1;
+    const char *inputs[3] = {layer_onnx_image(o), onnx_kernel(o, err), NULL};
+    if (inputs[1] == NULL) {
+        return ERR_EXHAUSTED;
+    }
+    inputs[2] = bias ? layer_onnx_variable(o, 1) : NULL;
+    layer_onnx_window(o, &w);
+    return layer_onnx_is_first(
+        o, onnx_graph_node(o->graph, "Conv", "", inputs, bias ? 3 : 2, w.attrs, w.count));
+}
+
 extern const struct layer_kind layer_conv2d;
 const struct layer_kind layer_conv2d = {
     .name = "conv2d",
@@ -177,4 +212,5 @@ const struct layer_kind layer_conv2d = {
     .plan = conv2d_plan,
     .forward = conv2d_forward,
     .backward = conv2d_backward,
+    .onnx = conv2d_onnx,
 };

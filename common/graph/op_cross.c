@@ -4,6 +4,7 @@
  * before; with one input, x is x0. With `rank` the kernel is the product of two narrow ones. */
 #include <string.h>
 
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/blas.h"
 #include "tensor/kernel.h"
@@ -138,6 +139,21 @@ static void cross_backward(const struct layer_run *r)
     }
 }
 
+static int cross_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    struct onnx_graph *g = o->graph;
+    const char *x0 = layer_onnx_last(o, 0), *x = layer_onnx_last(o, o->layer->input_count - 1);
+    const bool narrow = rank_of(o->layer) > 0;
+    const char *low =
+        narrow ? onnx_graph_op(g, "MatMul", "/low", x, layer_onnx_variable(o, 0), NULL) : x;
+    const char *kernel = layer_onnx_variable(o, narrow ? 1 : 0);
+    const char *product = onnx_graph_op(g, "Gemm", "/product", low, kernel,
+                                        layer_onnx_variable(o, o->layer->variable_count - 1), NULL);
+    const char *crossed = onnx_graph_op(g, "Mul", "/crossed", x0, product, NULL);
+    return layer_onnx_is(o, onnx_graph_op(g, "Add", "", crossed, x, NULL));
+}
+
 extern const struct layer_kind layer_cross;
 const struct layer_kind layer_cross = {
     .name = "cross",
@@ -150,4 +166,5 @@ const struct layer_kind layer_cross = {
     .plan = cross_plan,
     .forward = cross_forward,
     .backward = cross_backward,
+    .onnx = cross_onnx,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dense: y = x · kernel + bias; kernel [in, units]. */
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/blas.h"
 #include "tensor/kernel.h"
@@ -97,6 +98,16 @@ static void dense_backward(const struct layer_run *r)
     kernel_gradient(r);
 }
 
+static int dense_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    const char *x = layer_onnx_last(o, 0), *kernel = layer_onnx_variable(o, 0);
+    return layer_onnx_is(
+        o, o->layer->variable_count > 1
+               ? onnx_graph_op(o->graph, "Gemm", "", x, kernel, layer_onnx_variable(o, 1), NULL)
+               : onnx_graph_op(o->graph, "MatMul", "", x, kernel, NULL));
+}
+
 extern const struct layer_kind layer_dense;
 const struct layer_kind layer_dense = {
     .name = "dense",
@@ -108,4 +119,5 @@ const struct layer_kind layer_dense = {
     .plan = dense_plan,
     .forward = dense_forward,
     .backward = dense_backward,
+    .onnx = dense_onnx,
 };

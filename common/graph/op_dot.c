@@ -3,6 +3,7 @@
  * factorization. */
 #include <string.h>
 
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/kernel.h"
 
@@ -36,6 +37,17 @@ static void dot_backward(const struct layer_run *r)
     }
 }
 
+static int dot_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    struct onnx_graph *g = o->graph;
+    const char *products =
+        onnx_graph_op(g, "Mul", "/products", layer_onnx_last(o, 0), layer_onnx_last(o, 1), NULL);
+    products =
+        o->layer->in.rank > 1 ? onnx_graph_op(g, "Flatten", "/row", products, NULL) : products;
+    return layer_onnx_is(o, layer_onnx_sum(o, "", products, 1, true));
+}
+
 extern const struct layer_kind layer_dot;
 const struct layer_kind layer_dot = {
     .name = "dot",
@@ -45,4 +57,5 @@ const struct layer_kind layer_dot = {
     .plan = dot_plan,
     .forward = dot_forward,
     .backward = dot_backward,
+    .onnx = dot_onnx,
 };

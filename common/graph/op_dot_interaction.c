@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dot_interaction (DLRM, Naumov et al. 2019): the inner products of every two of the rows that the
  * inputs are; of row i with rows 0 to i - 1, or to i with `self`, for i from 0. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/kernel.h"
 
@@ -80,6 +83,29 @@ static void dot_interaction_backward(const struct layer_run *r)
     }
 }
 
+static int dot_interaction_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    struct onnx_graph *g = o->graph;
+    static const int64_t turned[3] = {0, 2, 1};
+    const struct onnx_attr perm = ONNX_ATTR_INTS("perm", turned, 3),
+                           axis = ONNX_ATTR_INT("axis", 1);
+    const size_t rows = layer_row_count(o->layer), self = with_self(o->layer);
+    const char *x = layer_onnx_rows(o);
+    const char *columns = onnx_graph_node(g, "Transpose", "/columns", &x, 1, &perm, 1);
+    const char *all = onnx_graph_op(g, "MatMul", "/all", x, columns, NULL);
+    int64_t *places = mem_new(o->layer->out_count, sizeof *places);
+    for (size_t i = 0, at = 0; i < rows; i++) {
+        for (size_t j = 0; j < i + self; j++) {
+            places[at++] = (int64_t)(i * rows + j);
+        }
+    }
+    const char *inputs[2] = {onnx_graph_op(g, "Flatten", "/row", all, NULL),
+                             onnx_graph_ints(g, "/places", o->layer->out_count, places)};
+    free(places);
+    return layer_onnx_is(o, onnx_graph_node(g, "Gather", "", inputs, 2, &axis, 1));
+}
+
 extern const struct layer_kind layer_dot_interaction;
 const struct layer_kind layer_dot_interaction = {
     .name = "dot_interaction",
@@ -91,4 +117,5 @@ const struct layer_kind layer_dot_interaction = {
     .plan = dot_interaction_plan,
     .forward = dot_interaction_forward,
     .backward = dot_interaction_backward,
+    .onnx = dot_interaction_onnx,
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/kernel.h"
 
@@ -53,6 +54,16 @@ static void dropout_backward(const struct layer_run *r)
     }
 }
 
+/* It passes everything through, but who trains the file finds the rate. */
+static int dropout_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    const struct dropout_params *p = o->layer->params;
+    const char *ratio = onnx_graph_float(o->graph, "/ratio", (float)p->rate);
+    return layer_onnx_keep(
+        o, onnx_graph_op(o->graph, "Dropout", "", layer_onnx_any(o, 0), ratio, NULL));
+}
+
 extern const struct layer_kind layer_dropout;
 const struct layer_kind layer_dropout = {
     .name = "dropout",
@@ -64,4 +75,5 @@ const struct layer_kind layer_dropout = {
     .plan = dropout_plan,
     .forward = dropout_forward,
     .backward = dropout_backward,
+    .onnx = dropout_onnx,
 };

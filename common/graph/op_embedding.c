@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "graph/lookup.h"
+#include "graph/lookup_onnx.h"
 #include "tensor/kernel.h"
 
 enum { POOLING_SUM, POOLING_MEAN, POOLING_SQRT_N, POOLING_NONE };
@@ -147,6 +147,51 @@ static void embedding_backward(const struct layer_run *r)
     }
 }
 
+/* The rows of a list as one, [batch, dim]. */
+static const char *onnx_pooled(struct layer_onnx *o, const struct lookup_onnx *list)
+{
+    const int pooling = params_of(o->layer)->pooling;
+    struct onnx_graph *g = o->graph;
+    if (pooling == POOLING_SUM) {
+        return layer_onnx_sum(o, "/sum", list->rows, 1, false);
+    }
+    const char *sum = layer_onnx_sum(o, "/sum", list->rows, 1, false);
+    const char *keys = layer_onnx_sum(o, "/keys", list->mask, 1, false);
+    keys = onnx_graph_op(g, "Max", "/at_least_1", keys, onnx_graph_float(g, "/one", 1.0F), NULL);
+    keys = pooling == POOLING_MEAN ? keys : onnx_graph_op(g, "Sqrt", "/root", keys, NULL);
+    return onnx_graph_op(g, "Div", "/pooled", sum, keys, NULL);
+}
+
+/* What field @k gives, [batch, rows, dim]. */
+static const char *onnx_field(struct layer_onnx *o, size_t k, const char *table)
+{
+    const struct embedding_params *p = params_of(o->layer);
+    const struct lookup_onnx list = lookup_onnx(o, &p->lookup, k, table);
+    return p->pooling == POOLING_NONE ? lookup_onnx_lengthen(o, k, list.rows, (size_t)p->length)
+                                      : layer_onnx_unsqueeze(o, "/row", onnx_pooled(o, &list), 1);
+}
+
+static int embedding_onnx(struct layer_onnx *o, struct err *err)
+{
+    const char *fields[LAYER_INPUTS_MAX];
+    const size_t count = o->layer->input_count;
+    const struct onnx_attr axis = ONNX_ATTR_INT("axis", 1);
+    int rc = lookup_onnx_check(o->layer, &params_of(o->layer)->lookup, err);
+    if (rc != 0) {
+        return rc;
+    }
+    const char *table = layer_onnx_variable(o, 0);
+    for (size_t k = 0; k < count; k++) {
+        fields[k] = onnx_field(o, k, table);
+    }
+    const char *all = count == 1
+                          ? fields[0]
+                          : onnx_graph_node(o->graph, "Concat", "/fields", fields, count, &axis, 1);
+    return layer_onnx_is(o, o->layer->out.rank == 1
+                                ? onnx_graph_op(o->graph, "Flatten", "", all, NULL)
+                                : onnx_graph_op(o->graph, "Identity", "", all, NULL));
+}
+
 extern const struct layer_kind layer_embedding;
 const struct layer_kind layer_embedding = {
     .name = "embedding",
@@ -162,4 +207,5 @@ const struct layer_kind layer_embedding = {
     .plan = embedding_plan,
     .forward = embedding_forward,
     .backward = embedding_backward,
+    .onnx = embedding_onnx,
 };

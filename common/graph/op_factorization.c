@@ -5,6 +5,8 @@
  * bi-interaction of neural factorization machines (He, Chua 2017). */
 #include <string.h>
 
+#include "base/mem.h"
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/kernel.h"
 
@@ -100,6 +102,32 @@ static void factorization_backward(const struct layer_run *r)
     }
 }
 
+/* As forward(): the sums of the rows before each are a product with a triangle of ones. */
+static int factorization_onnx(struct layer_onnx *o, struct err *err)
+{
+    struct onnx_graph *g = o->graph;
+    const size_t rows = layer_row_count(o->layer);
+    float *ones = mem_try_aligned(rows * rows, sizeof *ones, "a triangle of ones", err);
+    if (ones == NULL) {
+        return ERR_EXHAUSTED;
+    }
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t j = 0; j < i; j++) {
+            ones[i * rows + j] = 1.0F;
+        }
+    }
+    const struct shape square = {.rank = 2, .dims = {rows, rows}};
+    const char *x = layer_onnx_rows(o);
+    const char *before = onnx_graph_op(
+        g, "MatMul", "/before", onnx_graph_floats_take(g, "/triangle", &square, ones), x, NULL);
+    const char *products = onnx_graph_op(g, "Mul", "/products", x, before, NULL);
+    if (is_vector(o->layer)) {
+        return layer_onnx_is(o, layer_onnx_sum(o, "", products, 1, false));
+    }
+    const char *vector = layer_onnx_sum(o, "/vector", products, 1, false);
+    return layer_onnx_is(o, layer_onnx_sum(o, "", vector, 1, true));
+}
+
 extern const struct layer_kind layer_factorization;
 const struct layer_kind layer_factorization = {
     .name = "factorization",
@@ -112,4 +140,5 @@ const struct layer_kind layer_factorization = {
     .plan = factorization_plan,
     .forward = factorization_forward,
     .backward = factorization_backward,
+    .onnx = factorization_onnx,
 };

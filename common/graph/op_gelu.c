@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gelu: y = x · Φ(x), exactly or by the tanh approximation. */
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/activation.h"
 
@@ -37,6 +38,40 @@ static void gelu_backward(const struct layer_run *r)
     }
 }
 
+/* erf(x / √2), of x/2 · (1 + erf(x / √2)) */
+static const char *onnx_exact(struct onnx_graph *g, const char *x)
+{
+    const char *root = onnx_graph_float(g, "/root_2", 1.41421356F);
+    return onnx_graph_op(g, "Erf", "/erf", onnx_graph_op(g, "Div", "/scaled", x, root, NULL), NULL);
+}
+
+/* The tanh of x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))) */
+static const char *onnx_approximate(struct onnx_graph *g, const char *x)
+{
+    const char *cube =
+        onnx_graph_op(g, "Mul", "/cube", onnx_graph_op(g, "Mul", "/square", x, x, NULL), x, NULL);
+    const char *part =
+        onnx_graph_op(g, "Mul", "/part", cube, onnx_graph_float(g, "/cubic", 0.044715F), NULL);
+    const char *sum = onnx_graph_op(g, "Add", "/sum", x, part, NULL);
+    const char *scaled = onnx_graph_op(g, "Mul", "/scaled", sum,
+                                       onnx_graph_float(g, "/root_2_pi", 0.797884561F), NULL);
+    return onnx_graph_op(g, "Tanh", "/tanh", scaled, NULL);
+}
+
+static int gelu_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    const struct gelu_params *p = o->layer->params;
+    struct onnx_graph *g = o->graph;
+    const char *x = layer_onnx_any(o, 0);
+    const char *bent = p->approximate ? onnx_approximate(g, x) : onnx_exact(g, x);
+    const char *raised =
+        onnx_graph_op(g, "Add", "/raised", bent, onnx_graph_float(g, "/one", 1.0F), NULL);
+    const char *product = onnx_graph_op(g, "Mul", "/product", x, raised, NULL);
+    return layer_onnx_keep(
+        o, onnx_graph_op(g, "Mul", "", product, onnx_graph_float(g, "/half", 0.5F), NULL));
+}
+
 extern const struct layer_kind layer_gelu;
 const struct layer_kind layer_gelu = {
     .name = "gelu",
@@ -47,4 +82,5 @@ const struct layer_kind layer_gelu = {
     .plan = layer_plan_same_shape,
     .forward = gelu_forward,
     .backward = gelu_backward,
+    .onnx = gelu_onnx,
 };

@@ -2,6 +2,7 @@
 /* layer_norm (Ba, Kiros, Hinton 2016) over the last dimension, with trainable gamma and beta. */
 #include <string.h>
 
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/kernel.h"
 
@@ -61,6 +62,18 @@ static void layer_norm_backward(const struct layer_run *r)
                                r->gradients[0], r->gradients[1]);
 }
 
+static int layer_norm_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    const struct layer_norm_params *p = o->layer->params;
+    const char *inputs[3] = {layer_onnx_last(o, 0), layer_onnx_variable(o, 0),
+                             layer_onnx_variable(o, 1)};
+    const struct onnx_attr attrs[] = {ONNX_ATTR_INT("axis", -1),
+                                      ONNX_ATTR_FLOAT("epsilon", (float)p->epsilon)};
+    return layer_onnx_is(o,
+                         onnx_graph_node(o->graph, "LayerNormalization", "", inputs, 3, attrs, 2));
+}
+
 extern const struct layer_kind layer_layer_norm;
 const struct layer_kind layer_layer_norm = {
     .name = "layer_norm",
@@ -71,4 +84,5 @@ const struct layer_kind layer_layer_norm = {
     .plan = layer_norm_plan,
     .forward = layer_norm_forward,
     .backward = layer_norm_backward,
+    .onnx = layer_norm_onnx,
 };

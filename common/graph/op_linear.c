@@ -4,7 +4,7 @@
  * et al. 2016). The gradient is made as embedding makes its own. */
 #include <string.h>
 
-#include "graph/lookup.h"
+#include "graph/lookup_onnx.h"
 #include "tensor/kernel.h"
 
 struct linear_params {
@@ -100,6 +100,27 @@ static void linear_backward(const struct layer_run *r)
     }
 }
 
+static int linear_onnx(struct layer_onnx *o, struct err *err)
+{
+    struct onnx_graph *g = o->graph;
+    int rc = lookup_onnx_check(o->layer, &params_of(o->layer)->lookup, err);
+    if (rc != 0) {
+        return rc;
+    }
+    const size_t bias = lookup_variables(o->layer);
+    const char *table = layer_onnx_variable(o, 0);
+    const char *sum = o->layer->variable_count > bias ? layer_onnx_variable(o, bias) : NULL;
+    for (size_t k = 0; k < o->layer->input_count; k++) {
+        const struct lookup_onnx list = lookup_onnx(o, &params_of(o->layer)->lookup, k, table);
+        const bool last = k + 1 == o->layer->input_count;
+        const char *weights =
+            layer_onnx_sum(o, last && sum == NULL ? "" : "/weights", list.rows, 1, false);
+        sum =
+            sum == NULL ? weights : onnx_graph_op(g, "Add", last ? "" : "/sum", sum, weights, NULL);
+    }
+    return layer_onnx_is(o, sum);
+}
+
 extern const struct layer_kind layer_linear;
 const struct layer_kind layer_linear = {
     .name = "linear",
@@ -113,4 +134,5 @@ const struct layer_kind layer_linear = {
     .plan = linear_plan,
     .forward = linear_forward,
     .backward = linear_backward,
+    .onnx = linear_onnx,
 };

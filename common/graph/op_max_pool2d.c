@@ -2,6 +2,7 @@
 /* max_pool2d: the largest value under each window. */
 #include <string.h>
 
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 
 static const struct field max_pool2d_fields[] = {
@@ -48,6 +49,16 @@ static void max_pool2d_backward(const struct layer_run *r)
     }
 }
 
+static int max_pool2d_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    struct layer_onnx_window w;
+    const char *image = layer_onnx_image(o);
+    layer_onnx_window(o, &w);
+    return layer_onnx_is_first(
+        o, onnx_graph_node(o->graph, "MaxPool", "", &image, 1, w.attrs, w.count));
+}
+
 extern const struct layer_kind layer_max_pool2d;
 const struct layer_kind layer_max_pool2d = {
     .name = "max_pool2d",
@@ -58,4 +69,5 @@ const struct layer_kind layer_max_pool2d = {
     .plan = max_pool2d_plan,
     .forward = max_pool2d_forward,
     .backward = max_pool2d_backward,
+    .onnx = max_pool2d_onnx,
 };

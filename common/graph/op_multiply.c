@@ -2,6 +2,7 @@
 /* multiply: the product of the inputs, element by element. */
 #include <string.h>
 
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/kernel.h"
 
@@ -37,6 +38,12 @@ static void multiply_backward(const struct layer_run *r)
     }
 }
 
+static int multiply_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    return layer_onnx_chain(o, "Mul");
+}
+
 extern const struct layer_kind layer_multiply;
 const struct layer_kind layer_multiply = {
     .name = "multiply",
@@ -46,4 +53,5 @@ const struct layer_kind layer_multiply = {
     .plan = multiply_plan,
     .forward = multiply_forward,
     .backward = multiply_backward,
+    .onnx = multiply_onnx,
 };

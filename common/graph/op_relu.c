@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* relu: y = max(x, 0). */
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/activation.h"
 
@@ -15,6 +16,12 @@ static void relu_backward(const struct layer_run *r)
     }
 }
 
+static int relu_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    return layer_onnx_keep(o, onnx_graph_op(o->graph, "Relu", "", layer_onnx_any(o, 0), NULL));
+}
+
 extern const struct layer_kind layer_relu;
 const struct layer_kind layer_relu = {
     .name = "relu",
@@ -24,4 +31,5 @@ const struct layer_kind layer_relu = {
     .plan = layer_plan_same_shape,
     .forward = relu_forward,
     .backward = relu_backward,
+    .onnx = relu_onnx,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sigmoid: y = 1 / (1 + e^-x). */
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/activation.h"
 
@@ -15,6 +16,12 @@ static void sigmoid_backward(const struct layer_run *r)
     }
 }
 
+static int sigmoid_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    return layer_onnx_keep(o, onnx_graph_op(o->graph, "Sigmoid", "", layer_onnx_any(o, 0), NULL));
+}
+
 extern const struct layer_kind layer_sigmoid;
 const struct layer_kind layer_sigmoid = {
     .name = "sigmoid",
@@ -24,4 +31,5 @@ const struct layer_kind layer_sigmoid = {
     .plan = layer_plan_same_shape,
     .forward = sigmoid_forward,
     .backward = sigmoid_backward,
+    .onnx = sigmoid_onnx,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* softmax over the last dimension: y = e^x / sum of e^x. */
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/activation.h"
 
@@ -33,6 +34,14 @@ static void softmax_backward(const struct layer_run *r)
     }
 }
 
+static int softmax_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    const char *x = layer_onnx_last(o, 0);
+    const struct onnx_attr axis = ONNX_ATTR_INT("axis", -1);
+    return layer_onnx_is(o, onnx_graph_node(o->graph, "Softmax", "", &x, 1, &axis, 1));
+}
+
 extern const struct layer_kind layer_softmax;
 const struct layer_kind layer_softmax = {
     .name = "softmax",
@@ -42,4 +51,5 @@ const struct layer_kind layer_softmax = {
     .plan = softmax_plan,
     .forward = softmax_forward,
     .backward = softmax_backward,
+    .onnx = softmax_onnx,
 };

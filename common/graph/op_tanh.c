@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tanh: y = tanh x. */
+#include "graph/layer_onnx.h"
 #include "graph/op.h"
 #include "tensor/activation.h"
 
@@ -15,6 +16,12 @@ static void tanh_backward(const struct layer_run *r)
     }
 }
 
+static int tanh_onnx(struct layer_onnx *o, struct err *err)
+{
+    (void)err;
+    return layer_onnx_keep(o, onnx_graph_op(o->graph, "Tanh", "", layer_onnx_any(o, 0), NULL));
+}
+
 extern const struct layer_kind layer_tanh;
 const struct layer_kind layer_tanh = {
     .name = "tanh",
@@ -24,4 +31,5 @@ const struct layer_kind layer_tanh = {
     .plan = layer_plan_same_shape,
     .forward = tanh_forward,
     .backward = tanh_backward,
+    .onnx = tanh_onnx,
 };

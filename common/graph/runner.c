@@ -2,63 +2,15 @@
 /* Runs a model. One arena holds, in this order: the output of every layer, the gradients of
  * outputs, every layer's state, and one scratch area.
  *
- * A layer that can work in place does, where nobody else needs what it reads. The gradient of an
- * output has a place from the first layer (from the end) that gives a part of it until its own
- * layer has used it; then another one takes the place. Where several layers read one output, the
- * last of them writes its gradient and the others are added to it, last layers first. */
+ * A layer that can work in place does, where nobody else needs what it reads. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "graph/model_impl.h"
+#include "graph/runner_impl.h"
 #include "tensor/blas.h"
 #include "tensor/kernel.h"
-
-#define NOWHERE SIZE_MAX
-
-/* Where backward() of a layer leaves the gradient of one input. */
-struct input_place {
-    size_t dx;  /* NOWHERE: nobody needs it */
-    size_t sum; /* what it is added to then; NOWHERE: it is the first part */
-};
-
-struct place {
-    size_t y; /* offset in the arena */
-    size_t state;
-    size_t gradient; /* of y; NOWHERE: nobody needs it */
-    struct input_place *inputs;
-};
-
-struct runner {
-    const struct model *model;
-    size_t batch_max;
-    unsigned char *arena;
-    struct place *places;       /* one per layer */
-    struct input_place *inputs; /* of all layers */
-    const float **xs;           /* of the layer that is running */
-    float **dxs;
-    size_t scratch;
-    const struct runner_rows *rows; /* of the model's tables, for the batch that is computed */
-};
-
-/* Take @count × @size bytes of the arena; false when the sum does not fit. */
-static bool take(size_t *used, size_t count, size_t size, size_t *offset)
-{
-    size_t bytes;
-    *offset = *used;
-    if (!mem_mul(count, size, &bytes) || bytes > SIZE_MAX / 2 - MEM_ALIGN) {
-        return false;
-    }
-    bytes = (bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
-    return !__builtin_add_overflow(*used, bytes, used);
-}
-
-static bool take_floats(const struct runner *r, size_t *used, size_t width, size_t *offset)
-{
-    size_t floats;
-    return mem_mul(r->batch_max, width, &floats) && take(used, floats, sizeof(float), offset);
-}
 
 /* A view has the place of what it shows. */
 static bool place_outputs(struct runner *r, size_t *used)
@@ -76,133 +28,11 @@ static bool place_outputs(struct runner *r, size_t *used)
         if (ours && l->kind->in_place && m->layers[x].uses == 1 && !read[x]) {
             r->places[i].y = r->places[x].y;
         } else {
-            fits = take_floats(r, used, l->out_count, &r->places[i].y);
+            fits = runner_take_floats(r, used, l->out_count, &r->places[i].y);
         }
         read[i] = l->kind->reads_output;
     }
     free(read);
-    return fits;
-}
-
-/* ---- gradients of outputs ---- */
-
-struct slot {
-    size_t width; /* of the widest that it is for */
-    size_t offset;
-    bool taken;
-};
-
-struct slots {
-    struct slot *items;
-    size_t count;
-    size_t *of; /* per layer: which one has its gradient; NOWHERE: none */
-};
-
-/* The smallest free one that is wide enough, or else the widest, or a new one. */
-static size_t slot_take(struct slots *s, size_t width)
-{
-    size_t best = s->count;
-    for (size_t i = 0; i < s->count; i++) {
-        if (s->items[i].taken) {
-            continue;
-        }
-        const size_t w = s->items[i].width;
-        const size_t have = best == s->count ? 0 : s->items[best].width;
-        if (best == s->count || (w >= width && (have < width || w < have)) ||
-            (w < width && have < width && w > have)) {
-            best = i;
-        }
-    }
-    s->count += best == s->count;
-    s->items[best].taken = true;
-    s->items[best].width = width > s->items[best].width ? width : s->items[best].width;
-    return best;
-}
-
-/* Input @k of layer @i, whose own gradient is in its slot. dx and sum become slots. */
-static void route(const struct runner *r, struct slots *s, size_t i, size_t k)
-{
-    const struct model *m = r->model;
-    const struct layer *l = &m->layers[i].layer;
-    const size_t from = l->inputs[k].from;
-    struct input_place *to = &r->places[i].inputs[k];
-    if (from == LAYER_FROM_INPUT || !m->layers[from].trains) {
-        return;
-    }
-    if (s->of[from] != NOWHERE) {
-        *to = (struct input_place){slot_take(s, l->inputs[k].count), s->of[from]};
-        return;
-    }
-    s->of[from] = l->kind->in_place ? s->of[i] : slot_take(s, l->inputs[k].count);
-    to->dx = s->of[from];
-}
-
-/* What layer @i leaves behind: the slots of what was added, and its own unless it was handed on. */
-static void release(const struct runner *r, struct slots *s, size_t i)
-{
-    const struct layer *l = &r->model->layers[i].layer;
-    bool handed_on = false;
-    for (size_t k = 0; k < l->input_count; k++) {
-        const struct input_place *to = &r->places[i].inputs[k];
-        if (to->sum != NOWHERE) {
-            s->items[to->dx].taken = false;
-        } else {
-            handed_on = handed_on || to->dx == s->of[i];
-        }
-    }
-    s->items[s->of[i]].taken = handed_on;
-}
-
-static void route_all(const struct runner *r, struct slots *s)
-{
-    const struct model *m = r->model;
-    s->of[m->loss_from] = slot_take(s, m->outputs);
-    for (size_t i = m->loss_layers; i-- > 0;) {
-        const struct layer *l = &m->layers[i].layer;
-        if (l->kind->view || !m->layers[i].trains) {
-            continue;
-        }
-        for (size_t k = 0; k < l->input_count; k++) {
-            route(r, s, i, k);
-        }
-        release(r, s, i);
-    }
-}
-
-static size_t offset_of(const struct slots *s, size_t slot)
-{
-    return slot == NOWHERE ? NOWHERE : s->items[slot].offset;
-}
-
-static bool place_slots(struct runner *r, struct slots *s, size_t *used)
-{
-    const struct model *m = r->model;
-    bool fits = true;
-    for (size_t i = 0; i < s->count && fits; i++) {
-        fits = take_floats(r, used, s->items[i].width, &s->items[i].offset);
-    }
-    for (size_t i = 0; i < m->layer_count; i++) {
-        r->places[i].gradient = offset_of(s, s->of[i]);
-        for (size_t k = 0; k < m->layers[i].layer.input_count; k++) {
-            struct input_place *to = &r->places[i].inputs[k];
-            *to = (struct input_place){offset_of(s, to->dx), offset_of(s, to->sum)};
-        }
-    }
-    return fits;
-}
-
-static bool place_gradients(struct runner *r, size_t *used)
-{
-    const size_t layers = r->model->layer_count;
-    struct slots s = {.items = mem_new(layers + 1 + r->model->inputs_max, sizeof *s.items),
-                      .of = mem_new(layers, sizeof *s.of)};
-    for (size_t i = 0; i < layers; i++) {
-        s.of[i] = NOWHERE;
-    }
-    route_all(r, &s);
-    bool fits = place_slots(r, &s, used);
-    free(s.items);
-    free(s.of);
     return fits;
 }
 
@@ -213,10 +43,10 @@ static bool place_rest(struct runner *r, size_t *used)
     for (size_t i = 0; i < r->model->layer_count && fits; i++) {
         const struct layer *l = &r->model->layers[i].layer;
         scratch = l->scratch_bytes > scratch ? l->scratch_bytes : scratch;
-        fits = take(used, r->batch_max, l->state_bytes, &r->places[i].state) &&
-               take(used, 1, l->batch_state_bytes, &(size_t){0});
+        fits = runner_take(used, r->batch_max, l->state_bytes, &r->places[i].state) &&
+               runner_take(used, 1, l->batch_state_bytes, &(size_t){0});
     }
-    return fits && take(used, scratch, 1, &r->scratch);
+    return fits && runner_take(used, scratch, 1, &r->scratch);
 }
 
 /* ---- the runner ---- */
@@ -243,7 +73,7 @@ static struct runner *runner_plan(const struct model *m, size_t batch_max, size_
         }
     }
     *bytes = 0;
-    *fits = place_outputs(r, bytes) && place_gradients(r, bytes) && place_rest(r, bytes);
+    *fits = place_outputs(r, bytes) && runner_place_gradients(r, bytes) && place_rest(r, bytes);
     return r;
 }
 
@@ -252,7 +82,22 @@ size_t runner_bytes(const struct model *m, size_t batch_max)
     size_t bytes;
     bool fits;
     runner_free(runner_plan(m, batch_max, &bytes, &fits));
+    for (size_t i = 0; i < m->layer_count && fits; i++) {
+        const struct layer *l = &m->layers[i].layer;
+        const size_t more = l->kind->open == NULL ? 0 : l->kind->engine_bytes(l, batch_max);
+        fits = !__builtin_add_overflow(bytes, more, &bytes);
+    }
     return fits ? bytes : SIZE_MAX;
+}
+
+static int open_engines(struct runner *r, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < r->model->layer_count && rc == 0; i++) {
+        const struct layer *l = &r->model->layers[i].layer;
+        rc = l->kind->open == NULL ? 0 : l->kind->open(l, r->batch_max, &r->places[i].engine, err);
+    }
+    return rc;
 }
 
 int runner_new(const struct model *m, size_t batch_max, int threads, struct runner **out,
@@ -267,7 +112,7 @@ int runner_new(const struct model *m, size_t batch_max, int threads, struct runn
                      batch_max);
     } else {
         r->arena = mem_try_aligned(bytes, 1, "activations and gradients", err);
-        rc = r->arena == NULL ? ERR_EXHAUSTED : 0;
+        rc = r->arena == NULL ? ERR_EXHAUSTED : open_engines(r, err);
     }
     if (rc != 0) {
         runner_free(r);
@@ -282,6 +127,11 @@ void runner_free(struct runner *r)
 {
     if (r == NULL) {
         return;
+    }
+    for (size_t i = 0; i < r->model->layer_count; i++) {
+        if (r->model->layers[i].layer.kind->close != NULL) {
+            r->model->layers[i].layer.kind->close(r->places[i].engine);
+        }
     }
     free(r->arena);
     free(r->places);
@@ -330,6 +180,7 @@ static struct layer_run run_of(struct runner *r, size_t i, const float *const *v
                             .lists = &b->lists,
                             .y = floats_at(r, r->places[i].y),
                             .state = r->arena + r->places[i].state,
+                            .engine = r->places[i].engine,
                             .scratch = r->arena + r->scratch};
     set_rows(r, i, b, &run);
     return run;

@@ -31,11 +31,18 @@
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define ELEMENTS_MAX (UINT64_C(1) << 40)
 
+/* On a line of its own, which nobody else writes to while one side looks at it again and again. */
+struct bell {
+    _Alignas(LINE_BYTES) _Atomic uint64_t filled;
+};
+
 /* At the beginning of the memory. */
 struct header {
     uint8_t token[SHARED_MEMORY_TOKEN_BYTES];
     _Atomic uint32_t
         taken[SHARED_MEMORY_BLOCKS_MAX]; /* gradients: the worker sets, the server clears */
+    /* Values: the worker clears when it takes the block, the server says how far it is. */
+    struct bell bells[SHARED_MEMORY_BLOCKS_MAX];
 };
 
 _Static_assert(sizeof(struct header) <= HEADER_BYTES, "the first block begins behind it");
@@ -49,7 +56,7 @@ struct shared_memory {
     /* The worker's: values blocks that are taken, and blocks that have memory. The server's:
      * gradient blocks that it holds; what is in the memory anybody may have written. */
     _Atomic uint32_t values_taken[SHARED_MEMORY_BLOCKS_MAX];
-    atomic_bool backed[2 * SHARED_MEMORY_BLOCKS_MAX];
+    _Atomic uint64_t backed[2 * SHARED_MEMORY_BLOCKS_MAX]; /* so many bytes */
     atomic_bool held[SHARED_MEMORY_BLOCKS_MAX];
 };
 
@@ -86,11 +93,22 @@ float *shared_memory_values(const struct shared_memory *w, uint32_t i)
     return (float *)(void *)(w->memory + offset_of(w, w->offer.gradients + i));
 }
 
+/* The lines of @to are in the cache of the other side. The string instruction that the C library
+ * copies with takes them over without reading what they hold, which loops do; some AMD processors
+ * have it only for addresses that are aligned. */
+static void copy_near(float *restrict to, const float *restrict from, uint64_t count)
+{
+    const uint64_t ahead = (LINE_BYTES - (uintptr_t)to % LINE_BYTES) % LINE_BYTES / sizeof(float);
+    const uint64_t head = ahead < count ? ahead : count;
+    mem_copy(to, from, head * sizeof(float));
+    memcpy(to + head, from + head, (count - head) * sizeof(float));
+}
+
 void shared_memory_copy(uint64_t elements, float *restrict to, const float *restrict from,
                         uint64_t count)
 {
     if (elements * sizeof(float) < FAR_FROM_BYTES) {
-        mem_copy(to, from, count * sizeof(float));
+        copy_near(to, from, count);
     } else {
         mem_copy_far(to, from, count * sizeof(float));
     }
@@ -184,28 +202,29 @@ const struct shared_memory_offer *shared_memory_offer(const struct shared_memory
 /* ---- the worker's side ---- */
 
 /* Pages are reserved before anybody writes to them: memory that is short is an answer here, and the
- * end of the process later. */
-static bool back(struct shared_memory *w, uint32_t place)
+ * end of the process later. What is used next may be a little more than what is used now. */
+static bool back(struct shared_memory *w, uint32_t place, uint64_t elements)
 {
-    if (atomic_load(&w->backed[place])) {
+    const uint64_t all = w->offer.elements * sizeof(float), bytes = elements * sizeof(float);
+    if (atomic_load(&w->backed[place]) >= bytes) {
         return true;
     }
-    off_t at = (off_t)offset_of(w, place);
-    if (fallocate(w->fd, 0, at, (off_t)(w->offer.elements * sizeof(float))) != 0) {
+    const uint64_t more = bytes + bytes / 4 < all ? bytes + bytes / 4 : all;
+    if (fallocate(w->fd, 0, (off_t)offset_of(w, place), (off_t)more) != 0) {
         return false;
     }
-    atomic_store(&w->backed[place], true);
+    atomic_store(&w->backed[place], more);
     return true;
 }
 
 /* The first of @count blocks that is free, by their flags; they lie from @place on. */
 static uint32_t take(struct shared_memory *w, _Atomic uint32_t *taken, uint32_t count,
-                     uint32_t place)
+                     uint32_t place, uint64_t elements)
 {
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && elements <= w->offer.elements; i++) {
         uint32_t free_one = 0;
         if (atomic_compare_exchange_strong(&taken[i], &free_one, 1)) {
-            if (back(w, place + i)) {
+            if (back(w, place + i, elements)) {
                 return i;
             }
             atomic_store(&taken[i], 0);
@@ -215,9 +234,14 @@ static uint32_t take(struct shared_memory *w, _Atomic uint32_t *taken, uint32_t 
     return SHARED_MEMORY_NONE;
 }
 
+uint32_t shared_memory_take_gradient_of(struct shared_memory *w, uint64_t elements)
+{
+    return take(w, header_of(w)->taken, w->offer.gradients, 0, elements);
+}
+
 uint32_t shared_memory_take_gradient(struct shared_memory *w)
 {
-    return take(w, header_of(w)->taken, w->offer.gradients, 0);
+    return shared_memory_take_gradient_of(w, w->offer.elements);
 }
 
 void shared_memory_return_gradient(struct shared_memory *w, uint32_t i)
@@ -225,9 +249,24 @@ void shared_memory_return_gradient(struct shared_memory *w, uint32_t i)
     atomic_store(&header_of(w)->taken[i], 0);
 }
 
+uint32_t shared_memory_take_values_of(struct shared_memory *w, uint64_t elements)
+{
+    const uint32_t i = take(w, w->values_taken, w->offer.values, w->offer.gradients, elements);
+    if (i != SHARED_MEMORY_NONE) {
+        atomic_store_explicit(&header_of(w)->bells[i].filled, 0, memory_order_relaxed);
+    }
+    return i;
+}
+
 uint32_t shared_memory_take_values(struct shared_memory *w)
 {
-    return take(w, w->values_taken, w->offer.values, w->offer.gradients);
+    return shared_memory_take_values_of(w, w->offer.elements);
+}
+
+uint64_t shared_memory_filled(const struct shared_memory *w, uint32_t i)
+{
+    const uint64_t n = atomic_load_explicit(&header_of(w)->bells[i].filled, memory_order_acquire);
+    return n < w->offer.elements ? n : w->offer.elements; /* anybody may have written it */
 }
 
 void shared_memory_return_values(struct shared_memory *w, uint32_t i)
@@ -341,6 +380,11 @@ void shared_memory_leave_gradient(struct shared_memory *w, uint32_t i)
 bool shared_memory_has_values(const struct shared_memory *w, uint32_t i)
 {
     return i < w->offer.values;
+}
+
+void shared_memory_tell_filled(struct shared_memory *w, uint32_t i, uint64_t end)
+{
+    atomic_store_explicit(&header_of(w)->bells[i].filled, end, memory_order_release);
 }
 
 /* Whole pages, so some of the neighbours' as well. A page that is dropped while somebody touches it

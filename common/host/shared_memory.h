@@ -8,10 +8,14 @@
  * it finds the token there; in another process-id namespace it finds something else or nothing, and
  * both go on without.
  *
- * Each block has room for all elements of the shard, in its order. Gradient blocks: the worker
- * takes a free one, fills it, and names it in a push; the server holds it, may write to it, and
- * gives it back. Value blocks: the worker names one in a pull; the server fills it before it
- * answers. Pages that nobody touched cost nothing.
+ * Each block has room for all elements of the shard, in its order; or, in memory for rows of
+ * tables, for as many as the worker chose, of which only those that are used take memory. Gradient
+ * blocks: the worker takes a free one, fills it, and names it in a push; the server holds it, may
+ * write to it, and gives it back. Value blocks: the worker names one in a pull; the server fills it
+ * before it answers, from its first element on, and tells in the memory how far it is: a bell that
+ * who polls can see, so that copying out of the block goes on beside the filling. What is told is a
+ * courtesy: a server that tells nothing is as right as one that does, and only the answer says that
+ * the values count. Pages that nobody touched cost nothing.
  *
  * Owner: reference counted, any thread. A block belongs to who took or holds it. */
 #ifndef GRADUS_HOST_SHARED_MEMORY_H
@@ -56,6 +60,12 @@ const struct shared_memory_offer *shared_memory_offer(const struct shared_memory
  */
 uint32_t shared_memory_take_gradient(struct shared_memory *w);
 uint32_t shared_memory_take_values(struct shared_memory *w);
+/* The same with memory behind the first @elements alone; none, too, when a block has fewer. */
+uint32_t shared_memory_take_gradient_of(struct shared_memory *w, uint64_t elements);
+uint32_t shared_memory_take_values_of(struct shared_memory *w, uint64_t elements);
+/* So many elements of a value block that is taken are filled since it was taken, as its server
+ * tells: 0 to all. They do not count before it has answered. */
+uint64_t shared_memory_filled(const struct shared_memory *w, uint32_t i);
 /* A block that was taken, and whose server has answered or was never told. */
 void shared_memory_return_values(struct shared_memory *w, uint32_t i);
 void shared_memory_return_gradient(struct shared_memory *w, uint32_t i);
@@ -72,6 +82,8 @@ void shared_memory_give_gradient(struct shared_memory *w, uint32_t i);
 /* It was held too early: the worker's gradient may be held later. */
 void shared_memory_leave_gradient(struct shared_memory *w, uint32_t i);
 bool shared_memory_has_values(const struct shared_memory *w, uint32_t i);
+/* The elements before @end of a value block that there is are filled. */
+void shared_memory_tell_filled(struct shared_memory *w, uint32_t i, uint64_t end);
 /* The pages of the block at @memory leave this process until it touches them again, and what is in
  * them stays. Others may use it meanwhile. */
 void shared_memory_drop(const struct shared_memory *w, const float *memory);

@@ -24,6 +24,7 @@
 
 #include "auth/auth_identity.h"
 #include "base/err.h"
+#include "base/poll_policy.h"
 
 /* ---- process ---- */
 
@@ -38,6 +39,25 @@ void rpc_init(void);
 void rpc_expect_few_connections(void);
 /* After every server, channel and loop was freed. */
 void rpc_shutdown(void);
+
+/* ---- polling ---- */
+
+/* What the threads of a process that wait for connections share when they may poll before they
+ * sleep (poll_policy.h decides). */
+struct rpc_polling;
+
+struct rpc_polling_totals {
+    uint64_t found, missed, slept; /* waits: polled to their end, polled in vain, slept at once */
+    uint64_t polled_ns;
+    unsigned waiters[POLL_WHY_COUNT]; /* threads by what they decided last */
+    unsigned neighbours, processors;
+};
+
+struct rpc_polling *rpc_polling_new(const struct poll_setting *setting);
+void rpc_polling_free(struct rpc_polling *p); /* after all who use it; NULL is fine */
+/* Any thread: another process that computes on this host is known now, or is gone. NULL is fine. */
+void rpc_polling_neighbour(struct rpc_polling *p, bool comes);
+struct rpc_polling_totals rpc_polling_totals(const struct rpc_polling *p);
 
 /* ---- outgoing bulk data ---- */
 
@@ -164,6 +184,7 @@ struct rpc_server_options {
     unsigned keepalive_ms;     /* 0: 10000 */
     const struct rpc_credentials *credentials; /* borrows until it is bound; NULL: plain */
     const struct rpc_guard *guard;             /* borrows; NULL: whoever reaches it is an admin */
+    struct rpc_polling *polling;               /* borrows; NULL: its threads never poll */
     /* A packed FileDescriptorSet with services that are not in proto/ (those are built in). */
     const unsigned char *descriptors;
     size_t descriptors_bytes;
@@ -279,8 +300,19 @@ int rpc_set_trailer(struct rpc_call *call, const char *key, const char *value, s
 struct rpc_loop;
 struct rpc_channel;
 
-struct rpc_loop *rpc_loop_new(struct err *err);
+/* @polling (NULL: none) for rpc_loop_wait(). */
+struct rpc_loop *rpc_loop_new(struct rpc_polling *polling, struct err *err);
 void rpc_loop_free(struct rpc_loop *loop); /* after its channels */
+
+/* For one other thread, the guest, which is about to sleep until a callback of @loop wakes it: poll
+ * for events in the place of the loop's thread and run their callbacks, as long as that pays, until
+ * @ready(@ctx). True: it is. False: sleep now; the loop's thread is there again. Either way
+ * rpc_loop_waited() says when the wait is over. After true the loop's thread still stands aside: a
+ * guest that goes on to wait for a callback elsewhere, or to compute while something is under way,
+ * gives its place back first, or callbacks come a few hundredths of a second late. */
+bool rpc_loop_wait(struct rpc_loop *loop, bool (*ready)(void *ctx), void *ctx);
+void rpc_loop_waited(struct rpc_loop *loop);
+void rpc_loop_give_back(struct rpc_loop *loop); /* also when it has none; any thread */
 
 struct rpc_channel_options {
     const char *target;                        /* "host:port", "unix:/path" */

@@ -21,26 +21,6 @@
 #define RESOLVE_MS_MIN 500
 #define READY_POLL_MS 100 /* a watch must end before its queue can be freed */
 
-/* ---- loops ---- */
-
-struct rpc_loop *rpc_loop_new(struct err *err)
-{
-    struct rpc_loop *loop = mem_new(1, sizeof(*loop));
-    if (rpc_poller_start(&loop->poller, 1, err) != 0) {
-        free(loop);
-        return NULL;
-    }
-    return loop;
-}
-
-void rpc_loop_free(struct rpc_loop *loop)
-{
-    if (loop) {
-        rpc_poller_stop(&loop->poller);
-        free(loop);
-    }
-}
-
 /* ---- channels ---- */
 
 static grpc_channel *create_channel(const struct rpc_channel *c)
@@ -129,8 +109,11 @@ void rpc_channel_free(struct rpc_channel *c)
     if (!c) {
         return;
     }
-    assert(!c->loop || !rpc_poller_is_self(&c->loop->poller));
+    assert(!c->loop || !rpc_loop_is_self(c->loop));
     rpc_channel_cancel(c);
+    if (c->loop) {
+        rpc_loop_give_back(c->loop); /* this thread may be its guest, and waits now */
+    }
     pthread_mutex_lock(&c->lock);
     while (c->inflight) {
         pthread_cond_wait(&c->idle, &c->lock);
@@ -195,10 +178,10 @@ int rpc_channel_wait_ready(struct rpc_channel *c, unsigned timeout_ms, struct er
 static grpc_completion_queue *loop_queue(struct rpc_channel *c, struct err *err)
 {
     if (!c->loop) {
-        c->own_loop = rpc_loop_new(err);
+        c->own_loop = rpc_loop_new(NULL, err);
         c->loop = c->own_loop;
     }
-    return c->loop ? c->loop->poller.cq : NULL;
+    return c->loop ? c->loop->cq : NULL;
 }
 
 static void add_header(struct rpc_outgoing *o, const char *key, const char *value)

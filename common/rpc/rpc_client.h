@@ -1,13 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client behind rpc.h: rpc_channel.c connects, rpc_unary.c and rpc_stream.c call. */
+/* The client behind rpc.h: rpc_loop.c waits, rpc_channel.c connects, rpc_unary.c and rpc_stream.c
+ * call. */
 #ifndef GRADUS_RPC_RPC_CLIENT_H
 #define GRADUS_RPC_RPC_CLIENT_H
 
-#include "rpc/rpc_grpc.h"
+#include <stdatomic.h>
 
+#include "rpc/rpc_polling.h"
+
+/* rpc_loop.c says how its thread and the guest take turns. */
 struct rpc_loop {
-    struct rpc_poller poller;
+    grpc_completion_queue *cq;
+    pthread_t thread;
+    bool started;
+    atomic_bool inside;      /* its thread takes events, or runs one; set under the lock */
+    struct rpc_waiter guest; /* of the guest's thread */
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t given_back;
+    bool taken;        /* the loop's thread is to stand aside */
+    bool guest_inside; /* the guest takes events */
+    uint64_t visits;   /* of the guest */
 };
+
+bool rpc_loop_is_self(const struct rpc_loop *loop);
 
 /* A call in flight, so that freeing its channel can cancel it. */
 struct rpc_inflight {

@@ -2,7 +2,7 @@
 /* Sets up the gRPC core for the process and wraps its C API for both sides: completion queues
  * with their threads, metadata, channel arguments. Numbers are measured; the reasons are beside
  * them. */
-#include "rpc/rpc_grpc.h"
+#include "rpc/rpc_polling.h"
 
 #include <malloc.h>
 #include <signal.h>
@@ -74,6 +74,7 @@ static void init_once(void)
     (void)setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", IDLE_POLL_MS, 0);
     gpr_set_log_function(log_from_grpc);
     gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+    rpc_locks_unwatched();
 }
 
 void rpc_expect_few_connections(void)
@@ -137,40 +138,40 @@ void rpc_batch_start(grpc_call *call, const grpc_op *ops, size_t count, struct r
 
 static void *poll_thread(void *arg)
 {
-    grpc_completion_queue *cq = arg;
+    const struct rpc_poller *p = arg;
+    struct rpc_waiter waiter;
+    rpc_waiter_init(&waiter, p->polling);
     for (;;) {
-        grpc_event event =
-            grpc_completion_queue_next(cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+        grpc_event event = rpc_waiter_next(&waiter, p->cq);
         if (event.type == GRPC_QUEUE_SHUTDOWN) {
+            rpc_waiter_release(&waiter);
             return NULL;
         }
-        struct rpc_tag *tag = event.tag;
-        rpc_tag_acquire(tag);
-        tag->run(tag, event.success != 0);
+        rpc_event_run(&event);
     }
 }
 
-int rpc_poller_start(struct rpc_poller *p, unsigned threads, struct err *err)
+int rpc_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
 {
-    *p = (struct rpc_poller){.cq = grpc_completion_queue_create_for_next(NULL)};
-    p->threads = mem_new(threads, sizeof(*p->threads));
     sigset_t all;
     sigset_t before;
     sigfillset(&all); /* signals are for the main thread */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = 0;
-    for (; p->count < threads; p->count++) {
-        int error = thread_start(&p->threads[p->count], "rpc", poll_thread, p->cq);
-        if (error != 0) {
-            rc = err_errno(err, error, "start poller thread %u of %u", p->count + 1, threads);
-            break;
-        }
-    }
+    const int error = thread_start(thread, "rpc", run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0) {
+    return error;
+}
+
+int rpc_poller_start(struct rpc_poller *p, struct rpc_polling *polling, struct err *err)
+{
+    *p = (struct rpc_poller){.cq = grpc_completion_queue_create_for_next(NULL), .polling = polling};
+    const int error = rpc_thread_start(&p->thread, poll_thread, p);
+    p->started = error == 0;
+    if (error != 0) {
         rpc_poller_stop(p);
+        return err_errno(err, error, "start a poller thread");
     }
-    return rc;
+    return 0;
 }
 
 void rpc_poller_stop(struct rpc_poller *p)
@@ -179,25 +180,13 @@ void rpc_poller_stop(struct rpc_poller *p)
         return;
     }
     grpc_completion_queue_shutdown(p->cq);
-    for (unsigned i = 0; i < p->count; i++) {
-        pthread_join(p->threads[i], NULL);
-    }
-    if (p->count == 0) { /* nobody else sees the queue become empty */
-        poll_thread(p->cq);
+    if (p->started) {
+        pthread_join(p->thread, NULL);
+    } else { /* nobody else sees the queue become empty */
+        poll_thread(p);
     }
     grpc_completion_queue_destroy(p->cq);
-    free(p->threads);
     *p = (struct rpc_poller){0};
-}
-
-bool rpc_poller_is_self(const struct rpc_poller *p)
-{
-    for (unsigned i = 0; i < p->count; i++) {
-        if (pthread_equal(p->threads[i], pthread_self())) {
-            return true;
-        }
-    }
-    return false;
 }
 
 gpr_timespec rpc_monotonic_ms(unsigned from_now_ms)

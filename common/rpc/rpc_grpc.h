@@ -48,17 +48,20 @@ void rpc_batch_start(grpc_call *call, const grpc_op *ops, size_t count, struct r
 void rpc_tag_release(struct rpc_tag *tag);
 void rpc_tag_acquire(struct rpc_tag *tag);
 
-/* Threads that run the tags of one completion queue. */
+/* A completion queue and the thread that runs its tags. */
 struct rpc_poller {
     grpc_completion_queue *cq;
-    pthread_t *threads;
-    unsigned count;
+    struct rpc_polling *polling; /* borrows; NULL: it never polls */
+    pthread_t thread;
+    bool started;
 };
 
-int rpc_poller_start(struct rpc_poller *p, unsigned threads, struct err *err);
+/* A thread named "rpc" that takes no signals. Returns an errno. */
+int rpc_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
+
+int rpc_poller_start(struct rpc_poller *p, struct rpc_polling *polling, struct err *err);
 /* Every operation must have been completed or be sure to complete. */
 void rpc_poller_stop(struct rpc_poller *p);
-bool rpc_poller_is_self(const struct rpc_poller *p);
 
 gpr_timespec rpc_deadline(unsigned timeout_ms); /* 0: never */
 gpr_timespec rpc_monotonic_ms(unsigned from_now_ms);
@@ -145,5 +148,8 @@ grpc_channel *rpc_credentials_channel(const struct rpc_credentials *c, const cha
 /* For a server's @address. Returns owned. */
 grpc_server_credentials *rpc_credentials_server(const struct rpc_credentials *c,
                                                 const char *address);
+
+/* rpc_locks.c */
+void rpc_locks_unwatched(void); /* before gRPC takes its first lock */
 
 #endif

@@ -76,6 +76,7 @@ struct rpc_server *rpc_server_new(const struct rpc_server_options *o, struct err
     s->keepalive_ms = (unsigned)or_default(o->keepalive_ms, RPC_KEEPALIVE_MS_DEFAULT);
     s->credentials = o->credentials;
     s->guard = o->guard;
+    s->polling = o->polling;
     s->account =
         rpc_account_new(or_default(o->inflight_bytes_max, INFLIGHT_FACTOR * s->message_bytes_max));
     s->health = rpc_health_new();
@@ -309,7 +310,7 @@ static void stop_pollers(struct rpc_server *s)
 static int start_pollers(struct rpc_server *s, struct err *err)
 {
     for (unsigned i = 0; i < s->poller_count; i++) {
-        int rc = rpc_poller_start(&s->pollers[i], 1, err);
+        int rc = rpc_poller_start(&s->pollers[i], s->polling, err);
         if (rc != 0) {
             stop_pollers(s);
             return rc;

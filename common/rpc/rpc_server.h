@@ -22,6 +22,7 @@ struct rpc_server {
     unsigned keepalive_ms;
     const struct rpc_credentials *credentials; /* borrows; NULL: plain */
     const struct rpc_guard *guard;             /* borrows; NULL: none */
+    struct rpc_polling *polling;               /* borrows; NULL: its threads never poll */
     char **addresses;
     size_t address_count;
     struct rpc_files files;

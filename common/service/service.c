@@ -20,6 +20,7 @@
 #include "service/own_address.h"
 #include "service/service_context.h"
 #include "service/service_health.h"
+#include "service/service_polling.h"
 #include "service/service_rules.h"
 
 /* ---- for the hooks ---- */
@@ -128,6 +129,7 @@ static struct rpc_server *make_rpc_server(const struct service_context *sc, stru
         .descriptors = sc->svc->descriptors,
         .credentials = sc->credentials,
         .guard = access_guard(sc->access),
+        .polling = sc->svc->server_polls ? sc->polling : NULL,
         .descriptors_bytes = sc->svc->descriptors_bytes,
     };
     return rpc_server_new(&options, err);
@@ -339,6 +341,7 @@ static int run_service(struct service_context *sc, struct err *err)
     if (sc->access == NULL) {
         return err->code;
     }
+    service_polling_start(sc);
     sc->rpc = make_rpc_server(sc, err);
     if (sc->rpc == NULL) {
         return err->code;
@@ -395,6 +398,7 @@ int service_run(struct service_context *sc)
         code = run_service(sc, &err);
         http_stop(sc->http); /* until here it tells that we drain */
         rpc_server_free(sc->rpc);
+        rpc_polling_free(sc->polling);
         rpc_credentials_free(sc->credentials);
         access_free(sc->access);
         meter_registry_free(sc->meters);

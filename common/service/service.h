@@ -56,7 +56,7 @@ struct service_config {
     int64_t message_bytes_max;
     int64_t inflight_bytes_max;
     int64_t connections_max;
-    int64_t connections_peer_max; /* 0: half of them */
+    int64_t connections_peer_max; /* 0: as many as are free */
     int64_t calls_max;
     int64_t pollers;
     char *local_sockets; /* a directory, "auto" or "off" (local_socket.h) */
@@ -95,6 +95,10 @@ struct service {
     /* Of the settings: who is connected to, host:port. What is advertised where nothing is said is
      * this host's address toward it. NULL: nobody. */
     const char *(*peer)(const void *config);
+    /* Of the settings: may threads poll before they sleep (poll_setting_parse())? NULL: never. What
+     * it says is checked before start(). */
+    const char *(*poll)(const void *config);
+    bool server_polls; /* the threads of the RPC server, too */
     /* Check the settings beyond what the rows say, or NULL. Errors end with exit code 2. */
     int (*check)(const void *config, struct err *err);
     /* Make the service's state (service_set_state()) and name its RPC services with
@@ -132,6 +136,10 @@ const char *service_http_advertised(const struct service_context *sc);
 
 /* For channels to other nodes; NULL: plain. Borrows. */
 const struct rpc_credentials *service_credentials(const struct service_context *sc);
+
+/* For threads that wait for connections; NULL: they never poll, as where there is no service (@sc
+ * NULL). Borrows, to the end of stop(). */
+struct rpc_polling *service_polling(const struct service_context *sc);
 
 /* Whether sockets of other nodes on this host are looked for: their directory, or NULL. */
 const char *service_local_dir(const struct service_context *sc);

@@ -24,6 +24,7 @@ struct service_context {
     struct service_signals *signals;
     struct rpc_credentials *credentials; /* NULL: plain */
     struct access *access;
+    struct rpc_polling *polling; /* NULL: no thread polls */
     struct rpc_server *rpc;
     struct http *http;
     char *advertised;

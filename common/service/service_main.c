@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "service/address.h"
 #include "service/service_context.h"
+#include "service/service_polling.h"
 
 extern char **environ;
 
@@ -97,8 +98,10 @@ static const struct field common_fields[] = {
      .def = "0",
      .min = 0,
      .max = 1000000,
-     .help = "Of these, from one address (of IPv6: from one network of 64 bits) at once; further "
-             "ones of it are closed; 0: half of what there can be"},
+     .help =
+         "Of these, from one address (of IPv6: from one network of 64 bits) at once; further "
+         "ones of it are closed; 0: as many as are free, so one has half of what there can be, and "
+         "two have a third each"},
     {.path = "calls_max",
      .type = FIELD_INT,
      .offset = AT(calls_max),
@@ -254,7 +257,7 @@ static int probe(const struct service_context *sc, int argc, char **argv)
 static int check_and_run(struct service_context *sc, pid_t parent)
 {
     struct err err = {0};
-    if (check_common(&sc->common, &err) != 0 ||
+    if (check_common(&sc->common, &err) != 0 || service_polling_check(sc, &err) != 0 ||
         (sc->svc->check != NULL && sc->svc->check(sc->config, &err) != 0)) {
         return fail(sc, err.msg, SERVICE_EXIT_USAGE);
     }

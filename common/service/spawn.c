@@ -221,41 +221,53 @@ static int ended_before_ready(struct spawn *s, struct err *err)
                    s->log_path != NULL ? s->log_path : "");
 }
 
+/* More of the first line; 1 when it is whole, and its length in @length. */
+static int read_first(struct spawn *s, size_t *length, struct err *err)
+{
+    char *into = s->first + s->first_bytes;
+    ssize_t k = read(s->stdout_fd, into, sizeof s->first - s->first_bytes);
+    if (k < 0) {
+        return errno == EINTR ? 0 : err_errno(err, errno, "read the output of %s", s->name);
+    }
+    if (k == 0) {
+        return ended_before_ready(s, err);
+    }
+    s->first_bytes += (size_t)k;
+    const char *newline = memchr(into, '\n', (size_t)k);
+    if (newline != NULL) {
+        *length = (size_t)(newline - s->first);
+        return 1;
+    }
+    return s->first_bytes < sizeof s->first
+               ? 0
+               : err_set(err, ERR_INVALID, "%s: the first line it printed is longer than %zu bytes",
+                         s->name, sizeof s->first - 1);
+}
+
 int spawn_ready_line(struct spawn *s, char line[SPAWN_LINE_BYTES_MAX], unsigned timeout_ms,
                      struct err *err)
 {
     uint64_t deadline_ms = chrono_now_ms() + timeout_ms;
-    char got[SPAWN_LINE_BYTES_MAX];
-    size_t n = 0;
-    while (n < sizeof got) {
+    size_t length = 0;
+    int rc = 0;
+    while (rc == 0) {
         struct pollfd p = {.fd = s->stdout_fd, .events = POLLIN};
-        int rc = poll(&p, 1, left_ms(deadline_ms));
-        if (rc == 0) {
+        int n = poll(&p, 1, left_ms(deadline_ms));
+        if (n == 0) {
             return err_set(err, ERR_TIMEOUT, "%s is not ready after %u ms%s%s", s->name, timeout_ms,
                            s->log_path != NULL ? "; its log is " : "",
                            s->log_path != NULL ? s->log_path : "");
         }
-        ssize_t k = rc < 0 ? -1 : read(s->stdout_fd, got + n, sizeof got - n);
-        if (k < 0 && errno == EINTR) {
-            continue;
+        if (n > 0) {
+            rc = read_first(s, &length, err);
         }
-        if (k < 0) {
-            return err_errno(err, errno, "read the output of %s", s->name);
-        }
-        if (k == 0) {
-            return ended_before_ready(s, err);
-        }
-        const char *newline = memchr(got + n, '\n', (size_t)k);
-        if (newline != NULL) {
-            size_t length = (size_t)(newline - got);
-            memcpy(line, got, length);
-            line[length] = '\0';
-            return 0;
-        }
-        n += (size_t)k;
     }
-    return err_set(err, ERR_INVALID, "%s: the first line it printed is longer than %zu bytes",
-                   s->name, sizeof got - 1);
+    if (rc < 0) {
+        return rc;
+    }
+    memcpy(line, s->first, length);
+    line[length] = '\0';
+    return 0;
 }
 
 bool spawn_line_value(const char *line, const char *key, char *out, size_t n)

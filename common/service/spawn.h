@@ -22,7 +22,9 @@ struct spawn {
     int status; /* of waitpid, when ended */
     char *name; /* for messages */
     char *log_path;
-    int stdout_fd; /* -1 or, with pid 0, anything */
+    int stdout_fd;                    /* -1 or, with pid 0, anything */
+    char first[SPAWN_LINE_BYTES_MAX]; /* what there is of the first line */
+    size_t first_bytes;
 };
 
 /* Start @argv[0] (a path) with the NULL-terminated @argv and the environment of this process. Its
@@ -32,9 +34,9 @@ struct spawn {
  * stays. Errors: ERR_NOT_FOUND, ERR_PERMISSION, ERR_EXHAUSTED, naming the program. */
 int spawn_start(struct spawn *s, const char *name, char *const argv[], const char *log_path,
                 struct err *err);
-/* The first line that it prints, without the newline, into @line. Errors: ERR_TIMEOUT; ERR_ABORTED
- * it ended before (how, the last line of its log, and where that is); ERR_INVALID the line is too
- * long. */
+/* The first line that it prints, without the newline, into @line. Errors: ERR_TIMEOUT, and it may
+ * be waited for again; ERR_ABORTED it ended before (how, the last line of its log, and where that
+ * is); ERR_INVALID the line is too long. */
 int spawn_ready_line(struct spawn *s, char line[SPAWN_LINE_BYTES_MAX], unsigned timeout_ms,
                      struct err *err);
 /* The value of @key in a ready line "… key=value …" into @out; false when absent or too long. */

@@ -124,9 +124,11 @@ int s3_config_read(struct s3_config *c, struct err *err)
     struct s3_config made = {.region = mem_strdup(region),
                              .ca_bundle = mem_strdup(s3_variable("AWS_CA_BUNDLE"))};
     int rc = read_endpoint(&made, err);
+    made.sign_payload = rc == 0 && strncmp(made.endpoint, "https://", 8) != 0;
     rc = rc != 0 ? rc : read_sts_endpoint(&made, made.path_style, err);
     rc = rc != 0 ? rc : read_identity(&made, err);
     rc = rc != 0 ? rc : read_bool("GRADUS_S3_PATH_STYLE", &made.path_style, err);
+    rc = rc != 0 ? rc : read_bool("GRADUS_S3_SIGN_PAYLOAD", &made.sign_payload, err);
     rc = rc != 0 ? rc : read_number("GRADUS_S3_ATTEMPTS", S3_ATTEMPTS_MAX, &attempts, err);
     rc = rc != 0
              ? rc

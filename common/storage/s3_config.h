@@ -6,6 +6,8 @@
  *     AWS_REGION, AWS_DEFAULT_REGION           us-east-1
  *     GRADUS_S3_PATH_STYLE                     true: http://host/bucket/key; false:
  *                                              http://bucket.host/key; true with an endpoint
+ *     GRADUS_S3_SIGN_PAYLOAD                   true: a request's signature covers its body; false:
+ *                                              its head alone; true unless the endpoint is https
  *     GRADUS_S3_ATTEMPTS                       of a request in a row that bring nothing; 10
  *     GRADUS_S3_STALL_SECONDS                  without a byte, and an attempt has failed; 30
  *     AWS_CA_BUNDLE                            the authorities that sign the store's certificate
@@ -30,6 +32,7 @@ struct s3_config {
     char *region;
     char *ca_bundle; /* NULL: the system's */
     bool path_style;
+    bool sign_payload;
     unsigned attempts;
     uint64_t stall_ms;
     char *sts_endpoint;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends one request and receives its answer. libcurl signs it (Signature Version 4, with the hash
- * of the body), keeps connections, and speaks TLS; a connection that stands still is given up here.
- */
+/* Sends one request and receives its answer. libcurl signs it (Signature Version 4; the hash of
+ * the body is made here), keeps connections, and speaks TLS; a connection that stands still is
+ * given up here. */
 #include "storage/s3_curl.h"
 
 #include <curl/curl.h>
@@ -205,7 +205,19 @@ static char *url_of(const struct s3_config *c, const struct s3_request *r)
     return buf_take(&url);
 }
 
-static struct curl_slist *headers_of(const struct s3_credentials *who, const struct s3_request *r)
+/* This version of libcurl signs what the line says, and makes no hash itself. */
+static char *content_line(const struct s3_config *c, const struct s3_request *r)
+{
+    char hash[S3_SHA256_BYTES];
+    if (!c->sign_payload && r->body_bytes > 0) {
+        return mem_strdup("x-amz-content-sha256: UNSIGNED-PAYLOAD");
+    }
+    s3_sha256(r->body_bytes == 0 ? "" : r->body, r->body_bytes, hash);
+    return mem_printf("x-amz-content-sha256: %s", hash);
+}
+
+static struct curl_slist *headers_of(const struct s3_config *c, const struct s3_credentials *who,
+                                     const struct s3_request *r)
 {
     struct curl_slist *list = NULL;
     if (strcmp(r->method, "GET") != 0 && strcmp(r->method, "DELETE") != 0) {
@@ -214,9 +226,7 @@ static struct curl_slist *headers_of(const struct s3_credentials *who, const str
     for (size_t i = 0; i < S3_HEADERS_MAX && r->headers[i] != NULL; i++) {
         list = curl_slist_append(list, r->headers[i]);
     }
-    char hash[S3_SHA256_BYTES]; /* this version of libcurl signs it, and does not make it */
-    s3_sha256(r->body_bytes == 0 ? "" : r->body, r->body_bytes, hash);
-    char *line = mem_printf("x-amz-content-sha256: %s", hash);
+    char *line = content_line(c, r);
     list = curl_slist_append(list, line);
     free(line);
     if (who->token != NULL) {
@@ -354,7 +364,7 @@ enum s3_outcome s3_curl_attempt(const struct s3_config *config, const struct s3_
                                 const struct s3_request *r, struct s3_answer *a,
                                 uint64_t *retry_after_s, struct err *err)
 {
-    struct sending s = {config->endpoint, url_of(config, r), headers_of(who, r), who};
+    struct sending s = {config->endpoint, url_of(config, r), headers_of(config, who, r), who};
     return perform(&s, config, r, a, retry_after_s, err);
 }
 

@@ -9,10 +9,12 @@
 
 #include "storage/s3_request.h"
 
-#define S3_PART_BYTES (8U << 20) /* at least 5 MiB, but for the last one */
+/* At least 5 MiB, but for the last one. Stores have work for each part that does not depend on its
+ * size, when it comes and when parts are put together. */
+#define S3_PART_BYTES (16U << 20)
 #define S3_PARTS_PARALLEL 4
 #define S3_PARTS_MAX 10000 /* S3's limit */
-/* Parts grow by S3_PART_BYTES after each so many, so that 430 GiB fit. */
+/* Parts grow by S3_PART_BYTES after each so many, so that 859 GiB fit. */
 #define S3_PARTS_OF_A_SIZE 1000
 
 struct s3_upload;

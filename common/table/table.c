@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "table/table_impl.h"
 #include "table/table_line.h"
 
@@ -71,6 +72,9 @@ static int make_parts(struct table *t, const struct table_config *c, struct err 
                        c->bytes_max);
     }
     table_copies_init(&t->copies, t->rows.stride, c->copies_bytes_max, c->keeps_previous);
+    if (c->notes_evicted) {
+        table_evicted_init(&t->evicted, &t->copies.budget, t->version);
+    }
     return 0;
 }
 
@@ -88,7 +92,7 @@ int table_new(const struct table_config *config, uint64_t version, struct table 
     t->on_full = config->on_full;
     t->keeps_previous = config->keeps_previous;
     t->name = mem_strdup(config->name);
-    t->version = version;
+    t->version = t->kept_from = version;
     t->shard = config->shard;
     t->shards = config->shards;
     t->bucket_first = table_bucket_first(t->shard, t->shards);
@@ -108,6 +112,7 @@ void table_free(struct table *t)
     if (t == NULL) {
         return;
     }
+    table_evicted_release(&t->evicted);
     table_copies_release(&t->copies);
     table_admission_release(&t->admission);
     table_rows_release(&t->rows);
@@ -141,7 +146,8 @@ const struct rule *table_rule(const struct table *t)
 
 static bool is_readable(const struct table *t, const struct table_copy_set *s)
 {
-    return s->pins > 0 || (t->keeps_previous && s->version + 1 == t->version);
+    return s->pins > 0 ||
+           (t->keeps_previous && s->version + 1 == t->version && s->version >= t->kept_from);
 }
 
 int table_find_version(const struct table *t, uint64_t version, size_t *first, struct err *err)
@@ -176,6 +182,15 @@ void table_settle(struct table *t)
         const struct table_copy_set *s = t->copies.sets[i];
         i += is_readable(t, s) || !table_copies_drop(&t->copies, i);
     }
+}
+
+void table_keep_previous(struct table *t, bool keeps)
+{
+    const bool now = keeps && !MUTANT(previous_never);
+    t->kept_from = now && !t->keeps_previous ? t->version : t->kept_from;
+    t->keeps_previous = now;
+    table_copies_keep_spare(&t->copies, now);
+    table_settle(t);
 }
 
 int table_pin(struct table *t, uint64_t *version, struct err *err)
@@ -217,7 +232,8 @@ bool table_copies_short(const struct table *t)
 
 bool table_give_up_pins(struct table *t)
 {
-    bool any = false;
+    const uint64_t forgotten = t->making > t->version ? t->making : t->version;
+    bool any = table_evicted_forget(&t->evicted, forgotten);
     for (size_t i = 0; i < t->copies.count; i++) {
         struct table_copy_set *s = t->copies.sets[i];
         any = any || s->pins > 0;
@@ -226,6 +242,25 @@ bool table_give_up_pins(struct table *t)
     }
     table_settle(t);
     return any;
+}
+
+int table_evicted_since(struct table *t, uint64_t since, uint64_t version, size_t *at,
+                        uint64_t *keys, size_t capacity, size_t *n, struct err *err)
+{
+    struct table_evicted *e = &t->evicted;
+    *n = 0;
+    if ((!e->on || since < e->from) && !MUTANT(delta_of_any_notes)) {
+        return err_set(err, ERR_RANGE,
+                       "table %s: which rows went since version %" PRIu64 " is not known", t->name,
+                       since);
+    }
+    if (*at == 0) {
+        table_evicted_trim(e, MUTANT(notes_of_base_forgotten) ? version : since);
+    }
+    while (*n < capacity && *at < e->count && e->notes[*at].version <= version) {
+        keys[(*n)++] = e->notes[(*at)++].key;
+    }
+    return 0;
 }
 
 /* ---- reading ---- */
@@ -261,6 +296,9 @@ int table_gather(struct table *t, uint64_t version, const uint64_t *keys, size_t
     table_rows_gather(&t->rows, &up, keys, n, out, NULL);
     t->stats.read += n;
     for (size_t i = t->copies.count; i-- > first;) { /* what is older is right */
+        if (MUTANT(newest_copy) && i > first) {
+            continue;
+        }
         const struct table_copy_set *set = t->copies.sets[i];
         for (size_t k = 0; set->map.count > 0 && k < n; k++) {
             const uint32_t number = table_copy_map_find(&set->map, table_mix(keys[k]));

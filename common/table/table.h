@@ -16,12 +16,12 @@
  * `rows_max` and a Bloom filter are divided among buckets (table_bucket.h). One thing is left out:
  * what is done when `bytes_max` is reached, see below.
  *
- * Who can be read: the present version; the one before, with `keeps_previous`; and those that are
- * pinned, TABLE_PINS_MAX at most. Of a row that changes (or comes, or goes) its record is copied
- * first, once for each such version at most and never twice for one interval between them; there
- * is no second copy of the table. A reader of an old version looks at the copies of that version,
- * then at those of later ones, then at the table. When a pin goes, what only it needed is given
- * back, and the rest falls to the pin before it.
+ * Who can be read: the present version; the one before, with `keeps_previous` (as it is now); and
+ * those that are pinned, TABLE_PINS_MAX at most. Of a row that changes (or comes, or goes) its
+ * record is copied first, once for each such version at most and never twice for one interval
+ * between them; there is no second copy of the table. A reader of an old version looks at the
+ * copies of that version, then at those of later ones, then at the table. When a pin goes, what
+ * only it needed is given back, and the rest falls to the pin before it.
  *
  * Full. The rows have `bytes_max` bytes, less what admission has; the formula of table_rows.h says
  * how many rows that are for sure. When the rows of an update do not fit, it is
@@ -35,9 +35,9 @@
  * is refused; unpinning makes room. One copied row takes 4 × dim × (1 + slots) + 16 bytes and 24 to
  * 36 of a map (and while that grows, what it had before); there are at most as many as rows that
  * changed since the oldest pin, for each pin, and of `keeps_previous` as many as the last two
- * updates changed. For eviction above
- * `rows_max` 24 bytes for each row that goes at once, 1.5 MiB at most. For scratch 36 bytes for
- * each key of the largest update.
+ * updates changed. Notes of evicted rows (`notes_evicted`) are 16 bytes each, an eighth of that
+ * memory at most. For eviction above `rows_max` 24 bytes for each row that goes at once, 1.5 MiB at
+ * most. For scratch 36 bytes for each key of the largest update.
  *
  * Owner: one thread or strand; no locks, no clock, no threads of its own. */
 #ifndef GRADUS_TABLE_TABLE_H
@@ -79,6 +79,7 @@ struct table_config {
     uint64_t bytes_max;        /* of this shard, without copies */
     uint64_t copies_bytes_max; /* of this shard */
     bool keeps_previous;
+    bool notes_evicted;     /* for table_evicted_since() */
     uint32_t shard, shards; /* 0 of 1 when there is one */
 };
 
@@ -88,6 +89,10 @@ struct table;
 int table_new(const struct table_config *config, uint64_t version, struct table **out,
               struct err *err);
 void table_free(struct table *t); /* NULL is fine */
+
+/* What config.keeps_previous was: from the present version on it is so or not. What is kept for the
+ * version before is given back. */
+void table_keep_previous(struct table *t, bool keeps);
 
 uint64_t table_version(const struct table *t); /* the present one */
 size_t table_dim(const struct table *t);
@@ -122,8 +127,8 @@ int table_pin(struct table *t, uint64_t *version, struct err *err);
 int table_unpin(struct table *t, uint64_t version, struct err *err);
 /* Do copies take more than half of `copies_bytes_max`? An update may not find room soon. */
 bool table_copies_short(const struct table *t);
-/* All pins are given up, so that their copies make room; who reads such a version hears why. False:
- * there were none. */
+/* All pins are given up, and notes of evicted rows, so that their memory makes room; who reads such
+ * a version hears why. False: there were none. */
 bool table_give_up_pins(struct table *t);
 
 /* Rows, in arrays of the reader, who sets @capacity and those arrays that are wanted; the others
@@ -132,6 +137,10 @@ struct table_chunk {
     size_t capacity, n;
     bool kept; /* with catch-up: rows as they lie and as they were seen, not as they read. What is
                   restored from these goes on with the same bits */
+    bool changed; /* only rows that came or changed in versions above `since` */
+    uint64_t since;
+    size_t looks;                 /* at so many rows at most, and then it is not the end: cursor.end
+                                     says. 0: as many as it takes */
     uint64_t *keys;               /* [capacity] */
     float *values;                /* [capacity × dim] */
     float *slots[RULE_SLOTS_MAX]; /* [capacity × dim]; slots per row: [capacity] */
@@ -147,6 +156,13 @@ struct table_chunk {
  * rule is `still`: nothing is to be done then). O(1) for each row. Errors: ERR_RANGE. */
 int table_walk(struct table *t, uint64_t version, struct table_cursor *cursor,
                struct table_chunk *chunk, struct err *err);
+/* Keys of rows that went in versions above @since up to @version, which is present or pinned: the
+ * next ones from place *@at (begins 0) on, @capacity at most; @n 0: there are no more. Some may
+ * have a row again, or come twice, or came since. What was before @since is forgotten: later calls
+ * have none that is less. Errors: ERR_RANGE: it is not known, for want of memory for notes (an
+ * eighth of copies_bytes_max, and less when copies need it), or without `notes_evicted`. */
+int table_evicted_since(struct table *t, uint64_t since, uint64_t version, size_t *at,
+                        uint64_t *keys, size_t capacity, size_t *n, struct err *err);
 /* The place of @key in that order, which no other key has. */
 uint64_t table_walk_order(uint64_t key);
 /* How many rows there are. Errors: ERR_RANGE. */

@@ -16,6 +16,7 @@
 struct table_ahead {
     const struct table_rows *rows;
     const uint64_t *keys;
+    const uint32_t *known; /* their rows; NULL: they are looked up */
     size_t n;
     size_t record_bytes; /* of the record, to be fetched */
     bool notes;          /* these, too */
@@ -36,7 +37,7 @@ VECTOR_INLINE void table_fetch_homes(struct table_ahead *a, size_t block)
     const struct table_line *lines = table_lines(&a->rows->index);
     const uint64_t *keys = a->keys + block * TABLE_BLOCK;
     const size_t n = table_block_keys(a, block);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && a->known == NULL; i++) {
         const struct table_line *line = lines + table_home(&a->rows->index, keys[i]);
         a->homes[block % 2][i] = line;
         __builtin_prefetch(line);
@@ -48,7 +49,8 @@ VECTOR_INLINE void table_fetch_rows(struct table_ahead *a, size_t block)
     const uint64_t *keys = a->keys + block * TABLE_BLOCK;
     const size_t n = table_block_keys(a, block);
     for (size_t i = 0; i < n; i++) {
-        const uint32_t row = table_line_search(a->homes[block % 2][i], keys[i]);
+        const uint32_t row = a->known != NULL ? a->known[block * TABLE_BLOCK + i]
+                                              : table_line_search(a->homes[block % 2][i], keys[i]);
         a->found[block % 2][i] = row;
         if (row == TABLE_ROW_NONE) {
             continue;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "table/table_line.h"
 
 #define WHAT "copies of rows for pinned versions"
@@ -30,6 +31,15 @@ static void free_set(struct table_copy_set *s)
         table_memory_release(&s->records);
         table_memory_release(&s->blocks);
         free(s);
+    }
+}
+
+void table_copies_keep_spare(struct table_copies *c, bool keeps)
+{
+    c->keeps_spare = keeps;
+    if (!keeps) {
+        free_set(c->spare);
+        c->spare = NULL;
     }
 }
 
@@ -185,7 +195,9 @@ bool table_copies_drop(struct table_copies *c, size_t i)
         if (table_copies_reserve_drop(c, i, NULL) != 0) {
             return false;
         }
-        merge(c, c->sets[i - 1], s);
+        if (!MUTANT(unpin_forgets)) {
+            merge(c, c->sets[i - 1], s);
+        }
     }
     c->count--;
     memmove(c->sets + i, c->sets + i + 1, (c->count - i) * sizeof c->sets[0]);
@@ -220,6 +232,11 @@ int table_copy_set_reserve(struct table_copies *c, struct table_copy_set *s,
         c->spare = NULL;
     }
     return reserve(c, s, room, err);
+}
+
+void table_copy_fetch(const struct table_copy_set *s, uint64_t key)
+{
+    table_copy_map_fetch(&s->map, table_mix(key));
 }
 
 void table_copy_row(struct table_copies *c, struct table_copy_set *s, uint64_t key,

@@ -42,6 +42,8 @@ struct table_copies {
 
 /* @keeps_spare: sets come and go with each update. */
 void table_copies_init(struct table_copies *c, size_t stride, uint64_t bytes_max, bool keeps_spare);
+/* Whether what a set had is kept for the next one. */
+void table_copies_keep_spare(struct table_copies *c, bool keeps);
 void table_copies_release(struct table_copies *c); /* zeroed is fine */
 
 /* Behind all others. Errors: ERR_EXHAUSTED. */
@@ -66,6 +68,8 @@ struct table_copy_room {
 /* Makes room for as many more. Errors: ERR_EXHAUSTED. */
 int table_copy_set_reserve(struct table_copies *c, struct table_copy_set *s,
                            const struct table_copy_room *room, struct err *err);
+/* Have what the copy of the row of @key will touch of the set brought from memory. */
+void table_copy_fetch(const struct table_copy_set *s, uint64_t key);
 /* What is reserved is used by these. What is there already stays as it is. */
 void table_copy_row(struct table_copies *c, struct table_copy_set *s, uint64_t key,
                     const struct table_note *note, const float *record);

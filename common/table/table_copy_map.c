@@ -80,6 +80,13 @@ int table_copy_map_reserve(struct table_copy_map *m, size_t n, struct err *err)
     return 0;
 }
 
+void table_copy_map_fetch(const struct table_copy_map *m, uint64_t hash)
+{
+    if (m->entries != NULL) {
+        __builtin_prefetch(m->entries + home_of(m, hash));
+    }
+}
+
 uint32_t table_copy_map_find(const struct table_copy_map *m, uint64_t hash)
 {
     if (m->count == 0) {

@@ -28,6 +28,8 @@ int table_copy_map_reserve(struct table_copy_map *m, size_t n, struct err *err);
 void table_copy_map_release(struct table_copy_map *m);
 void table_copy_map_clear(struct table_copy_map *m); /* keeps the memory */
 
+/* Have the place of @hash brought from memory. */
+void table_copy_map_fetch(const struct table_copy_map *m, uint64_t hash);
 /* TABLE_ROW_NONE: it is not there. */
 uint32_t table_copy_map_find(const struct table_copy_map *m, uint64_t hash);
 /* Room for it was reserved. @number is less than TABLE_ROW_NONE. False: @hash is there already, and

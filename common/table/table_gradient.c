@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "base/vector.h"
 #include "table/table_squares.h"
 
@@ -113,7 +114,9 @@ VECTOR_INLINE void join_row(struct table_gradient *to, size_t k, const size_t *i
     const uint32_t a = i == NULL ? 0 : to->sightings[*i];
     const uint32_t b = j == NULL ? 0 : from->sightings[*j];
     to->keys[k] = i == NULL ? from->keys[*j] : to->keys[*i];
-    to->sightings[k] = a > UINT32_MAX - b ? UINT32_MAX : a + b;
+    to->sightings[k] = a > UINT32_MAX - b                  ? UINT32_MAX
+                       : MUTANT(sightings_of_one) && a > 0 ? a
+                                                           : a + b;
     if (i != NULL && j != NULL) {
         add_row(out, left, right, dim);
     } else if (out != left) {
@@ -155,10 +158,17 @@ int table_gradient_add(struct table_gradient *to, const struct table_gradient_vi
 
 /* ---- bytes ---- */
 
-uint64_t table_gradient_bytes(uint64_t rows, uint64_t dim)
+void table_gradient_round(struct table_gradient *g, enum value_type type)
+{
+    if (g->n > 0) {
+        values_round(type, g->values, g->n * g->dim);
+    }
+}
+
+uint64_t table_gradient_bytes(enum value_type type, uint64_t rows, uint64_t dim)
 {
     uint64_t row, all;
-    if (__builtin_mul_overflow(dim, sizeof(float), &row) ||
+    if (__builtin_mul_overflow(dim, value_type_bytes(type), &row) ||
         __builtin_add_overflow(row, sizeof(uint64_t) + sizeof(uint32_t), &row) ||
         __builtin_mul_overflow(rows, row, &all) ||
         __builtin_add_overflow(all, TABLE_GRADIENT_HEADER_BYTES, &all)) {
@@ -175,19 +185,21 @@ static char *put(char *at, const void *from, size_t bytes)
     return at + bytes;
 }
 
-void table_gradient_encode(const struct table_gradient_view *g, void *out)
+void table_gradient_encode(enum value_type type, const struct table_gradient_view *g, void *out)
 {
     const uint64_t rows = g->n;
-    const uint32_t dim_and_format[2] = {(uint32_t)g->dim, 0};
+    const uint32_t dim_and_format[2] = {(uint32_t)g->dim, (uint32_t)type};
     char *at = put(out, &rows, sizeof rows);
     at = put(at, dim_and_format, sizeof dim_and_format);
     at = put(at, g->keys, g->n * sizeof *g->keys);
     at = put(at, g->sightings, g->n * sizeof *g->sightings);
-    (void)put(at, g->values, g->n * g->dim * sizeof *g->values);
+    if (g->n > 0) {
+        values_encode(type, g->values, g->n * g->dim, at);
+    }
 }
 
-static int check_header(const struct table_gradient *g, const char *bytes, size_t n, uint64_t *rows,
-                        struct err *err)
+static int check_header(const struct table_gradient *g, enum value_type type, const char *bytes,
+                        size_t n, uint64_t *rows, struct err *err)
 {
     uint32_t dim_and_format[2];
     if (n < TABLE_GRADIENT_HEADER_BYTES) {
@@ -201,11 +213,15 @@ static int check_header(const struct table_gradient *g, const char *bytes, size_
                        "gradient of a table: rows of %u floats; the table has rows of %zu",
                        dim_and_format[0], g->dim);
     }
-    if (dim_and_format[1] != 0) {
+    if (dim_and_format[1] >= VALUE_TYPES) {
         return err_set(err, ERR_INVALID, "gradient of a table: unknown format %u of values",
                        dim_and_format[1]);
     }
-    const uint64_t expected = table_gradient_bytes(*rows, g->dim);
+    if (dim_and_format[1] != (uint32_t)type) {
+        return err_set(err, ERR_INVALID, "gradient of a table: values as %s; the push says %s",
+                       value_type_names[dim_and_format[1]], value_type_names[type]);
+    }
+    const uint64_t expected = table_gradient_bytes(type, *rows, g->dim);
     if (expected != n) {
         return err_set(err, ERR_INVALID, "gradient of a table: %zu bytes; %llu rows have %llu", n,
                        (unsigned long long)*rows, (unsigned long long)expected);
@@ -238,11 +254,12 @@ static const char *take(void *to, const char *at, size_t bytes)
     return at + bytes;
 }
 
-int table_gradient_decode(struct table_gradient *g, const void *bytes, size_t n, struct err *err)
+int table_gradient_decode(struct table_gradient *g, enum value_type type, const void *bytes,
+                          size_t n, struct err *err)
 {
     uint64_t rows = 0;
     g->n = 0;
-    int rc = check_header(g, bytes, n, &rows, err);
+    int rc = check_header(g, type, bytes, n, &rows, err);
     rc = rc == 0 ? reserve(g, rows, err) : rc;
     if (rc != 0) {
         return rc;
@@ -250,7 +267,9 @@ int table_gradient_decode(struct table_gradient *g, const void *bytes, size_t n,
     const char *at = (const char *)bytes + TABLE_GRADIENT_HEADER_BYTES;
     at = take(g->keys, at, rows * sizeof *g->keys);
     at = take(g->sightings, at, rows * sizeof *g->sightings);
-    (void)take(g->values, at, rows * g->dim * sizeof *g->values);
+    if (rows > 0) {
+        values_decode(type, at, rows * g->dim, g->values);
+    }
     rc = check_rows(g, rows, err);
     g->n = rc == 0 ? rows : 0;
     return rc;

@@ -15,12 +15,12 @@
  *
  *     u64  rows
  *     u32  dim
- *     u32  format of the values: 0, 32-bit floats
+ *     u32  format of the values: enum value_type (tensor/half.h); 0, 32-bit floats
  *     u64  keys[rows]
  *     u32  sightings[rows]           each 1 or more
- *     f32  values[rows × dim]
+ *          values[rows × dim]        4 bytes each, or 2 in fp16 and bf16
  *
- * that is 16 + rows × (12 + 4 × dim) bytes.
+ * that is 16 + rows × (12 + 4 × dim) bytes for floats. In memory they are floats whatever came.
  *
  * Owner: one thread or strand. */
 #ifndef GRADUS_TABLE_TABLE_GRADIENT_H
@@ -31,6 +31,7 @@
 
 #include "base/err.h"
 #include "table/table_keys.h"
+#include "tensor/half.h"
 
 #define TABLE_GRADIENT_HEADER_BYTES 16
 
@@ -66,15 +67,20 @@ int table_gradient_begin(struct table_gradient *g, const struct table_keys *keys
 int table_gradient_add(struct table_gradient *to, const struct table_gradient_view *from,
                        struct err *err);
 
-/* Bytes of the form above; UINT64_MAX when they cannot be counted. */
-uint64_t table_gradient_bytes(uint64_t rows, uint64_t dim);
+/* What @g will be when it went through @type and back; what is rounded once is not changed again.
+ */
+void table_gradient_round(struct table_gradient *g, enum value_type type);
+
+/* Bytes of the form above, with values of @type; UINT64_MAX when they cannot be counted. */
+uint64_t table_gradient_bytes(enum value_type type, uint64_t rows, uint64_t dim);
 /* Writes table_gradient_bytes() of them to @out, which may lie anywhere. */
-void table_gradient_encode(const struct table_gradient_view *g, void *out);
+void table_gradient_encode(enum value_type type, const struct table_gradient_view *g, void *out);
 /* @g, which has its dim, becomes what @bytes are, which may lie anywhere. They are copied before
  * they are checked, so they may be memory that another process writes to. Errors: ERR_INVALID: what
- * is wrong and where (the length, dim, format, keys that do not rise, no sightings); ERR_EXHAUSTED;
- * @g is empty then. */
-int table_gradient_decode(struct table_gradient *g, const void *bytes, size_t n, struct err *err);
+ * is wrong and where (the length, dim, another type than @type, keys that do not rise, no
+ * sightings); ERR_EXHAUSTED; @g is empty then. */
+int table_gradient_decode(struct table_gradient *g, enum value_type type, const void *bytes,
+                          size_t n, struct err *err);
 
 /* Each row whose L2 norm, of what it is times @scale, is above @norm_max is made that long. Returns
  * how many that were. A row that is not finite is left as it is. A row lies on one shard, and it

@@ -6,6 +6,7 @@
 
 #include "table/table.h"
 #include "table/table_copies.h"
+#include "table/table_evicted.h"
 
 struct table_scratch { /* of an update; [capacity] each */
     size_t capacity;
@@ -22,13 +23,16 @@ struct table {
     struct table_admission admission;
     struct table_budget counts_budget; /* of admission */
     struct table_copies copies;
+    struct table_evicted evicted;
     struct table_eviction_spec eviction;
     const struct rule_past *past;
     enum table_full on_full;
     bool keeps_previous;
-    bool opened; /* an update or a pin has been: no more rows are put in */
+    uint64_t kept_from; /* with it: the first version of which what changed was copied */
+    bool opened;        /* an update or a pin has been: no more rows are put in */
     char *name;
     uint64_t version;
+    uint64_t making;   /* by the update that is under way, or was the last */
     uint64_t given_up; /* pins of versions below were, for want of memory */
     uint64_t rows_fit;
     uint32_t shard, shards;

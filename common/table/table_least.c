@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "table/table_impl.h"
 #include "table/table_line.h"
 
@@ -25,19 +26,23 @@ struct picks {
 /* A row goes; what it was is copied to @set, for which there is room, or @set is NULL. */
 static void evict_row(struct table *t, struct table_copy_set *set, const struct table_entry *e)
 {
-    if (set != NULL) {
+    if (set != NULL && !MUTANT(evicted_under_pin)) {
         table_copy_row(&t->copies, set, e->key, table_rows_note(&t->rows, e->row),
                        table_rows_record(&t->rows, e->row));
     }
     if (table_rows_remove(&t->rows, e->key)) {
         t->bucket_rows[table_bucket(t, e->key)]--;
         t->stats.evicted++;
+        if (!MUTANT(gone_not_noted)) {
+            table_evicted_add(&t->evicted, e->key, t->making);
+        }
     }
 }
 
 static bool comes_before(const struct pick *a, const struct pick *b)
 {
-    return a->rank != b->rank ? a->rank < b->rank : a->entry.key < b->entry.key;
+    return a->rank != b->rank || MUTANT(least_of_any_key) ? a->rank < b->rank
+                                                          : a->entry.key < b->entry.key;
 }
 
 static void sift_up(struct pick *heap, uint32_t at)
@@ -177,7 +182,8 @@ static bool passes_now(const struct table *t, uint64_t version)
 
 static bool is_unseen(const struct table *t, const struct table_note *note, uint64_t version)
 {
-    return note->seen <= version && version - note->seen >= t->eviction.unseen;
+    return note->seen <= version &&
+           version - note->seen + MUTANT(evicted_early) >= t->eviction.unseen;
 }
 
 static bool is_small(const struct table *t, uint32_t row, double norm)

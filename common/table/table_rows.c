@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "base/rng.h"
 #include "rule/rules/rows.h"
 
@@ -137,7 +138,13 @@ static int add_one(struct table_rows *rows, uint64_t key, uint64_t seen, struct 
         rows->unused = note->next_unused;
     }
     *note = (struct table_note){.seen = seen};
-    table_rows_begin(rows, key, table_rows_record(rows, row));
+    float *record = table_rows_record(rows, row);
+    if (MUTANT(slots_of_evicted) && row + 1 < rows->made) {
+        table_rows_begin(rows, key, rows->scratch);
+        memcpy(record, rows->scratch, rows->dim * sizeof *record);
+        return 0;
+    }
+    table_rows_begin(rows, key, record);
     return 0;
 }
 

@@ -23,6 +23,7 @@
 
 #include "rule/rules/rule.h"
 #include "table/table_index.h"
+#include "table/table_squares.h"
 #include "tensor/init.h"
 
 #define TABLE_SEEN_UNUSED UINT64_MAX /* in notes of rows that are in no use */
@@ -94,18 +95,21 @@ void table_rows_catch_up(const struct table_rows *rows, const struct table_catch
                          uint64_t seen, float *record);
 
 /* What is done to the gradient of a row, times gradient_scale, before the rule gets it, in the
- * order of a dense update (rule/update/update.h): no element is larger than clip_value; the row is
- * no longer than clip_norm; + l2 · w + l1 · sign(w). And after it: the values lose decay times what
- * they were. Of rows that are updated alone. 0: nothing of the kind. */
+ * order of a dense update (rule/update/update.h): no element is larger than clip.value; the row is
+ * no longer than clip.norm; times the factor; + l2 · w + l1 · sign(w). And after it: the values
+ * lose decay times what they were. Of rows that are updated alone. 0: nothing of the kind. */
 struct table_shaping {
-    double clip_norm;
-    float clip_value, l1, l2, decay;
+    float l1, l2, decay;
+    struct table_clip clip; /* of single rows */
+    bool scaled; /* by @factor, that of clips by the norm of the table and by the global norm */
+    float factor;
 };
 
 struct table_update {
     struct table_catch_up up; /* @up.version: the number of the update, from 0 */
     const struct rule_scalars *scalars;
     const uint64_t *keys; /* [n], each at most once */
+    const uint32_t *rows; /* [n] which rows they have, or TABLE_ROW_NONE; NULL: nobody knows yet */
     size_t n;
     const float *gradient; /* [n × dim] */
     float gradient_scale;
@@ -127,6 +131,17 @@ static inline float *table_rows_record(const struct table_rows *rows, uint32_t r
 static inline struct table_note *table_rows_note(const struct table_rows *rows, uint32_t row)
 {
     return (struct table_note *)(void *)rows->notes.base + row;
+}
+
+/* Have its note and the first @bytes of its record brought from memory. */
+static inline void table_rows_fetch(const struct table_rows *rows, uint32_t row, size_t bytes)
+{
+    const char *record = (const char *)table_rows_record(rows, row);
+    for (size_t at = 0; at < bytes; at += 64) {
+        __builtin_prefetch(record + at);
+    }
+    __builtin_prefetch(record + bytes - 1); /* it may not begin with a line */
+    __builtin_prefetch(table_rows_note(rows, row));
 }
 
 /* What the row of @key begins with, slots included: [stride]. */

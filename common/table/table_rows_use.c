@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "rule/rules/elements.h"
 #include "table/table_ahead.h"
 #include "table/table_squares.h"
@@ -54,6 +55,9 @@ static void read_one(struct table_rows *rows, const struct table_catch_up *up, u
     if (up->past != NULL) {
         table_rows_catch_up(rows, up, seen, rows->scratch);
     }
+    if (MUTANT(reading_changes) && row != TABLE_ROW_NONE) {
+        copy_floats(table_rows_record(rows, row), rows->scratch, rows->stride);
+    }
     copy_floats(out, rows->scratch, rows->dim);
 }
 
@@ -93,9 +97,9 @@ static const float *shape(struct table_rows *rows, const struct table_shaping *s
     float *to = rows->shaped;
     const size_t n = rows->dim;
     copy_floats(to, gradient, n);
-    elements_clip(to, scale, s->clip_value > 0 ? s->clip_value : INFINITY, 1.0F, n);
-    if (s->clip_norm > 0) {
-        (void)table_row_clip(to, n, 1.0F, s->clip_norm);
+    table_row_shape(to, n, scale, &s->clip);
+    if (s->scaled) {
+        elements_clip(to, 1.0F, INFINITY, s->factor, n);
     }
     if (s->l1 != 0 || s->l2 != 0) {
         elements_penalize(to, values, s->l1, s->l2, n);
@@ -140,6 +144,7 @@ size_t table_rows_update(struct table_rows *rows, const struct table_update *upd
     struct table_ahead ahead = {
         .rows = rows,
         .keys = update->keys,
+        .known = update->rows,
         .n = update->n,
         .record_bytes = rows->stride * sizeof(float),
         .notes = true,

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sum of doubles without rounding. */
+/* The squares of rows: within a row in doubles, over rows without rounding. */
 #include "table/table_squares.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/vector.h"
+#include "rule/rules/elements.h"
 
-#define LOWEST_BIT 298 /* the lowest bit of the words is 2^-298 */
 #define LANES 8
 
 VECTOR_CLONES
@@ -34,6 +33,14 @@ double table_squares_of_row(const float *row, size_t dim, float scale)
     return lanes[0];
 }
 
+void table_row_shape(float *row, size_t dim, float scale, const struct table_clip *clip)
+{
+    elements_clip(row, scale, clip->value > 0 ? clip->value : INFINITY, 1.0F, dim);
+    if (clip->norm > 0) {
+        (void)table_row_clip(row, dim, 1.0F, clip->norm);
+    }
+}
+
 bool table_row_clip(float *row, size_t dim, float scale, double norm_max)
 {
     const double norm = sqrt(table_squares_of_row(row, dim, scale));
@@ -47,77 +54,17 @@ bool table_row_clip(float *row, size_t dim, float scale, double norm_max)
     return true;
 }
 
-/* @x is finite, not negative, and a multiple of 2^-LOWEST_BIT, as sums of squares of floats are. */
-static void add(struct table_squares *s, double x)
+void table_squares_add(struct exact_sum *s, const struct table_gradient_view *g, float scale,
+                       const struct table_clip *clip, float *scratch)
 {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    const uint64_t exponent = bits >> 52; /* 0: it is zero */
-    if (exponent == 0) {
-        return;
-    }
-    uint64_t mantissa = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1 << 52;
-    int at = (int)exponent - 1075 + LOWEST_BIT; /* of its lowest bit */
-    if (at < 0) {
-        mantissa >>= -at; /* zeros */
-        at = 0;
-    }
-    size_t word = (size_t)at / 64;
-    const unsigned shift = (unsigned)at % 64;
-    const uint64_t high = shift == 0 ? 0 : mantissa >> (64 - shift);
-    uint64_t carry = __builtin_add_overflow(s->words[word], mantissa << shift, &s->words[word]);
-    carry += high;
-    while (carry != 0 && ++word < TABLE_SQUARES_WORDS) {
-        carry = __builtin_add_overflow(s->words[word], carry, &s->words[word]);
-    }
-}
-
-void table_squares_add(struct table_squares *s, const struct table_gradient_view *g, float scale)
-{
+    const bool clips = clip != NULL && (clip->value > 0 || clip->norm > 0);
     for (size_t i = 0; i < g->n; i++) {
-        const double squares = table_squares_of_row(g->values + i * g->dim, g->dim, scale);
-        if (isfinite(squares)) {
-            add(s, squares);
-        } else {
-            s->not_finite++;
+        const float *row = g->values + i * g->dim;
+        if (clips) {
+            memcpy(scratch, row, g->dim * sizeof *scratch);
+            table_row_shape(scratch, g->dim, scale, clip);
         }
+        exact_sum_add(s, clips ? table_squares_of_row(scratch, g->dim, 1.0F)
+                               : table_squares_of_row(row, g->dim, scale));
     }
-}
-
-void table_squares_join(struct table_squares *s, const struct table_squares *other)
-{
-    uint64_t carry = 0;
-    for (size_t i = 0; i < TABLE_SQUARES_WORDS; i++) {
-        uint64_t sum;
-        const bool once = __builtin_add_overflow(s->words[i], other->words[i], &sum);
-        const bool twice = __builtin_add_overflow(sum, carry, &s->words[i]);
-        carry = once || twice;
-    }
-    s->not_finite += other->not_finite;
-}
-
-double table_squares_total(const struct table_squares *s)
-{
-    if (s->not_finite > 0) {
-        return INFINITY;
-    }
-    size_t top = TABLE_SQUARES_WORDS;
-    while (top > 0 && s->words[top - 1] == 0) {
-        top--;
-    }
-    if (top == 0) {
-        return 0;
-    }
-    /* The highest 64 bits; the lowest of them is also set when any below is: a double has 53. */
-    const unsigned zeros = (unsigned)__builtin_clzll(s->words[top - 1]);
-    uint64_t high = s->words[top - 1] << zeros;
-    uint64_t rest = 0;
-    if (top > 1) {
-        high |= zeros == 0 ? 0 : s->words[top - 2] >> (64 - zeros);
-        rest = s->words[top - 2] << zeros;
-    }
-    for (size_t i = 0; i + 2 < top; i++) {
-        rest |= s->words[i];
-    }
-    return ldexp((double)(high | (rest != 0)), (int)(top - 1) * 64 - (int)zeros - LOWEST_BIT);
 }

@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "table/table_impl.h"
 #include "table/table_line.h"
 
 #define COPIED_AT_ONCE 1024 /* keys: their records stay in the cache for the rule */
+#define COPIED_AHEAD 16     /* keys whose rows are on their way from memory */
 #define LEAST_SHARE 16      /* when the table is full, so much of it goes */
 
 /* An update under way. */
@@ -103,7 +105,7 @@ static int copy_counts(struct updating *u, struct err *err)
     const struct table_admission *a = &u->t->admission;
     const size_t first = table_first_block(u->t), all = a->counter_count / TABLE_BLOOM_BLOCK;
     struct table_copy_room room = {0};
-    if (table_copies_pinned(&u->t->copies) == 0) {
+    if (table_copies_pinned(&u->t->copies) == 0 || MUTANT(counts_change_under_pin)) {
         return 0;
     }
     if (a->kind == TABLE_ADMIT_COUNTED) {
@@ -209,19 +211,52 @@ static int admit(struct updating *u, struct err *err)
         u->admitted += table_admission_admits(&t->admission, s->absent[i]);
     }
     rc = add_rows(u, err);
-    if (rc != 0) {
+    if (rc != 0 && !MUTANT(counted_again)) {
         table_admission_undo(&t->admission, s->absent, u->absent, s->before);
+    }
+    if (rc != 0) {
         return rc;
     }
     for (size_t i = 0; i < u->admitted; i++) {
         table_admission_forget(&t->admission, s->admitted[i]);
-        t->bucket_rows[table_bucket(t, s->admitted[i])]++;
-        if (u->set != NULL) {
+        t->bucket_rows[table_bucket(t, s->admitted[i])] += !MUTANT(limit_before_admission);
+        if (u->set != NULL && !MUTANT(new_row_under_pin)) {
             table_copy_no_row(u->set, s->admitted[i]);
         }
     }
     t->stats.admitted += u->admitted;
     return 0;
+}
+
+/* What a copy of the row of key @i will touch. */
+static void fetch_copied(const struct updating *u, size_t i)
+{
+    const struct table_rows *rows = &u->t->rows;
+    const uint32_t row = u->t->scratch.found[i];
+    if (row != TABLE_ROW_NONE) {
+        table_rows_fetch(rows, row, rows->stride * sizeof(float));
+        table_copy_fetch(u->set, u->step->gradient.keys[i]);
+    }
+}
+
+/* Of keys [at, at + n), before they change. */
+static void copy_rows(struct updating *u, size_t at, size_t n)
+{
+    struct table *t = u->t;
+    const uint32_t *found = t->scratch.found;
+    for (size_t i = at; i < at + n && i < at + COPIED_AHEAD; i++) {
+        fetch_copied(u, i);
+    }
+    for (size_t i = at; i < at + n; i++) {
+        if (i + COPIED_AHEAD < at + n) {
+            fetch_copied(u, i + COPIED_AHEAD);
+        }
+        if (found[i] != TABLE_ROW_NONE && !MUTANT(changed_under_pin)) {
+            table_copy_row(&t->copies, u->set, u->step->gradient.keys[i],
+                           table_rows_note(&t->rows, found[i]),
+                           table_rows_record(&t->rows, found[i]));
+        }
+    }
 }
 
 /* Copies and updates rows, some at a time. */
@@ -232,19 +267,19 @@ static void apply(struct updating *u)
     const size_t dim = t->rows.dim;
     for (size_t at = 0, n; at < step->gradient.n; at += n) {
         n = step->gradient.n - at < COPIED_AT_ONCE ? step->gradient.n - at : COPIED_AT_ONCE;
-        const uint32_t *found = t->scratch.found + at;
-        for (size_t i = 0; u->set != NULL && i < n; i++) {
-            if (found[i] != TABLE_ROW_NONE) {
-                table_copy_row(&t->copies, u->set, step->gradient.keys[at + i],
-                               table_rows_note(&t->rows, found[i]),
-                               table_rows_record(&t->rows, found[i]));
-            }
+        if (u->set != NULL) {
+            copy_rows(u, at, n);
+        }
+        if (u->admitted > 0) { /* some of them have rows now */
+            table_index_find_batch(&t->rows.index, step->gradient.keys + at, n,
+                                   t->scratch.found + at);
         }
         const struct table_update update = {
             .up = {.past = t->past, .version = t->version},
             .scalars = step->scalars,
             .shaping = step->shaping,
             .keys = step->gradient.keys + at,
+            .rows = t->scratch.found + at,
             .n = n,
             .gradient = step->gradient.values + at * dim,
             .gradient_scale = step->gradient_scale,
@@ -263,6 +298,7 @@ int table_update(struct table *t, const struct table_step *step, struct err *err
     int rc = check(t, step, err);
     rc = rc == 0 ? reserve_scratch(&t->scratch, step->gradient.n, err) : rc;
     if (rc == 0) {
+        t->making = step->version;
         look_up(&u);
         rc = prepare_copies(&u, err);
     }
@@ -277,6 +313,9 @@ int table_update(struct table *t, const struct table_step *step, struct err *err
     t->opened = true;
     t->version = step->version;
     table_evict_pass(t, u.set, step->version, step->small_norm);
+    for (size_t i = 0; i < u.admitted && MUTANT(limit_before_admission); i++) {
+        t->bucket_rows[table_bucket(t, t->scratch.admitted[i])]++;
+    }
     table_settle(t);
     return 0;
 }

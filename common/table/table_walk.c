@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "table/table_impl.h"
 #include "table/table_line.h"
 
@@ -16,11 +17,16 @@ struct stream {
     bool cut; /* there are more behind these */
 };
 
-static void read_index(const struct table_index *index, uint64_t from, struct stream *s)
+/* @notes: of these rows, which are looked at soon; NULL: they are no rows. */
+static void read_index(const struct table_index *index, const struct table_rows *notes,
+                       uint64_t from, struct stream *s)
 {
     struct table_cursor cursor = {.from = from};
     struct table_entry entries[LISTED];
     s->n = table_index_next(index, &cursor, entries, LISTED);
+    for (size_t i = 0; notes != NULL && i < s->n; i++) {
+        __builtin_prefetch(table_rows_note(notes, entries[i].row));
+    }
     for (size_t i = 0; i < s->n; i++) {
         s->entries[i] = (struct table_copy){table_mix(entries[i].key), entries[i].row, 1};
     }
@@ -41,7 +47,8 @@ static void read_stream(struct merge *m, size_t i, uint64_t from)
     struct stream *s = &m->streams[i];
     s->at = 0;
     if (i + 1 == m->count) {
-        read_index(m->counts ? &t->admission.counts : &t->rows.index, from, s);
+        read_index(m->counts ? &t->admission.counts : &t->rows.index, m->counts ? NULL : &t->rows,
+                   from, s);
     } else {
         const struct table_copy_set *set = t->copies.sets[m->first + i];
         s->n = table_copy_map_next(m->counts ? &set->counts : &set->map, from, s->entries, LISTED);
@@ -145,14 +152,18 @@ int table_walk(struct table *t, uint64_t version, struct table_cursor *cursor,
         return rc;
     }
     merge_begin(&m, t, first, false, cursor);
-    while (chunk->n < chunk->capacity && merge_next(&m, &e, &set)) {
-        const uint64_t key = table_unmix(e.hash);
-        if (set == NULL) {
-            put_row(t, version, chunk, key, table_rows_note(&t->rows, e.number),
-                    table_rows_record(&t->rows, e.number));
-        } else if (e.number != TABLE_COPY_ABSENT) {
-            put_row(t, version, chunk, key, table_copy_note(&t->copies, set, e.number),
-                    table_copy_record(&t->copies, set, e.number));
+    for (size_t looks = 0; chunk->n < chunk->capacity && !(looks > 0 && looks == chunk->looks) &&
+                           merge_next(&m, &e, &set);
+         looks++) {
+        if (set != NULL && e.number == TABLE_COPY_ABSENT) {
+            continue;
+        }
+        const struct table_note *note = set == NULL ? table_rows_note(&t->rows, e.number)
+                                                    : table_copy_note(&t->copies, set, e.number);
+        if (!chunk->changed || note->seen > chunk->since + MUTANT(delta_misses_first)) {
+            put_row(t, version, chunk, table_unmix(e.hash), note,
+                    set == NULL ? table_rows_record(&t->rows, e.number)
+                                : table_copy_record(&t->copies, set, e.number));
         }
     }
     return 0;
@@ -187,7 +198,7 @@ static int restore_one(struct table *t, const struct table_chunk *chunk, size_t 
             memcpy(record + rows->slot_at[k], chunk->slots[k] + i * n, n * sizeof(float));
         }
     }
-    note->seen = chunk->seen != NULL ? chunk->seen[i] : note->seen;
+    note->seen = chunk->seen != NULL && !MUTANT(restored_as_new) ? chunk->seen[i] : note->seen;
     note->sightings = chunk->sightings != NULL ? chunk->sightings[i] : note->sightings;
     t->bucket_rows[table_bucket(t, key)]++;
     return 0;
@@ -370,7 +381,7 @@ int table_restore_counts(struct table *t, const struct table_counts_chunk *chunk
 {
     struct table_admission *a = &t->admission;
     int rc = check_open(t, err);
-    for (size_t i = 0; rc == 0 && i < chunk->n; i++) {
+    for (size_t i = 0; rc == 0 && i < chunk->n && !MUTANT(counts_not_restored); i++) {
         const uint64_t number = chunk->keys[i];
         if (a->kind == TABLE_ADMIT_COUNTED) {
             rc = restore_count(t, number, chunk->counts[i], err);

@@ -132,6 +132,28 @@ static void scale_row(size_t n, float factor, float *y)
     }
 }
 
+/* erf x = 2 Φ(x √2) - 1. */
+VECTOR_CLONES
+void activation_erf(size_t n, const float *x, float *y)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        float density;
+        y[i] = 2.0F * vm_normal(x[i] * 1.41421356F, &density) - 1.0F;
+    }
+}
+
+VECTOR_CLONES
+void activation_erf_backward(size_t n, const float *x, const float *dy, float *dx)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        float density;
+        (void)vm_normal(x[i] * 1.41421356F, &density);
+        dx[i] = dy[i] * 2.82842712F * density;
+    }
+}
+
 void activation_softmax(size_t rows, size_t width, const float *x, float *y)
 {
     for (size_t r = 0; r < rows; r++) {

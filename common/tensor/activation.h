@@ -20,6 +20,10 @@ void activation_gelu_backward(size_t n, const float *x, const float *dy, float *
 void activation_gelu_tanh(size_t n, const float *x, float *y);
 void activation_gelu_tanh_backward(size_t n, const float *x, const float *dy, float *dx);
 
+/* erf x, within 4e-7. */
+void activation_erf(size_t n, const float *x, float *y);
+void activation_erf_backward(size_t n, const float *x, const float *dy, float *dx);
+
 /* Over each row of [rows × width]. */
 void activation_softmax(size_t rows, size_t width, const float *x, float *y);
 void activation_softmax_backward(size_t rows, size_t width, const float *y, const float *dy,

@@ -94,7 +94,7 @@ void init_fill(const struct init *init, uint64_t seed, const char *name, uint64_
     const double limit = sqrt(3.0) * deviation; /* a uniform in ±limit has that deviation */
     switch (init->kind) {
     case INIT_ZEROS:
-    case INIT_KIND_COUNT:
+    case INIT_GIVEN:
         fill_constant(0.0F, count, out);
         break;
     case INIT_CONSTANT:

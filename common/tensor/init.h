@@ -23,7 +23,8 @@ enum init_kind {
     INIT_HE_NORMAL,
     INIT_LECUN_UNIFORM,
     INIT_LECUN_NORMAL,
-    INIT_KIND_COUNT
+    INIT_KIND_COUNT,
+    INIT_GIVEN = INIT_KIND_COUNT /* a worker brings the values; no job file says so */
 };
 extern const char *const init_kind_names[INIT_KIND_COUNT + 1]; /* NULL-terminated */
 
@@ -43,6 +44,13 @@ struct variable_spec {
     /* 0: gradients train it. Else no gradients come but what the batches have of a statistic, and
      * each update takes it so far, up to 1, towards their mean. */
     double statistic;
+};
+
+/* The variables of a model that a program of the user's computes. Borrows. */
+struct given_variables {
+    const struct variable_spec *variables; /* of INIT_GIVEN */
+    size_t count;                          /* 0: there is no such model */
+    uint64_t fingerprint;                  /* of them and their values; equal on every worker */
 };
 
 /* Elements @first .. @first+@count-1 (flat, row-major) of variable @name into @out. */

@@ -40,6 +40,14 @@ void wire_plan_release(Gradus__V1__Plan *p);
  * shard or on two, a shard without a partition, partitions out of order; ERR_EXHAUSTED too many. */
 int wire_plan_from_proto(const Gradus__V1__Plan *in, struct plan *out, struct err *err);
 
+/* The variables of a model that a program computes, of none, too; @out borrows from @given. */
+void wire_program_to_proto(const struct given_variables *given, Gradus__V1__ProgramModel *out);
+void wire_program_release(Gradus__V1__ProgramModel *p);
+/* @variables becomes an array of the caller's, which @out borrows. Errors: ERR_INVALID which is
+ * wrong. */
+int wire_program_from_proto(const Gradus__V1__ProgramModel *in, struct variable_spec **variables,
+                            struct given_variables *out, struct err *err);
+
 /* ---- ledger ---- */
 
 /* @out borrows the counts of @ledger; nothing to release. */

@@ -150,6 +150,10 @@ int wire_data_compare(const Gradus__V1__DataInfo *a, const Gradus__V1__DataInfo 
              : differs_content("train records", a->train_fingerprint, b->train_fingerprint, err);
     rc = rc != 0 ? rc
                  : differs_content("test records", a->test_fingerprint, b->test_fingerprint, err);
+    rc = rc != 0 ? rc
+                 : differs_content("the model's initial values",
+                                   a->program == NULL ? 0 : a->program->fingerprint,
+                                   b->program == NULL ? 0 : b->program->fingerprint, err);
     return rc;
 }
 

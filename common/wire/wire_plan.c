@@ -8,6 +8,21 @@
 #include "base/text.h"
 #include "wire/wire.h"
 
+/* Borrows from @v. */
+static void write_variable(struct variable_spec *v, Gradus__V1__Variable *to)
+{
+    gradus__v1__variable__init(to);
+    to->name = v->name;
+    to->dims = v->shape.dims;
+    to->n_dims = v->shape.rank;
+    to->init_kind = (uint32_t)v->init.kind;
+    to->init_a = v->init.a;
+    to->init_b = v->init.b;
+    to->fan_in = v->init.fan_in;
+    to->fan_out = v->init.fan_out;
+    to->statistic = v->statistic;
+}
+
 void wire_plan_to_proto(const struct plan *plan, Gradus__V1__Plan *out)
 {
     gradus__v1__plan__init(out);
@@ -19,18 +34,8 @@ void wire_plan_to_proto(const struct plan *plan, Gradus__V1__Plan *out)
     out->n_partitions = plan->partition_count;
     out->shard_count = plan->shard_count;
     for (size_t i = 0; i < plan->variable_count; i++) {
-        struct variable_spec *v = &plan->variables[i];
-        Gradus__V1__Variable *to = out->variables[i] = &variables[i];
-        gradus__v1__variable__init(to);
-        to->name = v->name;
-        to->dims = v->shape.dims;
-        to->n_dims = v->shape.rank;
-        to->init_kind = (uint32_t)v->init.kind;
-        to->init_a = v->init.a;
-        to->init_b = v->init.b;
-        to->fan_in = v->init.fan_in;
-        to->fan_out = v->init.fan_out;
-        to->statistic = v->statistic;
+        out->variables[i] = &variables[i];
+        write_variable(&plan->variables[i], &variables[i]);
     }
     for (size_t i = 0; i < plan->partition_count; i++) {
         const struct partition *p = &plan->partitions[i];
@@ -68,7 +73,7 @@ static int read_variable(const Gradus__V1__Variable *in, struct variable_spec *o
     if (in->n_dims > SHAPE_RANK_MAX) {
         return err_set(err, ERR_INVALID, "%zu dimensions; at most %d", in->n_dims, SHAPE_RANK_MAX);
     }
-    if (in->init_kind >= INIT_KIND_COUNT) {
+    if (in->init_kind > INIT_GIVEN) {
         return err_set(err, ERR_INVALID, "unknown initialiser %u", in->init_kind);
     }
     memcpy(out->name, in->name, length);
@@ -136,4 +141,59 @@ int wire_plan_from_proto(const Gradus__V1__Plan *in, struct plan *out, struct er
     free(variables);
     free(partitions);
     return rc;
+}
+
+/* ---- models of programs ---- */
+
+void wire_program_to_proto(const struct given_variables *given, Gradus__V1__ProgramModel *out)
+{
+    gradus__v1__program_model__init(out);
+    out->fingerprint = given->fingerprint;
+    out->n_variables = given->count;
+    if (given->count == 0) {
+        return; /* mem_new() makes an object of nothing, too */
+    }
+    Gradus__V1__Variable *variables = mem_new(given->count, sizeof *variables);
+    out->variables = mem_new(given->count, sizeof(Gradus__V1__Variable *));
+    for (size_t i = 0; i < given->count; i++) {
+        /* The message has no pointers to const; nobody writes through this one. */
+        union {
+            const struct variable_spec *in;
+            struct variable_spec *out;
+        } v = {.in = &given->variables[i]};
+        out->variables[i] = &variables[i];
+        write_variable(v.out, &variables[i]);
+    }
+}
+
+void wire_program_release(Gradus__V1__ProgramModel *p)
+{
+    if (p->n_variables > 0) {
+        free(p->variables[0]);
+    }
+    free(p->variables);
+    gradus__v1__program_model__init(p);
+}
+
+int wire_program_from_proto(const Gradus__V1__ProgramModel *in, struct variable_spec **variables,
+                            struct given_variables *out, struct err *err)
+{
+    if (in->n_variables > PLAN_VARIABLES_MAX) {
+        return err_set(err, ERR_INVALID, "the program's model has %zu variables; at most %d",
+                       in->n_variables, PLAN_VARIABLES_MAX);
+    }
+    struct variable_spec *read = mem_new(in->n_variables + 1, sizeof *read);
+    for (size_t i = 0; i < in->n_variables; i++) {
+        int rc = read_variable(in->variables[i], &read[i], err);
+        if (rc == 0 && read[i].init.kind != INIT_GIVEN) {
+            rc = err_set(err, ERR_INVALID, "its initial values are not given");
+        }
+        if (rc != 0) {
+            free(read);
+            return err_wrap(err, "the program's variable %zu", i);
+        }
+    }
+    *variables = read;
+    *out = (struct given_variables){read, in->n_variables, in->fingerprint};
+    return 0;
 }

@@ -75,6 +75,12 @@ struct cli_common {
     "Without --master and --state-dir (and GRADUS_MASTER, GRADUS_STATE_DIR) the job is looked "    \
     "for at the master of this machine and in the directories that `gradus run` has used, where "  \
     "no master need run; of two with one name it is the one that was submitted last."
+#define CLI_BEST_ROW(owner)                                                                        \
+    {                                                                                              \
+        .path = "best", .type = FIELD_BOOL, .offset = offsetof(owner, best), .def = "false",       \
+        .help = "The best version that is kept (training.checkpoints_keep_best of the job file), " \
+                "not the newest"                                                                   \
+    }
 #define CLI_JSON_ROW(owner)                                                                        \
     {                                                                                              \
         .path = "json", .type = FIELD_BOOL, .offset = offsetof(owner, common.json),                \

@@ -11,8 +11,10 @@
 #include "cli/find_checkpoint.h"
 #include "cli/job_file.h"
 #include "cli/output.h"
-#include "cli/saved_tables.h"
 #include "cli/terminal.h"
+#include "saved/saved_job.h"
+#include "saved/saved_tables.h"
+#include "saved/saved_variables.h"
 
 #define EVALUATE_BATCH 256
 
@@ -22,6 +24,7 @@ static const char *const sources[] = {"test", "train", NULL};
 struct options {
     struct cli_common common;
     int on;
+    bool best;
 };
 
 static const struct field fields[] = {
@@ -31,52 +34,19 @@ static const struct field fields[] = {
      .def = "test",
      .choices = sources,
      .help = "Which records"},
+    CLI_BEST_ROW(struct options),
     CLI_MASTER_ROWS(struct options),
     CLI_RULES_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
 };
 
-/* Variables in memory, as the model names them. */
-struct variables {
-    float **values;
-    size_t count;
-};
-
-static void variables_release(struct variables *v)
-{
-    for (size_t i = 0; i < v->count; i++) {
-        free(v->values[i]);
-    }
-    free(v->values);
-}
-
-/* @slot: in the place of the values; NULL: the values. */
-static int variables_read(const struct checkpoint *c, const struct model *model, const char *slot,
-                          struct variables *v, struct err *err)
-{
-    v->count = model_variable_count(model);
-    v->values = mem_new(v->count, sizeof *v->values);
-    for (size_t i = 0; i < v->count; i++) {
-        const struct variable_spec *spec = model_variable(model, i);
-        uint64_t n = shape_count(&spec->shape);
-        v->values[i] = mem_try_aligned(n, sizeof(float), spec->name, err);
-        if (v->values[i] == NULL) {
-            return ERR_EXHAUSTED;
-        }
-        int rc = checkpoint_read(c, spec->name, slot, 0, n, v->values[i], err);
-        if (rc != 0) {
-            return rc;
-        }
-    }
-    return 0;
-}
-
-static int measure(const struct model *model, const struct variables *v,
+static int measure(const struct model *model, const struct saved_variables *v,
                    struct saved_tables *tables, const struct dataset *data, int threads,
                    struct metrics *sums, struct err *err)
 {
     struct runner *runner = NULL;
     struct batch batch = {0};
+    struct saved_reader reader = {0};
     uint64_t records[EVALUATE_BATCH];
     uint64_t total = dataset_info(data)->records;
     int rc = runner_new(model, EVALUATE_BATCH, threads, &runner, err);
@@ -93,15 +63,16 @@ static int measure(const struct model *model, const struct variables *v,
             records[i] = at + i;
         }
         rc = dataset_read(data, records, n, &batch, err);
-        rc = rc != 0 ? rc : saved_tables_read(tables, model, &batch.lists, err);
+        rc = rc != 0 ? rc : saved_tables_read(tables, model, &batch.lists, &reader, err);
         if (rc == 0) {
-            runner_set_rows(runner, tables->run);
+            runner_set_rows(runner, reader.run);
             runner_evaluate(runner, values, &batch, sums);
         }
         at += n;
     }
     free(values);
     batch_release(&batch);
+    saved_reader_release(&reader);
     runner_free(runner);
     return rc;
 }
@@ -122,12 +93,19 @@ static void print(const struct options *o, const char *path, const struct metric
 }
 
 static int evaluate(const struct options *o, const char *path, struct checkpoint *c,
-                    const struct job_spec *spec, struct err *err)
+                    struct job_spec *spec, struct err *err)
 {
     struct model *model = NULL;
     struct dataset *train = NULL, *test = NULL;
-    struct variables variables = {0};
+    struct saved_variables variables = {0};
     struct saved_tables tables = {0};
+    if (job_spec_is_program(spec)) {
+        return job_file_refuse_program(spec, err);
+    }
+    int imported = job_spec_import(spec, NULL, err);
+    if (imported != 0) {
+        return imported;
+    }
     struct metrics sums;
     metrics_init(&sums, spec->model.metrics);
     struct data_spec records = spec->data; /* borrows what the other has */
@@ -149,7 +127,7 @@ static int evaluate(const struct options *o, const char *path, struct checkpoint
     rc = rc != 0 ? rc : job_spec_check_groups(model, data, sources[o->on], err);
     if (rc == 0) {
         const char *slot = spec->update.evaluate_average ? "average" : NULL;
-        rc = variables_read(c, model, slot, &variables, err);
+        rc = saved_variables_read(c, model, slot, &variables, err);
     }
     rc = rc != 0 ? rc : saved_tables_open(&tables, c, spec, err);
     rc = rc != 0 ? rc : saved_tables_load(&tables, c, err);
@@ -159,7 +137,7 @@ static int evaluate(const struct options *o, const char *path, struct checkpoint
     if (rc == 0) {
         print(o, path, &sums, dataset_info(data)->label_scale);
     }
-    variables_release(&variables);
+    saved_variables_release(&variables);
     saved_tables_release(&tables);
     metrics_release(&sums);
     model_free(model);
@@ -179,12 +157,12 @@ static int run(const struct cli_args *args)
     struct checkpoint *checkpoint = NULL;
     struct job_spec spec = {0};
     struct err err = {0};
-    int rc = find_checkpoint(args->positional[0], &o->common, &path, &err);
+    int rc = find_checkpoint(args->positional[0], &o->common, o->best, &path, &err);
     if (rc == 0) {
         rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, &err);
     }
     if (rc == 0) {
-        rc = job_file_of_checkpoint(checkpoint, path, args->sets, args->set_count, &spec, &err);
+        rc = saved_job_read(checkpoint, path, args->sets, args->set_count, &spec, &err);
     }
     if (rc == 0) {
         rc = evaluate(o, path, checkpoint, &spec, &err);

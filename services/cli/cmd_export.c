@@ -1,35 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus export: write the parameters of a checkpoint, which lie in one file for each server, to
- * one safetensors file that other programs can read. */
+ * one file that other programs can read: safetensors, or the whole model as ONNX. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "cli/cli.h"
 #include "cli/find_checkpoint.h"
 #include "cli/job_file.h"
-#include "cli/saved_tables.h"
 #include "json/json_write.h"
+#include "onnx/onnx_graph.h"
+#include "saved/saved_job.h"
+#include "saved/saved_onnx.h"
+#include "saved/saved_tables.h"
 
-enum format { FORMAT_SAFETENSORS };
-static const char *const formats[] = {"safetensors", NULL};
+enum format { FORMAT_AUTO, FORMAT_SAFETENSORS, FORMAT_ONNX };
+static const char *const formats[] = {"auto", "safetensors", "onnx", NULL};
 
 struct options {
     struct cli_common common;
     char *from;
     int format;
-    bool average;
+    bool average, external, best;
 };
 
 static const struct field fields[] = {
     {.path = "format",
      .type = FIELD_ENUM,
      .offset = offsetof(struct options, format),
-     .def = "safetensors",
+     .def = "auto",
      .choices = formats,
-     .help = "Format of OUT"},
+     .help = "Of OUT: safetensors, the parameters; onnx, the model that computes with them; auto: "
+             "onnx when its name ends with .onnx, else safetensors"},
     {.path = "from",
      .type = FIELD_STRING,
      .offset = offsetof(struct options, from),
@@ -40,6 +46,13 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, average),
      .def = "false",
      .help = "The moving average of the parameters (update.average) instead of the parameters"},
+    {.path = "external",
+     .type = FIELD_BOOL,
+     .offset = offsetof(struct options, external),
+     .def = "false",
+     .help = "Of onnx: the parameters in a file of their own, OUT" ONNX_EXTERNAL_SUFFIX
+             ", which those of more than 2 GB are in any case"},
+    CLI_BEST_ROW(struct options),
     CLI_MASTER_ROWS(struct options),
     CLI_RULES_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
@@ -53,7 +66,7 @@ static int export(struct checkpoint *c, const char *path, const char *slot, cons
     struct saved_tables tables = {0};
     int rc = 0;
     if (checkpoint_manifest(c)->table_count > 0) {
-        rc = job_file_of_checkpoint(c, path, NULL, 0, &spec, err);
+        rc = saved_job_read(c, path, NULL, 0, &spec, err);
         rc = rc != 0 ? rc : saved_tables_open(&tables, c, &spec, err);
     }
     rc = rc != 0 ? rc : checkpoint_export(c, slot, out_path, err);
@@ -62,12 +75,62 @@ static int export(struct checkpoint *c, const char *path, const char *slot, cons
     return rc;
 }
 
-static void print_json(const char *path, const char *out_path, const struct manifest *m)
+/* The whole model, for which the train data have to be here. */
+static int export_onnx(const struct cli_args *args, const struct checkpoint *c, const char *path,
+                       const char *out_path, bool *external, struct err *err)
+{
+    const struct options *o = args->options;
+    struct saved_model *model = NULL;
+    struct job_spec spec = {0};
+    const struct saved_model_request request = {.path = path,
+                                                .sets = args->sets,
+                                                .set_count = args->set_count,
+                                                .average = o->average,
+                                                .cache_dir = getenv(JOB_FILE_CACHE_DIR)};
+    int rc = saved_job_read(c, path, args->sets, args->set_count, &spec, err);
+    if (rc == 0 && job_spec_is_program(&spec)) {
+        rc = job_file_refuse_program(&spec, err);
+    }
+    job_spec_release(&spec);
+    rc = rc != 0 ? rc : saved_model_open(&request, &model, err);
+    rc = rc != 0 ? rc : saved_onnx_write(model, out_path, o->external, external, err);
+    saved_model_free(model);
+    return rc;
+}
+
+static bool is_onnx(const struct options *o, const char *out_path)
+{
+    const size_t n = strlen(out_path), m = strlen(".onnx");
+    return o->format == FORMAT_ONNX ||
+           (o->format == FORMAT_AUTO && n > m && strcasecmp(out_path + n - m, ".onnx") == 0);
+}
+
+/* What is said of another format than that of OUT. */
+static int check(const struct cli_args *args, const char *out_path, struct err *err)
+{
+    const struct options *o = args->options;
+    const bool onnx = is_onnx(o, out_path);
+    if (onnx || (!o->external && args->set_count == 0)) {
+        return 0;
+    }
+    return err_set(err, ERR_INVALID,
+                   "%s is for ONNX alone: --format onnx, or a name that ends with .onnx",
+                   o->external ? "--external" : "--set");
+}
+
+static void print_json(const char *path, const char *out_path, const struct manifest *m,
+                       bool external)
 {
     struct buf out = {0};
     json_t *object = json_object(), *tables = json_array();
     json_put(object, "checkpoint", json_text(path));
     json_put(object, "file", json_text(out_path));
+    if (external) {
+        struct buf other = {0};
+        buf_printf(&other, "%s" ONNX_EXTERNAL_SUFFIX, out_path);
+        json_put(object, "external", json_text(buf_str(&other)));
+        buf_release(&other);
+    }
     for (size_t i = 0; i < m->table_count; i++) {
         const struct table_file_info *t = &m->tables[i].info;
         json_t *table = json_object();
@@ -96,6 +159,45 @@ static void print_tables(const struct manifest *m)
     }
 }
 
+static int write_out(const struct cli_args *args, const char *path, const char *out_path,
+                     struct err *err)
+{
+    const struct options *o = args->options;
+    struct checkpoint *checkpoint = NULL;
+    bool external = false;
+    int rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, err);
+    if (rc == 0) {
+        rc = is_onnx(o, out_path)
+                 ? export_onnx(args, checkpoint, path, out_path, &external, err)
+                 : export(checkpoint, path, o->average ? "average" : NULL, out_path, err);
+    }
+    if (rc == 0 && o->common.json) {
+        print_json(path, out_path, checkpoint_manifest(checkpoint), external);
+    } else if (rc == 0) {
+        (void)printf("%s written from %s\n", out_path, path);
+        if (external) {
+            (void)printf("  parameters in %s" ONNX_EXTERNAL_SUFFIX
+                         ", which has to stay beside it\n",
+                         out_path);
+        }
+        print_tables(checkpoint_manifest(checkpoint));
+    }
+    checkpoint_close(checkpoint);
+    return rc;
+}
+
+static int find_source(const struct options *o, const char *job, char **path, struct err *err)
+{
+    char *found = NULL;
+    if (o->from[0] == '\0') {
+        return find_checkpoint(job, &o->common, o->best, path, err);
+    }
+    int rc = checkpoint_resolve(o->from, o->best ? &found : path, err);
+    rc = rc == 0 && o->best ? checkpoint_best(found, path, err) : rc;
+    free(found);
+    return rc;
+}
+
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
@@ -113,39 +215,32 @@ static int run(const struct cli_args *args)
     }
     const char *out_path = args->positional[from ? 0 : 1];
     char *path = NULL;
-    struct checkpoint *checkpoint = NULL;
-    int rc = from ? checkpoint_resolve(o->from, &path, &err)
-                  : find_checkpoint(args->positional[0], &o->common, &path, &err);
+    int rc = check(args, out_path, &err);
     if (rc == 0) {
-        rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, &err);
+        rc = find_source(o, args->positional[0], &path, &err);
     }
-    if (rc == 0) {
-        rc = export(checkpoint, path, o->average ? "average" : NULL, out_path, &err);
-    }
-    if (rc == 0 && o->common.json) {
-        print_json(path, out_path, checkpoint_manifest(checkpoint));
-    } else if (rc == 0) {
-        (void)printf("%s written from %s\n", out_path, path);
-        print_tables(checkpoint_manifest(checkpoint));
-    }
-    checkpoint_close(checkpoint);
+    rc = rc != 0 ? rc : write_out(args, path, out_path, &err);
     free(path);
     return rc == 0 ? CLI_OK : cli_fail(&err);
 }
 
 const struct cli_command cmd_export = {
     .name = "export",
-    .summary = "Merge a checkpoint into one safetensors file of whole variables",
+    .summary = "Merge a checkpoint into one file: safetensors of whole variables, or ONNX",
     .usage = "[JOB] OUT",
-    .examples =
-        "  gradus export digits-1 model.safetensors\n"
-        "  gradus export --from state/checkpoints/digits-1/step-000009380 out.safetensors\n",
+    .examples = "  gradus export digits-1 model.safetensors\n"
+                "  gradus export --from state/checkpoints/digits-1/step-000009380 out.safetensors\n"
+                "  gradus export digits-1 digits.onnx\n",
     .notes = "Equal values give equal bytes, however many servers wrote the checkpoint. Of a table "
-             "T there are T.keys and T.values, a row for each key.\n" CLI_PLACES_NOTE,
+             "T there are T.keys and T.values, a row for each key. An ONNX file is the model: it "
+             "takes what gradus-serve takes as `features` and answers as it does, so the train "
+             "data have to be here, for what was measured on them; --set data.dir=DIR says where "
+             "(docs/onnx.md).\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),
     .positional_min = 1,
     .positional_max = 2,
+    .sets = true,
     .run = run,
 };

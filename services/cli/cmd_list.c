@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/client_common.h"
 #include "cli/find_job.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
@@ -15,7 +16,14 @@ struct options {
     struct cli_common common;
     int64_t limit;
     char *owner;
+    int state;
 };
+
+/* After these come the states, in the order of JobState in types.proto. */
+enum { ANY, UNFINISHED, FINISHED, FIRST_STATE };
+static const char *const states[] = {"any",      "unfinished", "finished",   "pending",
+                                     "starting", "running",    "recovering", "succeeded",
+                                     "failed",   "cancelled",  "paused",     NULL};
 
 static const struct field fields[] = {
     CLI_MASTER_ROWS(struct options),
@@ -32,52 +40,95 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, owner),
      .def = "",
      .help = "Show the jobs of this submitter alone; empty: of all"},
+    {.path = "state",
+     .type = FIELD_ENUM,
+     .offset = offsetof(struct options, state),
+     .def = "any",
+     .choices = states,
+     .help = "Show the jobs in this state alone"},
 };
 
-/* The jobs of one place. */
+static bool is_shown(const struct options *o, Gradus__V1__JobState state)
+{
+    bool ended = state == GRADUS__V1__JOB_STATE__SUCCEEDED ||
+                 state == GRADUS__V1__JOB_STATE__FAILED ||
+                 state == GRADUS__V1__JOB_STATE__CANCELLED;
+    return o->state == ANY || (o->state == UNFINISHED && !ended) ||
+           (o->state == FINISHED && ended) || (int)state == o->state - FIRST_STATE + 1;
+}
+
+/* The jobs of one place: of a few answers, or of rows. */
 struct page {
-    Gradus__V1__Job **jobs; /* borrows from @reply, or is owned */
-    size_t count;
-    struct rpc_msg *reply; /* NULL: of rows */
+    Gradus__V1__Job **jobs; /* the array is owned; the jobs are the replies', or (none) owned */
+    size_t count, capacity;
+    struct rpc_msg **replies;
+    size_t reply_count, reply_capacity;
 };
 
 static void page_release(struct page *p)
 {
-    for (size_t i = 0; p->reply == NULL && i < p->count; i++) {
+    for (size_t i = 0; p->reply_count == 0 && i < p->count; i++) {
         gradus__v1__job__free_unpacked(p->jobs[i], NULL);
     }
-    if (p->reply == NULL) {
-        free(p->jobs);
+    for (size_t i = 0; i < p->reply_count; i++) {
+        rpc_msg_unref(p->replies[i]);
     }
-    rpc_msg_unref(p->reply);
+    free(p->jobs);
+    free(p->replies);
+}
+
+/* One answer more, of the jobs behind those that there are. */
+static int ask_more(struct client *client, const struct options *o, struct page *p, bool *more,
+                    struct err *err)
+{
+    Gradus__V1__ListJobsRequest request = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
+    Gradus__V1__JobState wanted[FIRST_STATE + 8];
+    struct rpc_msg *reply = NULL;
+    for (int i = 1; o->state != ANY && i <= (int)GRADUS__V1__JOB_STATE__PAUSED; i++) {
+        if (is_shown(o, (Gradus__V1__JobState)i)) {
+            wanted[request.n_states++] = (Gradus__V1__JobState)i;
+        }
+    }
+    request.states = wanted;
+    request.limit = (uint32_t)((size_t)o->limit - p->count);
+    request.owner = o->owner;
+    if (p->count > 0) {
+        request.before = p->jobs[p->count - 1]->id;
+    }
+    int rc = client_call(client, "List", &request.base, CLIENT_TIMEOUT_MS, &reply, err);
+    if (rc != 0) {
+        return rc;
+    }
+    const Gradus__V1__ListJobsResponse *r = (const Gradus__V1__ListJobsResponse *)reply->body;
+    p->replies = mem_grow(p->replies, &p->reply_capacity, p->reply_count + 1, sizeof(void *));
+    p->replies[p->reply_count++] = reply;
+    p->jobs = mem_grow(p->jobs, &p->capacity, p->count + r->n_jobs + 1, sizeof(void *));
+    for (size_t i = 0; i < r->n_jobs; i++) {
+        p->jobs[p->count++] = r->jobs[i];
+    }
+    *more = r->more && r->n_jobs > 0 && p->count < (size_t)o->limit;
+    return 0;
 }
 
 static int ask(const struct place *place, const struct options *o, struct page *p, struct err *err)
 {
-    Gradus__V1__ListJobsRequest request = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
     struct client client = {0};
-    request.limit = (uint32_t)o->limit;
-    request.owner = o->owner;
+    bool more = true;
     int rc = client_open(&client, place->address, place->tls, err);
-    if (rc == 0) {
-        rc = client_call(&client, "List", &request.base, CLIENT_TIMEOUT_MS, &p->reply, err);
-    }
-    if (rc == 0) {
-        const Gradus__V1__ListJobsResponse *r =
-            (const Gradus__V1__ListJobsResponse *)p->reply->body;
-        p->jobs = r->jobs;
-        p->count = r->n_jobs;
+    while (rc == 0 && more) {
+        rc = ask_more(&client, o, p, &more, err);
     }
     client_close(&client);
     return rc;
 }
 
-/* Rows that another one submitted are not shown. */
-static void keep_own(struct page *p, const char *owner)
+/* Other rows are not shown. */
+static void keep_wanted(struct page *p, const struct options *o)
 {
     size_t kept = 0;
     for (size_t i = 0; i < p->count; i++) {
-        if (owner[0] == '\0' || strcmp(p->jobs[i]->owner, owner) == 0) {
+        if (is_shown(o, p->jobs[i]->state) &&
+            (o->owner[0] == '\0' || strcmp(p->jobs[i]->owner, o->owner) == 0)) {
             p->jobs[kept++] = p->jobs[i];
         } else {
             gradus__v1__job__free_unpacked(p->jobs[i], NULL);
@@ -94,7 +145,7 @@ static int read_page(const struct place *place, const struct options *o, struct 
     }
     int rc = find_rows(place->state_dir, (size_t)o->limit, &p->jobs, &p->count, err);
     if (rc == 0) {
-        keep_own(p, o->owner);
+        keep_wanted(p, o);
     }
     return rc;
 }
@@ -147,7 +198,7 @@ static void show_json(const struct places *places, const struct page *pages, str
 
 static int list(const struct options *o, const struct places *places)
 {
-    struct page pages[PLACES_MAX + 2] = {{.reply = NULL}};
+    struct page pages[PLACES_MAX + 2] = {{.jobs = NULL}};
     struct buf out = {0};
     int code = CLI_OK;
     for (size_t i = 0; i < places->count; i++) {
@@ -191,7 +242,8 @@ const struct cli_command cmd_list = {
     .name = "list",
     .summary = "List jobs, newest first",
     .usage = "",
-    .examples = "  gradus list\n  gradus list --limit 5 --json\n  gradus list --owner ann\n",
+    .examples = "  gradus list\n  gradus list --limit 5 --json\n  gradus list --owner ann "
+                "--state unfinished\n",
     .notes = "Without --master and --state-dir (and GRADUS_MASTER, GRADUS_STATE_DIR) the jobs of "
              "the master of this machine are listed and, below what to type for each place, those "
              "in the directories that `gradus run` has used, also where no master runs.",

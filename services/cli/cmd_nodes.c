@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus nodes: the nodes of a cluster, those that were lost lately too. */
+#include "cli/client_common.h"
 #include "cli/output.h"
 #include "cli/query.h"
 

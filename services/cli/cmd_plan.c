@@ -1,38 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradus plan: show how a job would be spread over parameter servers, and the memory it takes,
- * before anything is started. It needs the job file, but no cluster. */
+/* gradus plan: show how a job would be spread over parameter servers, the memory that it takes and
+ * the time of a step, before anything is started. It needs the job file, but no cluster. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/from_source.h"
 #include "cli/job_file.h"
 #include "cli/memory_need.h"
 #include "cli/output.h"
+#include "cli/plan_speed.h"
 #include "cli/terminal.h"
 #include "job/plan/plan_update.h"
 
 struct options {
     struct cli_common common;
+    struct plan_speed_options speed;
 };
 
 static const struct field fields[] = {CLI_RULES_DIR_ROW(struct options),
-                                      CLI_JSON_ROW(struct options)};
+                                      CLI_JSON_ROW(struct options),
+                                      PLAN_SPEED_ROWS(struct options, speed)};
 
-static int print_plan(const struct job_spec *spec, const struct model *model,
-                      const struct dataset *train, const struct dataset *test, bool json,
-                      struct err *err)
+static int print_plan(const struct options *o, const struct job_spec *spec,
+                      const struct model *model, const struct dataset *train,
+                      const struct dataset *test, struct err *err)
 {
     size_t n = model_variable_count(model);
-    struct variable_spec *variables = mem_new(n, sizeof *variables);
-    for (size_t i = 0; i < n; i++) {
-        variables[i] = *model_variable(model, i);
-    }
+    struct variable_spec *variables = model_variables(model);
     struct plan plan = {0};
-    int rc = plan_make(variables, n, &spec->cluster, &plan, err);
+    int rc = plan_make_job(variables, n, spec, &plan, err);
     free(variables);
     struct output_update update = {0};
     rc = rc != 0 ? rc : plan_update_check(&plan, &spec->update, err);
+    struct plan_speed speed;
+    rc = rc != 0 ? rc : plan_speed_of(&o->speed, spec, &plan, model, train, &speed, err);
     rc = rc != 0 ? rc : output_update_init(&update, &plan, spec, err);
     if (rc != 0) {
         plan_release(&plan);
@@ -42,9 +45,9 @@ static int print_plan(const struct job_spec *spec, const struct model *model,
     struct memory_need need;
     const struct host_memory host = host_memory("");
     memory_need_of(&update, model, train, test, &need);
-    if (json) {
-        output_plan_json(&plan, &update, &need, &host, train != NULL ? dataset_fields(train) : NULL,
-                         &out);
+    if (o->common.json) {
+        output_plan_json(&plan, &update, &need, &host, &speed,
+                         train != NULL ? dataset_fields(train) : NULL, &out);
         (void)fputs(buf_str(&out), stdout);
     } else {
         if (train != NULL) {
@@ -56,6 +59,8 @@ static int print_plan(const struct job_spec *spec, const struct model *model,
         output_update_text(&update, &out);
         buf_add_char(&out, '\n');
         memory_need_text(&need, &host, &out);
+        buf_add_char(&out, '\n');
+        plan_speed_text(&speed, &out);
         terminal_print(&out);
     }
     buf_release(&out);
@@ -73,9 +78,10 @@ static int run(const struct cli_args *args)
         struct model *model = NULL;
         struct dataset *train = NULL, *test = NULL;
         struct err err = {0};
+        (void)from_source_resolve(&file, &o->common, NULL); /* its cluster may be elsewhere */
         int rc = job_file_model(&file.spec, &model, &train, &test, &err);
         if (rc == 0) {
-            rc = print_plan(&file.spec, model, train, test, o->common.json, &err);
+            rc = print_plan(o, &file.spec, model, train, test, &err);
         } else if (job_file_data_elsewhere(&file.spec, rc)) {
             err_wrap(&err, "the shape of a record is not known; give model.input or data.dir");
         }
@@ -90,15 +96,18 @@ static int run(const struct cli_args *args)
 
 const struct cli_command cmd_plan = {
     .name = "plan",
-    .summary = "Show which part of which variable goes to which server, and what its update takes",
+    .summary =
+        "Show which part of which variable goes to which server, and what memory and time it takes",
     .usage = "JOB.yaml",
     .examples = "  gradus plan examples/digits.yaml --set data.dir=digits --set cluster.ps=3\n"
-                "  gradus plan job.yaml --set model.input=784\n",
+                "  gradus plan job.yaml --set model.input=784\n"
+                "  gradus plan job.yaml --set model.input=784 --step-compute 5ms --link 1Gbit\n",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),
     .positional_min = 1,
     .positional_max = 1,
     .sets = true,
+    .computes = true,
     .run = run,
 };

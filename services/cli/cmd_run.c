@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/follow.h"
+#include "cli/from_source.h"
 #include "cli/job_file.h"
 #include "cli/local.h"
 #include "cli/memory_need.h"
@@ -16,6 +17,7 @@
 struct options {
     struct cli_common common;
     bool overcommit;
+    char *worker;
 };
 
 static const struct field fields[] = {CLI_STATE_DIR_ROW(struct options),
@@ -26,7 +28,13 @@ static const struct field fields[] = {CLI_STATE_DIR_ROW(struct options),
                                        .offset = offsetof(struct options, overcommit),
                                        .def = "false",
                                        .help = "Go on although the processes may need more memory "
-                                               "than this host has left"}};
+                                               "than this host has left"},
+                                      {.path = "worker",
+                                       .type = FIELD_STRING,
+                                       .offset = offsetof(struct options, worker),
+                                       .def = "",
+                                       .help = "Command that computes the model of a job with "
+                                               "model.program, one for each worker"}};
 
 static int tick(void *ctx, struct buf *notices, struct err *err)
 {
@@ -70,19 +78,24 @@ static int run_in(const char *state_dir, const struct job_file *file, const stru
     struct local local = {0};
     struct err err = {0};
     int code = CLI_FAILED;
-    if (local_start(&local, state_dir, o->common.rules_dir, (size_t)file->spec.cluster.ps,
-                    (size_t)file->spec.cluster.workers.max, &err) != 0) {
+    bool at_once = false;
+    if (local_start(&local, state_dir, o->common.rules_dir, o->worker,
+                    (size_t)file->spec.cluster.ps, (size_t)file->spec.cluster.workers.max,
+                    &err) != 0) {
+        const bool stopped = err.code == ERR_CANCELLED;
         (void)err_wrap(&err, "start the local cluster");
         (void)cli_fail(&err); /* a process that is late is no master that cannot be reached */
+        code = stopped ? FOLLOW_STOPPED : CLI_FAILED;
     } else {
         code = train(&local, file, args, o->common.json);
+        at_once = code == FOLLOW_STOPPED;
     }
-    local_stop(&local, code == FOLLOW_STOPPED);
+    local_stop(&local, at_once);
     return code;
 }
 
 /* What `gradus plan` would say: a job that cannot be is not started. */
-static int check_plan(const struct job_spec *spec, bool overcommit)
+static int check_plan(struct job_spec *spec, bool overcommit)
 {
     struct memory_need need;
     struct err err = {0};
@@ -108,6 +121,21 @@ static int check_plan(const struct job_spec *spec, bool overcommit)
     return cli_fail(&err);
 }
 
+/* What the program is, only its workers will tell. */
+static int check_program(const struct job_spec *spec, const char *worker)
+{
+    struct err err = {0};
+    if (worker[0] == '\0') {
+        (void)err_set(
+            &err, ERR_INVALID,
+            "the job's model is program '%s' (model.program): --worker 'COMMAND' says what "
+            "computes it",
+            spec->model.program);
+        return cli_fail(&err);
+    }
+    return CLI_OK;
+}
+
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
@@ -116,14 +144,19 @@ static int run(const struct cli_args *args)
     if (code != CLI_OK) {
         return code;
     }
-    code = check_plan(&file.spec, o->overcommit);
+    struct err err = {0};
+    if (from_source_resolve(&file, &o->common, &err) != 0) {
+        job_file_release(&file);
+        return cli_fail(&err);
+    }
+    code = job_spec_is_program(&file.spec) ? check_program(&file.spec, o->worker)
+                                           : check_plan(&file.spec, o->overcommit);
     if (code != CLI_OK) {
         job_file_release(&file);
         return code;
     }
     follow_block_signals();
     struct run_dir dir;
-    struct err err = {0};
     if (run_dir_claim(o->common.state_dir, &dir, &err) != 0) {
         code = cli_fail(&err);
     } else {
@@ -142,7 +175,8 @@ const struct cli_command cmd_run = {
     .summary = "Start a local cluster, train a job, print the result, clean up",
     .usage = "JOB.yaml",
     .examples = "  gradus run examples/digits.yaml --set data.dir=digits\n"
-                "  gradus run job.yaml --set training.mode=async --set cluster.workers=2 --json\n",
+                "  gradus run job.yaml --set training.mode=async --set cluster.workers=2 --json\n"
+                "  gradus run mine.yaml --worker ./my_model\n",
     .notes = "Nothing is started when `gradus plan` finds an error. Progress goes to stderr, the "
              "result to stdout.\nCtrl-C once cancels the job and "
              "leaves a checkpoint; twice stops at once.\nAfterwards `gradus list`, `status JOB`, "

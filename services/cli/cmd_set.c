@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/client.h"
+#include "client/master_client.h"
 #include "cli/find_job.h"
 #include "cli/follow.h"
 #include "cli/output.h"
@@ -77,22 +77,13 @@ static int change(struct client *client, const struct cli_args *args, struct rpc
 {
     const struct options *o = args->options;
     Gradus__V1__SetJobRequest body = GRADUS__V1__SET_JOB_REQUEST__INIT;
-    size_t count = args->positional_count - 1;
-    char *job = mem_strdup(args->positional[0]);
-    char **sets = mem_new(count + 1, sizeof *sets);
-    for (size_t i = 0; i < count; i++) {
-        sets[i] = mem_strdup(args->positional[1 + i]);
-    }
-    body.job = job;
-    body.sets = sets;
-    body.n_sets = count;
+    body.n_sets = args->positional_count - 1;
+    body.sets = mem_copy_texts(args->positional + 1, body.n_sets);
+    body.job = mem_strdup(args->positional[0]);
     int rc =
         client_call_last(client, "Set", &body.base, (unsigned)o->timeout_ms, after, stopped, err);
-    for (size_t i = 0; i < count; i++) {
-        free(sets[i]);
-    }
-    free(sets);
-    free(job);
+    mem_free_texts(body.sets, body.n_sets);
+    free(body.job);
     return rc;
 }
 

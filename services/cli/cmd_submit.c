@@ -6,7 +6,9 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/client_common.h"
 #include "cli/follow.h"
+#include "cli/from_source.h"
 #include "cli/job_file.h"
 #include "cli/output.h"
 #include "cli/submit.h"
@@ -63,7 +65,7 @@ static void tell(const struct cli_args *args, struct client *client, const char 
 
 static void tell_data_dir(const struct job_file *file)
 {
-    char *dir = submit_data_dir(&file->spec.data);
+    char *dir = submit_data_dir(&file->spec);
     if (dir != NULL) {
         cli_note("data.dir is %s here and sent as %s: the workers look there", file->spec.data.dir,
                  dir);
@@ -83,7 +85,8 @@ static int run(const struct cli_args *args)
     struct client client = {0};
     struct err err = {0};
     char *job = NULL;
-    int rc = client_open_common(&client, &o->common, false, &err);
+    int rc = from_source_resolve(&file, &o->common, &err);
+    rc = rc != 0 ? rc : client_open_common(&client, &o->common, false, &err);
     if (rc == 0) {
         rc = submit_job(&client, &file, args, o->request_id, &job, &err);
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/from_source.h"
 #include "cli/job_file.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
@@ -37,13 +38,14 @@ static void print_misfit(const char *file, const struct err *err, bool has_data,
     }
     const char *at = strstr(err->msg, ", line ");
     unsigned line = at == NULL ? 0 : (unsigned)strtoul(at + sizeof ", line " - 1, NULL, 10);
-    diags_add(&diags, file, line, 0, "%s: %s", has_data ? "model" : "data", err->msg);
+    const char *what = strncmp(err->msg, "from.", 5) == 0 ? "" : has_data ? "model: " : "data: ";
+    diags_add(&diags, file, line, 0, "%s%s", what, err->msg);
     cli_remember(file, &diags);
     diags_release(&diags);
 }
 
 /* Check the model against the data, when it is here. */
-static int check_model(const char *path, const struct job_file *file, bool json)
+static int check_model(const char *path, struct job_file *file, bool json)
 {
     struct model *model = NULL;
     struct dataset *train = NULL, *test = NULL;
@@ -89,6 +91,7 @@ static int run(const struct cli_args *args)
     int code = o->common.json ? job_file_parse(&file, args, &o->common, &diags)
                               : job_file_read(&file, args, &o->common);
     if (code == CLI_OK) {
+        (void)from_source_resolve(&file, &o->common, NULL); /* its cluster may be elsewhere */
         code = check_model(path, &file, o->common.json);
     } else if (diags.count > 0) {
         cli_remember(path, &diags);

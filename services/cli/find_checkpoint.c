@@ -88,7 +88,8 @@ static int by_name(const char *what, const struct cli_common *common, char **pat
     return rc == 0 ? 0 : err_set(err, local.code, "%s", local.msg);
 }
 
-int find_checkpoint(const char *what, const struct cli_common *common, char **path, struct err *err)
+static int find_result(const char *what, const struct cli_common *common, char **path,
+                       struct err *err)
 {
     bool is_path = strchr(what, '/') != NULL;
     if (what[0] == '\0') {
@@ -104,4 +105,18 @@ int find_checkpoint(const char *what, const struct cli_common *common, char **pa
         }
     }
     return by_name(what, common, path, err);
+}
+
+int find_checkpoint(const char *what, const struct cli_common *common, bool best, char **path,
+                    struct err *err)
+{
+    char *result = NULL;
+    int rc = find_result(what, common, &result, err);
+    if (rc == 0 && best) {
+        rc = checkpoint_best(result, path, err);
+        free(result);
+    } else if (rc == 0) {
+        *path = result;
+    }
+    return rc;
 }

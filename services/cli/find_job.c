@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/plain.h"
+#include "client/plain.h"
 #include "master/store/store.h"
 #include "wire/wire.h"
 

@@ -3,7 +3,7 @@
 #ifndef GRADUS_CLI_FIND_JOB_H
 #define GRADUS_CLI_FIND_JOB_H
 
-#include "cli/client.h"
+#include "client/master_client.h"
 #include "cli/places.h"
 
 /* A zeroed one is valid and empty. */

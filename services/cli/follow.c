@@ -20,7 +20,7 @@
 #include "cli/cli.h"
 #include "cli/find_job.h"
 #include "cli/output.h"
-#include "cli/plain.h"
+#include "client/plain.h"
 #include "cli/terminal.h"
 #include "wire/wire.h"
 

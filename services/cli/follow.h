@@ -4,7 +4,7 @@
 #define GRADUS_CLI_FOLLOW_H
 
 #include "base/buf.h"
-#include "cli/client.h"
+#include "client/master_client.h"
 
 enum follow_interrupt {
     FOLLOW_CANCEL, /* Ctrl-C cancels the job; again: stop at once */

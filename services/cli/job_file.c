@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/from_source.h"
 #include "cli/terminal.h"
 #include "storage/storage.h"
 
@@ -26,6 +27,7 @@ void job_file_release(struct job_file *file)
 {
     buf_release(&file->text);
     job_spec_release(&file->spec);
+    free(file->from);
 }
 
 int job_file_parse(struct job_file *file, const struct cli_args *args,
@@ -110,9 +112,25 @@ bool job_file_data_elsewhere(const struct job_spec *spec, int rc)
     return rc == ERR_NOT_FOUND || (store && names_url(&spec->data));
 }
 
-int job_file_model(const struct job_spec *spec, struct model **model, struct dataset **train,
+int job_file_refuse_program(const struct job_spec *spec, struct err *err)
+{
+    return err_set(
+        err, ERR_UNSUPPORTED,
+        "the model is program '%s' of the workers (model.program): only they can compute "
+        "it, and tell its variables",
+        spec->model.program);
+}
+
+int job_file_model(struct job_spec *spec, struct model **model, struct dataset **train,
                    struct dataset **test, struct err *err)
 {
+    if (job_spec_is_program(spec)) {
+        return job_file_refuse_program(spec, err);
+    }
+    int imported = job_spec_import(spec, NULL, err);
+    if (imported != 0) {
+        return imported;
+    }
     struct err data_err = {0};
     struct data_spec data = spec->data; /* borrows what the other has */
     data.cache_dir = getenv(JOB_FILE_CACHE_DIR);
@@ -140,25 +158,10 @@ int job_file_model(const struct job_spec *spec, struct model **model, struct dat
     rc = model_new(&spec->model, &input, *train == NULL ? NULL : &dataset_info(*train)->fields,
                    classes, model, err);
     rc = rc != 0 ? rc : model_check_batch(*model, (size_t)spec->training.batch_size, err);
+    rc = rc != 0 ? rc : from_source_check(spec, *model, err);
     if (rc != 0 || *train == NULL) {
         return rc;
     }
     rc = job_spec_check_lists(*model, *train, *test, err);
     return rc != 0 ? rc : job_spec_check_groups(*model, *test, "test", err);
-}
-
-int job_file_of_checkpoint(const struct checkpoint *c, const char *path, const char *const *sets,
-                           size_t set_count, struct job_spec *spec, struct err *err)
-{
-    const char *text = checkpoint_manifest(c)->text;
-    struct diags diags = {0};
-    int rc = job_spec_parse(text, strlen(text), path, sets, set_count, spec, &diags);
-    if (rc != 0) {
-        struct buf messages = {0};
-        diags_format(&diags, &messages);
-        err_set(err, rc, "%s", buf_str(&messages));
-        buf_release(&messages);
-    }
-    diags_release(&diags);
-    return rc;
 }

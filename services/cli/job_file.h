@@ -4,7 +4,6 @@
 #define GRADUS_CLI_JOB_FILE_H
 
 #include "base/buf.h"
-#include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
 #include "data/dataset.h"
 #include "graph/model.h"
@@ -19,6 +18,7 @@ struct job_file {
     const char *path; /* borrowed */
     struct buf text;
     struct job_spec spec; /* with every --set applied */
+    char *from;           /* the directory that from.checkpoint means; NULL: what it says */
 };
 
 /* Read and check the file that is the first argument ("-": stdin; "s3://bucket/key") with the --set
@@ -30,16 +30,14 @@ int job_file_read(struct job_file *file, const struct cli_args *args,
 int job_file_parse(struct job_file *file, const struct cli_args *args,
                    const struct cli_common *common, struct diags *diags);
 void job_file_release(struct job_file *file);
-/* The job file that lies in the checkpoint at @path, with @sets. @spec: job_spec_release(), also
- * after an error. Errors: ERR_INVALID says all that is wrong. */
-int job_file_of_checkpoint(const struct checkpoint *c, const char *path, const char *const *sets,
-                           size_t set_count, struct job_spec *spec, struct err *err);
 /* Does the error @rc of opening the data of @spec mean that they are not here: there is no such
  * file, or a store does not let this process in, or is not to be reached from here? */
 bool job_file_data_elsewhere(const struct job_spec *spec, int rc);
+/* ERR_UNSUPPORTED: nobody knows the model but workers. */
+int job_file_refuse_program(const struct job_spec *spec, struct err *err);
 /* Build the model of @spec for model.input, or else for the data itself, which is opened for it
- * (@train may come back NULL). Errors: what the data or the model has. */
-int job_file_model(const struct job_spec *spec, struct model **model, struct dataset **train,
+ * (@train may come back NULL). Errors: what the data, the model or the source of `from` has. */
+int job_file_model(struct job_spec *spec, struct model **model, struct dataset **train,
                    struct dataset **test, struct err *err);
 
 #endif

@@ -4,6 +4,7 @@
 #include "cli/local.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +13,13 @@
 
 #include "base/chrono.h"
 #include "base/file.h"
+#include "base/host_cpus.h"
 #include "base/mem.h"
+#include "cli/cli.h"
 
-#define READY_MS 30000
+#define READY_MS 600000 /* a program may read much before it is ready */
+#define READY_NOTE_MS 5000
+#define READY_POLL_MS 200
 #define GRACE_MS 5000
 #define STABLE_MS 10000  /* who has lived so long did not fail at its start */
 #define AGAIN_MS_MIN 250 /* between an end and the next start; the first one is at once */
@@ -98,10 +103,44 @@ static int start_one(struct local *l, struct spawn *s, const char *kind, size_t 
     return rc;
 }
 
+/* Signals are blocked: one that came waits for whoever asks. */
+static bool interrupted(void)
+{
+    sigset_t waiting;
+    return sigpending(&waiting) == 0 &&
+           (sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1);
+}
+
+static int await_line(struct spawn *s, char line[SPAWN_LINE_BYTES_MAX], struct err *err)
+{
+    const uint64_t since_ms = chrono_now_ms();
+    bool noted = false;
+    int rc = ERR_TIMEOUT;
+    while (rc == ERR_TIMEOUT) {
+        rc = spawn_ready_line(s, line, READY_POLL_MS, err);
+        const uint64_t waited_ms = chrono_now_ms() - since_ms;
+        if (rc != ERR_TIMEOUT) {
+            break;
+        }
+        if (interrupted()) {
+            return err_set(err, ERR_CANCELLED, "stopped before %s was ready", s->name);
+        }
+        if (waited_ms >= READY_MS) {
+            return err_set(err, ERR_TIMEOUT, "%s is not ready after %d s; its log is %s", s->name,
+                           READY_MS / 1000, s->log_path);
+        }
+        if (waited_ms >= READY_NOTE_MS && !noted) {
+            cli_note("waiting for %s, which is not ready yet; its log is %s", s->name, s->log_path);
+            noted = true;
+        }
+    }
+    return rc;
+}
+
 static int await_ready(struct spawn *s, char *address, size_t address_bytes, struct err *err)
 {
     char line[SPAWN_LINE_BYTES_MAX];
-    int rc = spawn_ready_line(s, line, READY_MS, err);
+    int rc = await_line(s, line, err);
     if (rc == 0 && address != NULL && !spawn_line_value(line, "grpc", address, address_bytes)) {
         rc = err_set(err, ERR_INTERNAL, "%s does not say where it listens: %s", s->name, line);
     }
@@ -125,11 +164,21 @@ static int start_child(struct local *l, struct local_child *c, const char *kind,
     return start_one(l, &c->process, kind, number, extra, err);
 }
 
+/* The nodes of one job know of some of each other; who starts all of them knows of all. Where they
+ * are more than the processors, polling takes from one what it gives another. NULL: they may see
+ * for themselves; so they may where the environment says it. */
+static const char *no_polling(const struct local *l)
+{
+    const char *said = getenv("GRADUS_POLL_US");
+    const bool crowded = (double)(l->ps_count + l->worker_count) > host_cpus("").time;
+    return crowded && (said == NULL || said[0] == '\0') ? "--poll-us=0" : NULL;
+}
+
 static int start_ps(struct local *l, size_t i, struct err *err)
 {
     char *master = mem_printf("--master=%s", l->master_address);
     char *checkpoints = mem_printf("--checkpoint-dir=%s/checkpoints", l->state_dir);
-    const char *extra[] = {master, checkpoints, "--name=", NULL};
+    const char *extra[] = {master, checkpoints, "--name=", no_polling(l), NULL};
     int rc = start_child(l, &l->ps[i], "ps", i + 1, extra, err);
     free(master);
     free(checkpoints);
@@ -139,8 +188,10 @@ static int start_ps(struct local *l, size_t i, struct err *err)
 static int start_worker(struct local *l, size_t i, struct err *err)
 {
     char *master = mem_printf("--master=%s", l->master_address);
-    const char *extra[] = {master, "--name=", ANY_DATA, NULL};
+    char *program = mem_printf("--program=%s", l->program);
+    const char *extra[] = {master, "--name=", ANY_DATA, program, no_polling(l), NULL};
     int rc = start_child(l, &l->workers[i], "worker", i + 1, extra, err);
+    free(program);
     free(master);
     return rc;
 }
@@ -160,9 +211,10 @@ static void add_disk(const struct local *l, struct err *err)
     free(path);
 }
 
-int local_start(struct local *l, const char *state_dir, const char *rules_dir, size_t ps,
-                size_t workers, struct err *err)
+int local_start(struct local *l, const char *state_dir, const char *rules_dir, const char *program,
+                size_t ps, size_t workers, struct err *err)
 {
+    l->program = mem_strdup(program);
     l->rules_dir = rules_dir[0] == '\0' ? NULL : mem_strdup(rules_dir);
     l->ps = mem_new(ps, sizeof *l->ps);
     l->workers = mem_new(workers, sizeof *l->workers);
@@ -292,5 +344,6 @@ void local_stop(struct local *l, bool at_once)
     free(l->state_dir);
     free(l->log_dir);
     free(l->rules_dir);
+    free(l->program);
     *l = (struct local){0};
 }

@@ -19,6 +19,7 @@ struct local_child {
 struct local {
     char *bin_dir, *state_dir, *log_dir;
     char *rules_dir; /* NULL: none */
+    char *program;   /* of the workers; empty: none */
     char master_address[256];
     struct spawn master;
     struct local_child *ps, *workers;
@@ -26,10 +27,11 @@ struct local {
 };
 
 /* @l is zeroed. @state_dir is made when missing; @rules_dir is given to all processes, unless it is
- * empty. Errors name the process and the last line of its
- * log. */
-int local_start(struct local *l, const char *state_dir, const char *rules_dir, size_t ps,
-                size_t workers, struct err *err);
+ * empty, @program to the workers. Waits until all are ready, and says for whom when that takes
+ * long. Errors name the process and the last line of its log; ERR_CANCELLED a signal of
+ * follow_block_signals() came. */
+int local_start(struct local *l, const char *state_dir, const char *rules_dir, const char *program,
+                size_t ps, size_t workers, struct err *err);
 /* Look after the children; what happened is added to @notices, a line each. Errors: ERR_ABORTED the
  * master ended, or one of the others does not stay up. */
 int local_tick(struct local *l, struct buf *notices, struct err *err);

@@ -35,6 +35,7 @@ extern char **environ;
     X(convert)                                                                                     \
     X(export)                                                                                      \
     X(evaluate)                                                                                    \
+    X(predict)                                                                                     \
     X(certificates)                                                                                \
     X(token)                                                                                       \
     X(roles)                                                                                       \

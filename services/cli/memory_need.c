@@ -188,13 +188,10 @@ static int need_of_model(const struct job_spec *spec, const struct model *model,
                          struct memory_need *out, struct err *err)
 {
     size_t n = model_variable_count(model);
-    struct variable_spec *variables = mem_new(n, sizeof *variables);
-    for (size_t i = 0; i < n; i++) {
-        variables[i] = *model_variable(model, i);
-    }
+    struct variable_spec *variables = model_variables(model);
     struct plan plan = {0};
     struct output_update update = {0};
-    int rc = plan_make(variables, n, &spec->cluster, &plan, err);
+    int rc = plan_make_job(variables, n, spec, &plan, err);
     rc = rc != 0 ? rc : plan_update_check(&plan, &spec->update, err);
     rc = rc != 0 ? rc : output_update_init(&update, &plan, spec, err);
     if (rc == 0) {
@@ -206,7 +203,7 @@ static int need_of_model(const struct job_spec *spec, const struct model *model,
     return rc;
 }
 
-int memory_need_of_job(const struct job_spec *spec, struct memory_need *out, struct err *err)
+int memory_need_of_job(struct job_spec *spec, struct memory_need *out, struct err *err)
 {
     struct model *model = NULL;
     struct dataset *train = NULL, *test = NULL;

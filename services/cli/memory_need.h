@@ -34,7 +34,7 @@ void memory_need_of(const struct output_update *update, const struct model *mode
                     struct memory_need *out);
 /* The same from a job file alone: opens the data, and gives them back. Errors: what the data, the
  * model or the plan has. */
-int memory_need_of_job(const struct job_spec *spec, struct memory_need *out, struct err *err);
+int memory_need_of_job(struct job_spec *spec, struct memory_need *out, struct err *err);
 bool memory_need_fits(const struct memory_need *need, const struct host_memory *host);
 /* A table, and what there is. */
 void memory_need_text(const struct memory_need *need, const struct host_memory *host,

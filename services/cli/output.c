@@ -11,6 +11,7 @@
 #include "base/chrono.h"
 #include "base/text.h"
 #include "cli/terminal.h"
+#include "cli/text_best.h"
 #include "cli/text_consistency.h"
 #include "cli/text_queue.h"
 #include "cli/text_times.h"
@@ -301,6 +302,10 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
     count_line("recoveries", job->recoveries, "time back to a checkpoint or the beginning",
                "times back to a checkpoint or the beginning", out);
     count_line("preempted", job->preemptions, "time", "times", out);
+    text_best(job, out);
+    if (job->started_from[0] != '\0') {
+        buf_printf(out, "from        %s\n", job->started_from);
+    }
     if (job->checkpoint[0] != '\0') {
         buf_printf(out, "checkpoint  %s\n", job->checkpoint);
     }

@@ -10,6 +10,7 @@
 #include "cli/job_changes.h"
 #include "cli/memory_need.h"
 #include "cli/output_update.h"
+#include "cli/plan_speed.h"
 #include "config/diag.h"
 #include "data/sparse_fields.h"
 #include "gradus/v1/jobs.pb-c.h"
@@ -40,7 +41,8 @@ void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct 
 void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
 void output_plan_json(const struct plan *plan, const struct output_update *update,
                       const struct memory_need *need, const struct host_memory *host,
-                      const struct sparse_fields *fields, struct buf *out);
+                      const struct plan_speed *speed, const struct sparse_fields *fields,
+                      struct buf *out);
 void output_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
                          double label_scale, struct buf *out);
 void output_metrics_text(const struct metrics *m, double label_scale, struct buf *out);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/text_best.h"
 #include "job/progress/ledger.h"
 #include "json/json_write.h"
 #include "wire/wire.h"
@@ -45,6 +46,12 @@ static json_t *result(const Gradus__V1__Job *job)
     json_put(o, "examples_per_second", json_fraction(job->examples_per_second));
     json_put(o, "seconds", json_fraction(job->seconds));
     json_put(o, "checkpoint", json_text(job->checkpoint));
+    if (job->started_from[0] != '\0') {
+        json_put(o, "started_from", json_text(job->started_from));
+    }
+    if (job->best != NULL) {
+        json_put(o, "best", text_best_json(job->best));
+    }
     return o;
 }
 
@@ -193,6 +200,8 @@ static json_t *status(const Gradus__V1__Job *job)
     json_put(o, "dropped", integer(job->dropped));
     json_put(o, "speculated", integer(job->speculated));
     json_put(o, "recoveries", integer(job->recoveries));
+    json_put(o, "resumes", integer(job->resumes));
+    json_put(o, "ended_before", json_text(job->ended_before));
     json_put(o, "owner", json_text(job->owner));
     json_put(o, "priority", json_integer(job->priority));
     json_put(o, "queue_position", integer(job->queue_position));
@@ -382,7 +391,8 @@ void output_valid_json(const char *file, const char *job, const char *checked_ag
 
 void output_plan_json(const struct plan *plan, const struct output_update *update,
                       const struct memory_need *need, const struct host_memory *host,
-                      const struct sparse_fields *fields, struct buf *out)
+                      const struct plan_speed *speed, const struct sparse_fields *fields,
+                      struct buf *out)
 {
     json_t *shards = json_array();
     for (uint32_t s = 0; s < plan->shard_count; s++) {
@@ -408,6 +418,7 @@ void output_plan_json(const struct plan *plan, const struct output_update *updat
     json_t *o = json_object();
     json_put(o, "shards", shards);
     json_put(o, "one_host", host_of(need, host));
+    json_put(o, "predicted", plan_speed_json(speed));
     json_put(o, "rule", json_text(update->spec->update.rule->name));
     json_put(o, "sum_rounds", json_integer(update->rounds));
     json_put(o, "norms_with_pushes", json_boolean(update->sends_norms));

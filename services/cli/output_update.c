@@ -58,6 +58,7 @@ static int measure_shard(struct output_update *o, uint32_t shard, const struct c
     if (rc != 0) {
         return rc;
     }
+    update_add_tables(u, o->spec->model.table_count, o->plan->shard_count == 1);
     o->rounds = c->mode == TRAINING_SYNC ? plan_update_rounds(o->plan, u) : 0;
     o->sends_norms = c->mode != TRAINING_SYNC && update_needs_norms(u);
     plan_memory_of(u, o->spec, c, o->plan, shard, o->workers, o->rounds, &o->memory[shard]);

@@ -4,7 +4,7 @@
 #define GRADUS_CLI_QUERY_H
 
 #include "cli/cli.h"
-#include "cli/client.h"
+#include "client/master_client.h"
 
 /* Write what @reply says to @out: text, or JSON where @common says so. */
 typedef void query_show_fn(const struct cli_common *common, const ProtobufCMessage *reply,

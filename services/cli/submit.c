@@ -22,10 +22,14 @@ static bool is_relative(const char *path)
     return path[0] != '\0' && path[0] != '/' && !storage_is_url(path);
 }
 
-char *submit_data_dir(const struct data_spec *data)
+char *submit_data_dir(const struct job_spec *spec)
 {
+    const struct data_spec *data = &spec->data;
+    const struct from_spec *from = &spec->from;
     bool used = is_relative(data->train.file) || is_relative(data->train.labels) ||
-                is_relative(data->test.file) || is_relative(data->test.labels);
+                is_relative(data->test.file) || is_relative(data->test.labels) ||
+                is_relative(from->checkpoint) || is_relative(from->safetensors) ||
+                is_relative(from->onnx);
     if (!used || !is_relative(data->dir)) {
         return NULL;
     }
@@ -58,8 +62,8 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     make_request_id(drawn, sizeof drawn);
     Gradus__V1__SubmitRequest request = GRADUS__V1__SUBMIT_REQUEST__INIT;
     char *name = mem_strdup(file->path);
-    char *data_dir = submit_data_dir(&file->spec.data);
-    char **sets = mem_new(args->set_count + 2, sizeof *sets);
+    char *data_dir = submit_data_dir(&file->spec);
+    char **sets = mem_new(args->set_count + 4, sizeof *sets);
     for (size_t i = 0; i < args->set_count; i++) {
         sets[i] = mem_strdup(args->sets[i]);
     }
@@ -70,6 +74,10 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     if (data_dir != NULL) {
         sets[request.n_sets++] = mem_printf("data.dir=%s", data_dir);
     }
+    if (file->from != NULL) { /* the id of a job, which workers do not know */
+        sets[request.n_sets++] = mem_printf("from.checkpoint=%s", file->from);
+        sets[request.n_sets++] = mem_strdup("from.best=false");
+    }
     char *id = mem_strdup(request_id[0] != '\0' ? request_id : drawn);
     request.request_id = id;
     struct rpc_msg *reply = NULL;
@@ -78,10 +86,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
         *job = mem_strdup(((const Gradus__V1__SubmitResponse *)reply->body)->job);
     }
     rpc_msg_unref(reply);
-    for (size_t i = 0; i < request.n_sets; i++) {
-        free(sets[i]);
-    }
-    free(sets);
+    mem_free_texts(sets, request.n_sets);
     free(id);
     free(name);
     free(data_dir);

@@ -3,7 +3,7 @@
 #ifndef GRADUS_CLI_SUBMIT_H
 #define GRADUS_CLI_SUBMIT_H
 
-#include "cli/client.h"
+#include "client/master_client.h"
 #include "cli/cluster_note.h"
 #include "cli/job_file.h"
 #include "data/data_spec.h"
@@ -17,7 +17,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
 /* The data.dir to send when a path of @data is relative: relative to this process's directory, as
  * `gradus validate` reads it, since nobody knows that of a worker. NULL: as it is (absolute, a URL,
  * or not used). Returns owned. */
-char *submit_data_dir(const struct data_spec *data);
+char *submit_data_dir(const struct job_spec *spec);
 /* The nodes of the cluster; none when the master does not say. */
 void submit_count_nodes(struct client *client, struct cluster_counts *counts);
 /* Say on stderr what the cluster lacks for @job, if anything (cluster_note.h). */

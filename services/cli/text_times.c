@@ -9,6 +9,10 @@
 #include "wire/wire.h"
 
 #define LABEL_MIN 16 /* columns; seven of numbers make 79 */
+/* Servers or links hold up a job whose workers spend more of a step on them, over so many steps. */
+#define HELD_UP 0.6
+#define HELD_UP_STEPS 20
+#define HELD_UP_STEP_NS 1000000 /* shorter ones are latency whatever the servers are */
 
 /* The columns that the name of the longest worker takes. */
 static int label_columns(const Gradus__V1__Job *job)
@@ -55,6 +59,20 @@ static void row(int columns, const char *label, const struct step_times *t, stru
     buf_add_char(out, '\n');
 }
 
+static void say_held_up(const struct step_times *t, struct buf *out)
+{
+    const double all = (double)step_times_ns(t);
+    const double away = (double)(t->ns[STEP_WIRE] + t->ns[STEP_APPLY]);
+    if (t->steps >= HELD_UP_STEPS && all >= (double)HELD_UP_STEP_NS * (double)t->steps &&
+        away > HELD_UP * all) {
+        buf_printf(out,
+                   "Workers spend %.0f %% of a step on the way to servers and there, not "
+                   "computing. `gradus plan` with this job's file says whether more servers would "
+                   "help (cluster.ps); larger batches, training.wire and push_every do.\n",
+                   100 * away / all);
+    }
+}
+
 void text_times(const Gradus__V1__Job *job, struct buf *out)
 {
     struct step_times all;
@@ -75,4 +93,5 @@ void text_times(const Gradus__V1__Job *job, struct buf *out)
         row(columns, "all workers", &lately, out);
     }
     row(columns, "since the start", &all, out);
+    say_held_up(lately.steps > 0 ? &lately : &all, out);
 }

@@ -20,6 +20,8 @@ int main(int argc, char **argv)
         .send_bytes_max =
             SIZE_MAX / 2, /* answers point into snapshots; on_exchange.c bounds them */
         .peer = ps_service_peer,
+        .poll = ps_service_poll,
+        .server_polls = true,
         .check = ps_service_check,
         .start = ps_service_start,
         .ready = ps_service_ready,

@@ -32,6 +32,11 @@ static const char *peer(const void *settings)
     return ((const struct worker_settings *)settings)->master;
 }
 
+static const char *poll_us(const void *settings)
+{
+    return ((const struct worker_settings *)settings)->poll_us;
+}
+
 int main(int argc, char **argv)
 {
     blas_kernels_choose(argv);
@@ -45,6 +50,7 @@ int main(int argc, char **argv)
         .descriptors = gradus_descriptors,
         .descriptors_bytes = (size_t)(gradus_descriptors_end - gradus_descriptors),
         .peer = peer,
+        .poll = poll_us,
         .start = start,
         .ready = worker_shell_ready,
         .drain = worker_shell_drain,

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ LATENCY_BYTES = 4 * KIB
 APPLY_RULES = ("sgd", "momentum", "adam")
 MEMORY_BYTES = (16 * MIB, 64 * MIB, 256 * MIB)
 MEMORY_SLOTS = {"sgd": 0, "momentum": 1, "adam": 2}
+CROWDS, CROWD = (1, 4, 16, 64, 256), 64  # clients of one process
 MEMORY_CLIENTS, MEMORY_GRADIENTS = 4, 2  # that push at once, that there is room for
 
 
@@ -134,6 +136,44 @@ def bench_memory(args):
         allowed = 1.15 * (size * (2 + slots) + limit) + 64e6
         yield report.row(f"memory {rule} {socket}", size, MEMORY_CLIENTS, "MB", [peak * 1e-6], [allowed * 1e-6],
                          less_is_better=True)
+
+
+def bench_clients(args):
+    """One process that is many clients of one server: CPU of the server for a GB and memory of a connection, beside those of one
+    client; p99 beside four times the p50 at half of what 64 clients can get through; the slowest client beside the fastest."""
+    alone = None
+    for count in CROWDS:
+        with transfers.Crowd(args.bin_dir, MIB, count) as crowd:
+            crowd.run("exchange", args.seconds)
+            costs = [crowd.cost(args.seconds) for _ in range(args.runs)]
+            alone = alone or costs
+            yield report.row("clients, CPU", MIB, count, "CPU s/GB", costs, [statistics.median(alone)] * len(costs),
+                             less_is_better=True)
+    with transfers.Crowd(args.bin_dir, MIB, CROWD, sync=True) as crowd: # as many gradients are summed as there are clients
+        crowd.run("exchange", args.seconds)
+        costs = [crowd.cost(args.seconds) for _ in range(args.runs)]
+    yield report.row("clients, CPU, sync", MIB, CROWD, "CPU s/GB", costs, [statistics.median(alone)] * len(costs),
+                     less_is_better=True)
+    memory = {}
+    for count in (CROWDS[0], CROWDS[-1]):
+        with transfers.Crowd(args.bin_dir, LATENCY_BYTES, count) as crowd:
+            crowd.run("exchange", args.seconds)
+            memory[count] = machine.memory_bytes(crowd.server.pid)
+    each = (memory[CROWDS[-1]] - memory[CROWDS[0]]) / (CROWDS[-1] - CROWDS[0])
+    yield report.row("clients, memory of each", LATENCY_BYTES, CROWDS[-1], "KB", [each * 1e-3], [])
+    for dead in (0, CROWD // 4):
+        with transfers.Crowd(args.bin_dir, 64 * KIB, CROWD, dead) as crowd:
+            crowd.run("exchange", args.seconds)
+            full = [crowd.run("exchange", args.seconds) for _ in range(args.runs)]
+            rate = statistics.median(a["ops"] / a["seconds"] for a in full)
+            half = [crowd.run(f"r{rate / 2:.0f}", args.seconds) for _ in range(args.runs)]
+        name = f"{dead} dead" if dead else "all read"
+        yield report.row(f"clients, {name}, exchanges", 64 * KIB, CROWD, "1/s", [a["ops"] / a["seconds"] for a in full], [])
+        yield report.row(f"clients, {name}, slowest", 64 * KIB, CROWD, "exchanges", [a["least"] for a in full],
+                         [a["most"] for a in full])
+        yield report.row(f"clients, {name}, half: p50", 64 * KIB, CROWD, "us", [a["p50"] for a in half], [])
+        yield report.row(f"clients, {name}, half: p99", 64 * KIB, CROWD, "us", [a["p99"] for a in half],
+                         [4 * a["p50"] for a in half], less_is_better=True)
 
 
 def bench_training(args):

@@ -8,6 +8,8 @@
  * the note of 16 bytes, too. It fetches rows ahead as the table does, knows the number of floats
  * when it is compiled, and computes the same formulas. So what the table costs beyond it is finding
  * rows by key and calling any rule. Both run in turn; of five such pairs the median is printed.
+ * "With versions" is the same on a table as a shard has it: keys rise, the version before stays
+ * readable, so what an update changes is copied first; the loop keeps no version.
  * Times are those of the processor, so that others who want it disturb little. */
 #include <math.h>
 #include <stdio.h>
@@ -19,6 +21,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "base/vector.h"
+#include "table/table.h"
 #include "table/table_keys.h"
 #include "table/table_rows.h"
 
@@ -39,6 +42,10 @@ struct bench {
     float *gradient;   /* [BATCH × DIM] */
     float *out;        /* [BATCH × DIM] */
     uint64_t version;
+    struct table *versions; /* the same rows, of which the version before stays readable */
+    uint64_t *rising;       /* [BATCHES × BATCH] the keys of each batch as a worker sends them */
+    size_t counts[BATCHES];
+    uint32_t *once; /* [BATCH] sightings */
 };
 
 typedef void pass(struct bench *b, size_t batch);
@@ -149,13 +156,13 @@ static void bench_release(struct bench *b)
     free(b->out);
 }
 
-static void table_gather(struct bench *b, size_t batch)
+static void rows_gather(struct bench *b, size_t batch)
 {
     const struct table_catch_up lazy = {0};
     table_rows_gather(&b->table, &lazy, b->keys + batch * BATCH, BATCH, b->out, NULL);
 }
 
-static void table_update(struct bench *b, size_t batch)
+static void rows_update(struct bench *b, size_t batch)
 {
     const struct table_update update = {
         .up = {.version = b->version++},
@@ -167,6 +174,84 @@ static void table_update(struct bench *b, size_t batch)
     };
     (void)table_rows_update(&b->table, &update);
 }
+
+/* ---- a table with versions, as a shard has it ---- */
+
+static void step_of_keys(struct bench *b, const uint64_t *keys, size_t n)
+{
+    const struct table_step step = {
+        .version = table_version(b->versions) + 1,
+        .gradient = {.dim = DIM, .n = n, .keys = keys, .sightings = b->once, .values = b->gradient},
+        .gradient_scale = 0.5F,
+        .scalars = &b->scalars,
+    };
+    struct err err;
+    if (table_update(b->versions, &step, &err) != 0) {
+        fail(&err);
+    }
+}
+
+static void versions_init(struct bench *b, const struct rule *rule)
+{
+    const struct table_config config = {
+        .name = "bench",
+        .dim = DIM,
+        .init = {.kind = INIT_CONSTANT, .a = 0.5},
+        .rule = rule,
+        .bytes_max = (uint64_t)1 << 38,
+        .copies_bytes_max = (uint64_t)1 << 30,
+        .keeps_previous = true,
+        .shards = 1,
+    };
+    struct table_keys unique = {0};
+    struct err err;
+    if (table_new(&config, 0, &b->versions, &err) != 0) {
+        fail(&err);
+    }
+    b->rising = array_of((size_t)BATCHES * BATCH, sizeof *b->rising);
+    b->once = array_of(BATCH, sizeof *b->once);
+    for (size_t i = 0; i < BATCH; i++) {
+        b->once[i] = 1;
+    }
+    for (size_t at = 0; at < b->rows; at += BATCH) {
+        uint64_t keys[BATCH];
+        const size_t n = b->rows - at < BATCH ? b->rows - at : BATCH;
+        for (size_t i = 0; i < n; i++) {
+            keys[i] = key_of(at + i);
+        }
+        (void)table_keys_unique(&unique, keys, n, &err);
+        step_of_keys(b, unique.unique, unique.count);
+    }
+    for (size_t i = 0; i < BATCHES; i++) {
+        (void)table_keys_unique(&unique, b->keys + i * BATCH, BATCH, &err);
+        memcpy(b->rising + i * BATCH, unique.unique, unique.count * sizeof unique.unique[0]);
+        b->counts[i] = unique.count;
+    }
+    table_keys_release(&unique);
+}
+
+static void versions_release(struct bench *b)
+{
+    table_free(b->versions);
+    free(b->rising);
+    free(b->once);
+}
+
+static void versions_update(struct bench *b, size_t batch)
+{
+    step_of_keys(b, b->rising + batch * BATCH, b->counts[batch]);
+}
+
+static void versions_gather(struct bench *b, size_t batch)
+{
+    struct err err;
+    if (table_gather(b->versions, table_version(b->versions), b->rising + batch * BATCH,
+                     b->counts[batch], b->out, &err) != 0) {
+        fail(&err);
+    }
+}
+
+/* ---- the plain loop ---- */
 
 static inline void fetch(const struct bench *b, size_t number, size_t floats, bool note)
 {
@@ -297,7 +382,7 @@ static void line(const char *rule, const char *what, struct bench *b, pass *tabl
     qsort(ours, REPEATS, sizeof ours[0], by_size);
     qsort(theirs, REPEATS, sizeof theirs[0], by_size);
     qsort(shares, REPEATS, sizeof shares[0], by_size);
-    (void)printf("%-8s %-7s %7.1f ns per row  %6.1f M rows/s  plain array %7.1f ns  %4.0f %% "
+    (void)printf("%-8s %-21s %7.1f ns per row  %6.1f M rows/s  plain array %7.1f ns  %4.0f %% "
                  "(%.0f to %.0f)\n",
                  rule, what, ours[REPEATS / 2], 1e3 / ours[REPEATS / 2], theirs[REPEATS / 2],
                  shares[REPEATS / 2], shares[0], shares[REPEATS - 1]);
@@ -350,8 +435,13 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
         struct bench b;
         bench_init(&b, rule_find(plain[i].rule), (size_t)rows);
-        line(plain[i].rule, "gather", &b, table_gather, plain[i].gather, seconds);
-        line(plain[i].rule, "update", &b, table_update, plain[i].update, seconds);
+        line(plain[i].rule, "gather", &b, rows_gather, plain[i].gather, seconds);
+        line(plain[i].rule, "update", &b, rows_update, plain[i].update, seconds);
+        table_rows_release(&b.table);
+        versions_init(&b, rule_find(plain[i].rule));
+        line(plain[i].rule, "gather, with versions", &b, versions_gather, plain[i].gather, seconds);
+        line(plain[i].rule, "update, with versions", &b, versions_update, plain[i].update, seconds);
+        versions_release(&b);
         bench_release(&b);
     }
     return 0;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A worker that only transfers: pushes, pulls and fused exchanges with a real gradus-ps.
  *
- * Usage: bench_transfer TARGET BYTES RULE CLIENT CLIENTS [TYPE]
+ * Usage: bench_transfer TARGET BYTES RULE CLIENT CLIENTS [TYPE [KEYS]]
+ *
+ * With KEYS the job has a table with rows of 16 floats besides: each push brings gradients of so
+ * many rows, which are encoded for it, and with each pull come as many rows of other keys.
  *
  * The first client (0) opens a shard of BYTES of parameters in async mode. Each prints "ready",
  * then reads lines "exchange|push|pull SECONDS" and answers each with a line of JSON. One exchange
@@ -12,18 +15,28 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/text.h"
+#include "bench/bench_shard.h"
 #include "bench/samples.h"
-#include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
-#include "wire/wire.h"
+#include "table/table_gradient.h"
+#include "table/table_keys.h"
 #include "worker/ps_client/ps_client.h"
 
-#define COLUMNS 256 /* of the one variable */
-#define GENERATION 1
 #define ARRAY_STAGGER_FLOATS 1088 /* gradient and parameters compete for other cache sets */
 
-static char job[] = "bench";
+#define ROW_DIM 16
+#define ROW_SETS 64 /* batches with keys of their own */
+
+/* What an exchange brings of the table, and asks for. */
+struct rows {
+    uint32_t keys;  /* 0: there is no table */
+    uint64_t *sets; /* [ROW_SETS × keys] rising in each */
+    uint32_t *sightings;
+    float *gradient, *values; /* [keys × ROW_DIM] */
+    unsigned char *encoded;
+};
 
 struct client {
     struct ps_client *ps;
@@ -32,7 +45,9 @@ struct client {
     struct rpc_channel *channel;
     struct rpc_credentials *credentials; /* NULL: plain */
     char name[16];
+    enum value_type type;
     float *gradient, *values;
+    struct rows rows;
 
     struct ps_client_request request; /* of the loop's thread, like the rest */
     struct samples samples;
@@ -46,13 +61,33 @@ struct client {
     bool over;
 };
 
-static void die(const char *what, const struct err *err)
-{
-    (void)fprintf(stderr, "bench_transfer: %s: %s\n", what, err->msg);
-    exit(1);
-}
-
 /* ---- measuring, on the loop's thread ---- */
+
+static void add_rows(struct client *c, struct ps_client_request *r)
+{
+    struct rows *rows = &c->rows;
+    const struct table_gradient_view view = {
+        .dim = ROW_DIM,
+        .n = rows->keys,
+        .keys = rows->sets + c->exchange % ROW_SETS * rows->keys,
+        .sightings = rows->sightings,
+        .values = rows->gradient,
+    };
+    if (r->ask.has_push) {
+        table_gradient_encode(c->type, &view, rows->encoded);
+        r->tables = rows->encoded;
+        r->tables_bytes = table_gradient_bytes(c->type, view.n, view.dim);
+    }
+    if (r->ask.has_pull) {
+        r->rows = (struct ps_client_rows){
+            .counts = &rows->keys,
+            .keys = rows->sets + (c->exchange + 1) % ROW_SETS * rows->keys,
+            .count = rows->keys,
+            .values = rows->values,
+            .floats = (uint64_t)rows->keys * ROW_DIM,
+        };
+    }
+}
 
 static void next(struct client *c)
 {
@@ -65,6 +100,9 @@ static void next(struct client *c)
     push->batch_end = c->batch + 1;
     c->batch += r->ask.has_push;
     c->sent_ns = chrono_now_ns();
+    if (c->rows.keys > 0) {
+        add_rows(c, r);
+    }
     ps_client_exchange(c->ps, r);
 }
 
@@ -107,7 +145,7 @@ static void measure(struct client *c, const char *kind, double seconds)
     bool pulls = strcmp(kind, "push") != 0;
     bool pushes = strcmp(kind, "pull") != 0;
     c->request = (struct ps_client_request){
-        .generation = GENERATION,
+        .generation = BENCH_GENERATION,
         .ask = {.kind = EXCHANGE_TRAIN,
                 .has_push = pushes,
                 .push = {.examples = 1},
@@ -118,80 +156,13 @@ static void measure(struct client *c, const char *kind, double seconds)
     c->seconds = seconds;
     c->over = false;
     if (loop_post(c->loop, begin, c, &err) != 0) {
-        die("begin", &err);
+        bench_die("begin", &err);
     }
     pthread_mutex_lock(&c->lock);
     while (!c->over) {
         pthread_cond_wait(&c->changed, &c->lock);
     }
     pthread_mutex_unlock(&c->lock);
-}
-
-/* ---- the shard ---- */
-
-static void make_plan(struct plan *plan, uint64_t elements)
-{
-    struct variable_spec variable = {.name = "w", .shape = {1, {elements}}};
-    struct cluster_spec cluster = {
-        .workers = {1, 1}, .ps = 1, .partitioner = PARTITIONER_FIXED, .partitions = 1};
-    struct err err;
-    if (elements % COLUMNS == 0) {
-        variable.shape = (struct shape){2, {elements / COLUMNS, COLUMNS}};
-    }
-    variable.init = (struct init){.kind = INIT_CONSTANT, .a = 0.5};
-    if (plan_make(&variable, 1, &cluster, plan, &err) != 0) {
-        die("plan", &err);
-    }
-}
-
-static void open_shard(struct client *c, const char *rule, uint32_t clients, const char *type)
-{
-    const struct ledger_shape shape = {
-        .records = (uint64_t)UINT32_MAX * clients, .batch_records = 1, .split_batches = UINT32_MAX};
-    const struct consistency consistency = {.mode = TRAINING_ASYNC,
-                                            .replicas = clients,
-                                            .aggregate = clients,
-                                            .push_every = 1,
-                                            .pull_every = 1};
-    struct err err;
-    struct ledger ledger;
-    if (ledger_init(&ledger, &shape, 0, &err) != 0) {
-        die("ledger", &err);
-    }
-    char *text = mem_printf("name: bench\n"
-                            "data: {train: {file: a.csv}}\n"
-                            "model: {layers: [dense: {units: 10}], loss: softmax_cross_entropy}\n"
-                            "update: {rule: %s}\n"
-                            "training: {mode: async, batch_size: 1, "
-                            "wire: {gradients: %s, parameters: %s}}\n"
-                            "cluster: {workers: %u}\n",
-                            rule, type, type, (unsigned)clients);
-    Gradus__V1__OpenShardRequest r = GRADUS__V1__OPEN_SHARD_REQUEST__INIT;
-    Gradus__V1__ShardRef ref = GRADUS__V1__SHARD_REF__INIT;
-    Gradus__V1__Plan plan;
-    Gradus__V1__Ledger ledger_message;
-    Gradus__V1__Consistency consistency_message;
-    wire_plan_to_proto(&c->plan, &plan);
-    wire_ledger_to_proto(&ledger, &ledger_message);
-    wire_consistency_to_proto(&consistency, &consistency_message);
-    ref.job = job;
-    ref.generation = GENERATION;
-    r.shard = &ref;
-    r.text = text;
-    r.plan = &plan;
-    r.ledger = &ledger_message;
-    r.consistency = &consistency_message;
-    struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
-                                  .method = "OpenShard",
-                                  .body = &r.base,
-                                  .timeout_ms = 60000,
-                                  .wait_for_ready = true};
-    if (rpc_call_blocking(c->channel, &request, NULL, &err) != 0) {
-        die("open the shard", &err);
-    }
-    wire_plan_release(&plan);
-    ledger_release(&ledger);
-    free(text);
 }
 
 /* ---- life ---- */
@@ -208,9 +179,21 @@ static struct rpc_credentials *credentials_of_environment(void)
     }
     struct rpc_credentials *credentials = rpc_credentials_new(&o, &err);
     if (credentials == NULL) {
-        die("TLS", &err);
+        bench_die("TLS", &err);
     }
     return credentials;
+}
+
+/* As a worker with the setting that GRADUS_POLL_US has; lives to the end. */
+static struct rpc_polling *polling_of_environment(void)
+{
+    const char *text = getenv("GRADUS_POLL_US");
+    struct err err;
+    struct poll_setting setting;
+    if (poll_setting_parse(text != NULL ? text : "auto", &setting, &err) != 0) {
+        bench_die("GRADUS_POLL_US", &err);
+    }
+    return rpc_polling_new(&setting);
 }
 
 static void client_init(struct client *c, const char *target, uint64_t elements,
@@ -218,7 +201,8 @@ static void client_init(struct client *c, const char *target, uint64_t elements,
 {
     static const uint64_t offsets[] = {0};
     struct err err;
-    make_plan(&c->plan, elements);
+    c->type = type;
+    bench_shard_plan(&c->plan, elements);
     float *arrays = samples_touched((size_t)(2 * elements + ARRAY_STAGGER_FLOATS) * sizeof(float));
     c->gradient = arrays;
     c->values = arrays + elements + ARRAY_STAGGER_FLOATS;
@@ -232,7 +216,7 @@ static void client_init(struct client *c, const char *target, uint64_t elements,
     struct rpc_channel_options channel = {
         .target = target, .credentials = c->credentials, .own_connection = true};
     c->channel = rpc_channel_new(&channel, &err);
-    struct ps_client_options options = {.job = job,
+    struct ps_client_options options = {.job = BENCH_JOB,
                                         .worker = c->name,
                                         .plan = &c->plan,
                                         .variable_offsets = offsets,
@@ -240,17 +224,54 @@ static void client_init(struct client *c, const char *target, uint64_t elements,
                                         .gradients_max = 1,
                                         .gradients = type,
                                         .parameters = type,
+                                        .tables = c->rows.keys > 0,
                                         .credentials = c->credentials,
                                         .local_sockets = "auto", /* where the server has one */
                                         .shared_memory = true,   /* likewise */
+                                        .polling = polling_of_environment(),
                                         .loop = c->loop,
                                         .answered = answered,
                                         .ctx = c};
     const struct ps_client_place place = {.address = target};
     if (c->channel == NULL || ps_client_new(&options, &c->ps, &err) != 0 ||
         ps_client_place(c->ps, 0, &place, &err) != 0 || loop_start(c->loop, "job", &err) != 0) {
-        die("start", &err);
+        bench_die("start", &err);
     }
+}
+
+static void rows_init(struct rows *r, uint32_t keys)
+{
+    struct table_keys unique = {0};
+    struct err err;
+    r->keys = keys;
+    r->sets = samples_touched((size_t)ROW_SETS * keys * sizeof *r->sets);
+    r->sightings = samples_touched(keys * sizeof *r->sightings);
+    r->gradient = samples_touched((size_t)keys * ROW_DIM * sizeof(float));
+    r->values = samples_touched((size_t)keys * ROW_DIM * sizeof(float));
+    r->encoded = samples_touched(table_gradient_bytes(VALUE_FP32, keys, ROW_DIM));
+    for (size_t s = 0; s < ROW_SETS; s++) {
+        uint64_t *set = r->sets + s * keys;
+        for (size_t i = 0; i < keys; i++) {
+            set[i] = rng_u64(1, s * keys + i);
+        }
+        if (table_keys_unique(&unique, set, keys, &err) != 0 || unique.count != keys) {
+            bench_die("keys", &err); /* among 64-bit numbers none comes twice */
+        }
+        memcpy(set, unique.unique, keys * sizeof *set);
+    }
+    for (size_t i = 0; i < keys; i++) {
+        r->sightings[i] = 1;
+    }
+    table_keys_release(&unique);
+}
+
+static void rows_release(struct rows *r)
+{
+    free(r->sets);
+    free(r->sightings);
+    free(r->gradient);
+    free(r->values);
+    free(r->encoded);
 }
 
 static void client_release(struct client *c)
@@ -268,24 +289,33 @@ static void client_release(struct client *c)
 
 int main(int argc, char **argv)
 {
-    int64_t bytes, number, clients;
+    int64_t bytes, number, clients, keys = 0;
     enum value_type type = VALUE_FP32;
-    while (argc == 7 && type < VALUE_TYPES && strcmp(argv[6], value_type_names[type]) != 0) {
+    while (argc >= 7 && type < VALUE_TYPES && strcmp(argv[6], value_type_names[type]) != 0) {
         type++;
     }
-    if (argc < 6 || argc > 7 || type == VALUE_TYPES || !text_to_int(argv[2], &bytes) || bytes < 4 ||
+    if (argc < 6 || argc > 8 || (argc == 8 && (!text_to_int(argv[7], &keys) || keys < 1)) ||
+        keys > UINT32_MAX || type == VALUE_TYPES || !text_to_int(argv[2], &bytes) || bytes < 4 ||
         bytes % 4 != 0 || !text_to_int(argv[4], &number) || !text_to_int(argv[5], &clients) ||
         number < 0 || clients <= number) {
-        (void)fputs("usage: bench_transfer TARGET BYTES RULE CLIENT CLIENTS [TYPE]\n", stderr);
+        (void)fputs("usage: bench_transfer TARGET BYTES RULE CLIENT CLIENTS [TYPE [KEYS]]\n",
+                    stderr);
         return 2;
     }
     struct client c = {.split = (uint32_t)number};
     (void)snprintf(c.name, sizeof c.name, "w%u", (unsigned)number);
     rpc_expect_few_connections();
     rpc_init();
+    if (keys > 0) {
+        rows_init(&c.rows, (uint32_t)keys);
+    }
     client_init(&c, argv[1], (uint64_t)bytes / sizeof(float), type);
     if (number == 0) {
-        open_shard(&c, argv[3], (uint32_t)clients, value_type_names[type]);
+        const struct bench_shard shard = {.rule = argv[3],
+                                          .type = value_type_names[type],
+                                          .clients = (uint32_t)clients,
+                                          .rows = keys > 0};
+        bench_shard_open(c.channel, &c.plan, &shard);
     }
     char kind[16];
     double seconds;
@@ -294,6 +324,7 @@ int main(int argc, char **argv)
         measure(&c, kind, seconds);
     }
     client_release(&c);
+    rows_release(&c.rows);
     rpc_shutdown();
     return 0;
 }

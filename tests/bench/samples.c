@@ -52,9 +52,9 @@ void samples_print(struct samples *s)
     size_t kept = s->count < SAMPLES_MAX ? s->count : SAMPLES_MAX;
     qsort(s->ns, kept, sizeof *s->ns, compare);
     (void)printf("{\"ops\": %zu, \"seconds\": %.6f, \"cpu\": %.6f, \"p50\": %.2f, \"p99\": %.2f, "
-                 "\"p999\": %.2f}\n",
+                 "\"p999\": %.2f, \"least\": %zu, \"most\": %zu}\n",
                  s->count, seconds, cpu, at_us(s, kept, 0.5), at_us(s, kept, 0.99),
-                 at_us(s, kept, 0.999));
+                 at_us(s, kept, 0.999), s->least, s->most);
     (void)fflush(stdout);
 }
 

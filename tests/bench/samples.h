@@ -16,6 +16,8 @@ struct samples {
     size_t count;
     uint64_t began_ns;
     double began_cpu; /* seconds, of this process */
+    /* Of several clients: what each did at least and at most; most 0: there is one. */
+    size_t least, most;
 };
 
 void samples_begin(struct samples *s);

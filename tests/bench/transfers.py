@@ -72,6 +72,32 @@ class Server:
         self.dir.cleanup()
 
 
+class Crowd:
+    """Many clients, of one process, of one server over TCP; @dead of them never read; or one step of all after the other."""
+
+    def __init__(self, bin_dir, size, count, dead=0, sync=False):
+        self.size = size
+        self.server = Server(bin_dir, "tcp")
+        self.clients = Program(os.path.join(bin_dir, "bench_clients"), self.server.said["grpc"], size, count, dead,
+                               *(["sync"] if sync else []))
+
+    def run(self, word, seconds):
+        return together([self.clients], word, seconds)[1][0]
+
+    def cost(self, seconds):
+        """CPU seconds of the server for a GB of both ways."""
+        before = machine.thread_seconds(self.server.pid)
+        answer = self.run("exchange", seconds)
+        return (machine.thread_seconds(self.server.pid) - before) / (answer["ops"] * self.size * 2e-9)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.clients.close()
+        self.server.close()
+
+
 class Link:
     """A client and a server with a network between them."""
 

@@ -75,6 +75,7 @@ cluster: {{workers: 1, ps: 1}}
 BY_CONTAINERS = "script/test-containers, on a docker engine"
 BY_CLEAN_CLONE = "script/test-documents, in a clean tree"
 BY_KUBERNETES = "script/test-kubernetes, on a cluster"
+BY_PROGRAMS = "tests/integration/test_programs.py, where there is what the programs need"
 ELSEWHERE = [
     ("README.md", r"docker-compose ", BY_CONTAINERS),
     ("deploy/compose.yaml", r".*", BY_CONTAINERS),
@@ -83,6 +84,7 @@ ELSEWHERE = [
     ("docs/deployment.md", r"build/bin/gradus (nodes|cancel) ", "it needs the port of a cluster, and is in docs/cli.md, too"),
     ("docs/operations.md", r"kubectl ", BY_KUBERNETES),
     ("docs/operations.md", r"gradus checkpoint ", "it needs a job of one's own, and is in docs/cli.md, too"),
+    ("docs/python.md", r"gradus run examples/pytorch/", BY_PROGRAMS),
     ("README.md", r"script/test$", "this test is a part of it"),
     ("docs/simulator.md", r"script/sim --mutants$", "the step of script/test for deliberate bugs"),
     ("README.md", r"script/(demo|build)$", BY_CLEAN_CLONE),
@@ -133,6 +135,7 @@ class Page:
         if not CLEAN:
             os.makedirs(self.tree + "/build")
             os.symlink(BIN, self.tree + "/build/bin")
+            os.symlink(os.path.join(os.path.dirname(BIN), "lib"), self.tree + "/build/lib")
         tools = self.scratch + "/tools"
         os.mkdir(tools)
         if shutil.which("less") is None:
@@ -254,6 +257,12 @@ def running_job(page):
     page.submit(epochs=5000)
 
 
+def cancelled_job(page):
+    running_job(page)
+    page.run("build/bin/gradus cancel digits-1")
+    wait_for("digits-1 to be cancelled", lambda: '"state": "CANCELLED"' in page.run("build/bin/gradus status digits-1 --json"))
+
+
 def job_of_tables(page):
     draw = random.Random(2)
     with open(page.scratch + "/clicks", "w") as f:
@@ -298,6 +307,18 @@ def iris(page):
     page.run("build/bin/gradus submit examples/iris.yaml --set data.dir=/data --set training.epochs=5 --watch")
 
 
+def flowers_without_kinds(page):
+    with open("/data/iris.csv") as f, open(page.tree + "/new.csv", "w") as new:
+        new.writelines(line.rsplit(",", 1)[0] + "\n" for line in f)
+
+
+def worker_program(page):
+    """A program of the reader's own, and a job that wants it."""
+    shutil.copy(os.path.join(BIN, "..", "tests", "logistic_program"), page.tree + "/my_model")
+    with open(page.tree + "/mine.yaml", "w") as out:
+        out.write("name: mine\nmodel: {program: mine, metrics: [accuracy]}\nupdate: {rule: sgd, learning_rate: 0.5}\n")
+
+
 def plugins(page):
     for command in documents.commands(SOURCE, "docs/plugins.md"):
         if re.match(r"mkdir|cc ", command.words):
@@ -318,19 +339,23 @@ PREPARATIONS = [
     ("README.md", r"build/bin/gradus submit job\.yaml", job_of_the_readme),
     ("README.md", r"build/bin/gradus set job-1 ", second_worker),
     ("docs/cli.md", r"gradus (run|validate|plan) job\.yaml", job_file),
+    ("docs/cli.md", r"gradus run mine\.yaml", worker_program),
     ("docs/cli.md", r"gradus (submit|nodes|list)", cluster),
-    ("docs/cli.md", r"gradus (status|cancel|pause|resume|set|checkpoint|trace) ", running_job),
+    ("docs/cli.md", r"gradus (status|cancel|pause|set|checkpoint|trace) ", running_job),
+    ("docs/cli.md", r"gradus resume ", cancelled_job),
     ("docs/cli.md", r"gradus table ", job_of_tables),
     ("docs/cli.md", r"gradus convert ", data_files),
     ("docs/cli.md", r"gradus watch ", short_job),
     ("docs/cli.md", r"gradus export --from state/", checkpoint_of_the_text),
     ("docs/cli.md", r"gradus evaluate state/checkpoints/iris-1", iris),
+    ("docs/cli.md", r"gradus predict ", flowers_without_kinds),
     ("docs/cli.md", r"gradus rules --rules-dir=plugins", plugins),
     ("docs/plugins.md", r"gradus run job\.yaml", job_file),
+    ("docs/client-library.md", r"env GRADUS_MASTER=", cluster),
     ("docs/trace.md", r"gradus trace ", running_job),
 ]
 
-SERVICE = re.compile(r"(build/bin/)?gradus-(master|ps|worker) ")
+SERVICE = re.compile(r"(build/bin/)?gradus-(master|ps|worker|serve) ")
 # A job of this page goes on while the next commands are run.
 MEANWHILE = ("README.md", "submit job.yaml")
 

@@ -32,7 +32,8 @@ static void read_variables(struct fuzz_input *in)
 {
     static const char *const names[] = {
         "GRADUS_S3_ENDPOINT",      "AWS_REGION",   "GRADUS_S3_PATH_STYLE",  "GRADUS_S3_ATTEMPTS",
-        "GRADUS_S3_STALL_SECONDS", "AWS_ROLE_ARN", "AWS_ROLE_SESSION_NAME", "AWS_ENDPOINT_URL_STS"};
+        "GRADUS_S3_STALL_SECONDS", "AWS_ROLE_ARN", "AWS_ROLE_SESSION_NAME", "AWS_ENDPOINT_URL_STS",
+        "GRADUS_S3_SIGN_PAYLOAD"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char *value = fuzz_text(in, '\n');
         (void)setenv(names[i], value, 1);

@@ -16,6 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct data_spec spec = fuzz_data_spec("");
     fuzz_data_options(&in, DATA_FORMAT_CSV, &spec);
     uint8_t flags = fuzz_byte(&in);
+    spec.unlabelled = (flags & 16) != 0;
     spec.header = fuzz_below(&in, DATA_HEADER_FALSE + 1);
     spec.missing = fuzz_below(&in, DATA_MISSING_SKIP + 1);
     spec.short_rows = fuzz_below(&in, DATA_SHORT_ROWS_MISSING + 1);

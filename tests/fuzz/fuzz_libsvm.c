@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     fuzz_data_options(&in, DATA_FORMAT_LIBSVM, &spec);
     uint8_t flags = fuzz_byte(&in);
     spec.first_index = flags & 1;
+    spec.unlabelled = (flags & 8) != 0;
     spec.features = (flags & 2) != 0 ? 1 + fuzz_below(&in, 64) : 0;
     union {
         const char *in;

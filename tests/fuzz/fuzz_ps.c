@@ -5,7 +5,7 @@
  * exchanges whose chunks come in any order. Without shared memory, and with checkpoints that cannot
  * be written.
  *
- * Input: a byte with the mode, one with the rule and whether there are tables, one with the size of
+ * Input: a byte with the mode, one with the rule and what else the job has, one with the size of
  * slices; then calls (message.h). */
 #include "fuzz/message.h"
 #include "fuzz/plan_rig.h"
@@ -58,9 +58,10 @@ static void open_shard(struct fuzz_input *in)
     struct buf request = {0};
     unsigned mode = fuzz_below(in, 3);
     uint8_t rule = fuzz_byte(in);
-    const enum plan_rig_more more = (rule & 4) != 0   ? PLAN_RIG_CLIPS
-                                    : (rule & 8) != 0 ? PLAN_RIG_TABLES
-                                                      : PLAN_RIG_PLAIN;
+    const enum plan_rig_more more = (rule & 4) != 0    ? PLAN_RIG_CLIPS
+                                    : (rule & 8) != 0  ? PLAN_RIG_TABLES
+                                    : (rule & 16) != 0 ? PLAN_RIG_GIVEN
+                                                       : PLAN_RIG_PLAIN;
     plan_rig_open(mode, rules[rule % 4], more, &request);
     fuzz_require(served_call(&methods[open_method], (const uint8_t *)request.data, request.len, 0),
                  "the first request is one");

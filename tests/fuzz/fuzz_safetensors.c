@@ -32,20 +32,22 @@ static void read_tensors(const struct safetensors *f)
     }
 }
 
-static void read_table(const struct shard_file *f, const struct table_file_info *t, bool counts)
+static void read_table(const struct shard_file *f, const struct table_file_info *t,
+                       enum table_part_kind kind)
 {
     const struct table_file_slots slots = {1, {"m"}, {RULE_SLOT_PARAMETER}};
     struct err err = {0};
     size_t tensors = 0, n = 1;
     int rc = table_file_check(f, t, &slots, &tensors, &err);
     fuzz_require_error(rc, &err);
-    struct table_reader *r = rc == 0 ? table_reader_new(f, t, &slots, counts) : NULL;
+    struct table_reader *r = rc == 0 ? table_reader_new(f, t, &slots, kind) : NULL;
     uint64_t rows = 0;
     for (; rc == 0 && n > 0; rows += n) {
         rc = table_reader_next(r, &n, &err);
         fuzz_require_error(rc, &err);
     }
-    fuzz_require(rc != 0 || rows == (counts ? t->counts : t->rows), "all rows are read");
+    const uint64_t all[] = {t->rows, t->counts, t->evicted};
+    fuzz_require(rc != 0 || rows == all[kind], "all rows are read");
     table_reader_free(r);
 }
 
@@ -65,8 +67,9 @@ static void read_shard(const char *path)
         fuzz_require_error(shard_file_read(&f, t, 0, out, bytes, &err), &err);
     }
     for (size_t i = 0; i < f.table_count && i < 16; i++) {
-        read_table(&f, &f.tables[i], false);
-        read_table(&f, &f.tables[i], true);
+        read_table(&f, &f.tables[i], TABLE_PART_ROWS);
+        read_table(&f, &f.tables[i], TABLE_PART_COUNTS);
+        read_table(&f, &f.tables[i], TABLE_PART_EVICTED);
     }
     shard_file_close(&f);
 }

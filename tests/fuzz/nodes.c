@@ -112,8 +112,9 @@ struct rpc_channel {
     char *target;
 };
 
-struct rpc_loop *rpc_loop_new(struct err *err)
+struct rpc_loop *rpc_loop_new(struct rpc_polling *polling, struct err *err)
 {
+    (void)polling;
     (void)err;
     return mem_new(1, sizeof(struct rpc_loop));
 }

@@ -66,6 +66,9 @@ void plan_rig_open(unsigned mode, const char *rule, enum plan_rig_more more, str
     fuzz_require(plan_make(variables, 2, &cluster, &plan, &err) == 0 &&
                      ledger_init(&ledger, &shape, 0, &err) == 0,
                  "the job of the rig is right");
+    if (more == PLAN_RIG_GIVEN) {
+        plan.variables[0].init.kind = INIT_GIVEN;
+    }
     Gradus__V1__OpenShardRequest r = GRADUS__V1__OPEN_SHARD_REQUEST__INIT;
     Gradus__V1__ShardRef ref = GRADUS__V1__SHARD_REF__INIT;
     Gradus__V1__Plan plan_message;

@@ -77,9 +77,11 @@ def data_files():
     write("libsvm", "features", bytes([0, 3, 8]) + svm)
     write("libsvm", "bad", bytes([8, 3, 1]) + svm + b"1 2:x\n")
     write("libsvm", "parts", bytes([4, 5]) + svm * 3)
+    write("libsvm", "unlabelled", bytes([0, 9]) + b"1:0.5 3:2\n2:-1\n")
     write("libsvm", "auto", bytes([1, 1]) + svm)
     csv = b'a,b,"c""d"\r\n1,,x\n3,"4",y\n5,6,"x"\n7,8,y\n'
     write("csv", "plain", bytes([0, 0, 0, 3, 0, 0]) + csv)
+    write("csv", "unlabelled", bytes([0, 16, 1, 0, 0, 0]) + csv)
     write("csv", "names", bytes([0, 3, 1, 1, 1, 0]) + b"a\n2\n" + csv)
     write("csv", "semicolons", bytes([0, 8, 2, 0, 0, 1]) + b"1;2\n2;3,5\n\"3\";4\n")
     write("csv", "blanks", bytes([12, 2, 0, 0, 2, 0, 3]) + b"0\n1  2\t3\n2  3 4\n1 5 5\n2 6 1\n")
@@ -236,12 +238,9 @@ def texts():
     write("job", "async", JOB)
     write("job", "sets", JOB.encode() + b"\0training.mode=bounded\ntraining.staleness=3\nmodel.layers.0.units=8\nupdate.rule=adam")
     examples = os.path.join(ROOT, "examples")
-    written = []
-    for name in sorted(os.listdir(examples)):
-        if name.endswith(".yaml") and len(written) < 4:
-            written.append(name)
-            with open(os.path.join(examples, name), "rb") as f:
-                write("job", name.removesuffix(".yaml"), f.read())
+    for name in ("bike-sharing", "california-housing", "criteo-dcn", "criteo-logistic", "digits"):  # no two kinds alike
+        with open(os.path.join(examples, name + ".yaml"), "rb") as f:
+            write("job", name, f.read())
     write("config", "all", b"on: false\ncount: 7\nstore:\n  share: 0.25\n  name: 'a b'\n  list: [x, 'y,z']\nkind: async\n"
           b"bytes: 2MiB\ntime_ms: 250ms\nevery: 5 steps\nrange: 2..8\nsizes: [3, 4]\n\0\0")
     write("config", "line", b"count: 1\n\0--count=4\n--store-name\nx\n--no-on\nfile\n\0GRADUS_STORE_SHARE=0.75\nGRADUS_COUNTS=2\n")
@@ -324,7 +323,7 @@ def row(head, methods, calls):
 # In the order of the tables: ps_methods; jobs_methods, cluster_methods and the answers of fuzz_master.c;
 # worker_shell_methods.
 PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Push", "PushPull", "Exchange", "Pin", "Unpin", "Checkpoint",
-      "Stats", "Trace"]
+      "Stats", "Trace", "Fill"]
 MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Nodes", "Submit", "Set", "Trace", "Tables", "Watch", "Join", "Heartbeat", "Leave",
           "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure", "DataInfo", "ShardState",
           "CheckpointShardResponse", "EvaluateResponse", "AssignResponse", "TraceResponse", "StatsResponse"]
@@ -365,6 +364,13 @@ def ps_calls():
         ("Pin", "PinRequest", f'{ref} pin_id: "pin-1"'),
         ("Exchange", "ExchangeRequest", f'exchange: 4 {ref} worker: "w0" rows {{ pin_id: "pin-1" counts: [2, 0] }} total: 2 values: "{keys}"'),
         ("Unpin", "PinRequest", f'{ref} pin_id: "pin-1"')]))
+    write("ps", "fill", row([0, 16, 5], PS, [
+        ("Fill", "FillRequest", f'{ref} worker: "w0"'),
+        ("Pull", "PullRequest", f'{ref} worker: "w0" pull {{ kind: LATEST }}'),
+        ("Fill", "FillRequest", f'{ref} worker: "w0" ' + 'values: "%s"' % ("\\000" * 16)),
+        ("Fill", "FillRequest", f'{ref} worker: "w1" first: 2 ' + 'values: "%s"' % ("\\000" * 28)),
+        ("Fill", "FillRequest", f'{ref} worker: "w0" first: 4 ' + 'values: "%s"' % ("\\000\\000\\300\\177")),
+        ("Push", "PushRequest", f'{ref} worker: "w0" {push % ""} {values}')]))
     ledger = "ledger { records: 50 batch_records: 10 split_batches: 2 done: [1, 0, 0] }"
     same = "consistency { replicas: 2 aggregate: 2 push_every: 1 pull_every: 1 }"
     write("ps", "life", row([0, 1, 3], PS, [
@@ -481,6 +487,36 @@ def table_gradients():
     write("table_gradient", "bad", two(1, one(1, [5, 5], [1, 0]), one(2, [3], [1])))
 
 
+def libgradus():
+    """What workers send: common/program/program_message.h."""
+    def one(kind, memory=0, body=b""):
+        return bytes([kind, memory, len(body)]) + body
+
+    def start(dims, data, classes, fields=0, weights=0):
+        return one(4, 8 * fields, struct.pack("<4Q5I", *dims, 0, 0, len(dims), data, classes, fields, weights))
+
+    def array(number, bytes_, content=b""):
+        return one(5, bytes_ // 16, struct.pack("<IxxxxQ", number, bytes_) + content)
+
+    def work(kind, count, records=0, list_keys=0, of=6):
+        return one(kind, 0, struct.pack("<4I12Q3I", 0, 1, 2, 0, records, 512, 1024, 1536, count, 1, 2, 3, 128, 2304, 3072, list_keys,
+                                        3, 4, of))
+
+    def job_of(tables):
+        return one(2, 10, struct.pack("<3Q2I", 16, tables, 7, 8, 16))
+    job = job_of(0)
+    begin = job + start([2, 3], 1, 1) + array(0, 128) + array(1, 128) + array(2, 2048)
+    write("libgradus", "batches", begin + work(6, 8) + work(7, 16) + work(6, 0) + one(10))
+    write("libgradus", "wrong", job + start([2, 3], 1, 1) + array(0, 64) + array(1, 128) + work(6, 0, 9999) + work(7, 1))
+    rows = array(3, 1024, struct.pack("<6Q", 2, 3, 64, 128, 192, 0)) + array(4, 512)
+    lists = struct.pack("<6Q", 0, 1, 2, 2, 3, 4)
+    begin = job_of(1) + start([2, 3], 1, 1, 2, 1) + array(0, 128) + array(1, 128) + array(2, 4080, bytes(128) + lists) + rows
+    write("libgradus", "tables", begin + work(11, 2, list_keys=4) + work(6, 2, list_keys=4) + work(11, 2, list_keys=4, of=7) +
+          work(7, 2, list_keys=4) + work(6, 0) + one(10))
+    write("libgradus", "other_tables", job_of(2) + job_of(1) + start([1, 1], 0, 0) + rows + work(11, 0) + work(6, 1))
+    write("libgradus", "jobs", job + job + one(10) + one(10) + job + start([1, 1], 0, 0))
+
+
 def http():
     write("http", "metrics", b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
     write("http", "pages", b"GET /livez HTTP/1.0\r\n\r\nHEAD /nothing?a=%20b HTTP/1.1\r\nConnection: close\r\n\r\n")
@@ -489,10 +525,56 @@ def http():
     write("http", "tls", bytes.fromhex("16030100a5010000a10303") + bytes(range(64)))
 
 
+def infer():
+    def one(slot, name, text):
+        packed = subprocess.run(["protoc", "-I", os.path.join(ROOT, "proto"), "--encode=inference.ModelInferRequest",
+                                 "inference/open_inference.proto"], input=text.encode(), capture_output=True, check=True).stdout
+        write("infer", name, bytes([slot]) + packed)
+    features = 'inputs { name: "features" datatype: "FP32" shape: 2 shape: 2 %s } '
+    texts = 'inputs { name: "c" datatype: "BYTES" shape: 2 shape: 1 %s } '
+    typed = ("contents { fp32_contents: 1 fp32_contents: nan fp32_contents: 3 fp32_contents: 4 }",
+             'contents { bytes_contents: "red" bytes_contents: "NA" }')
+    one(0, "typed", features % typed[0] + texts % typed[1])
+    one(0, "raw", features % "" + texts % "" + 'raw_input_contents: "' + "\\000\\000\\200\\077" * 4 +
+        '" raw_input_contents: "\\003\\000\\000\\000red\\000\\000\\000\\000"')
+    keys = 'inputs { name: "%d" datatype: "%s" shape: 1 shape: 2 %s } '
+    one(1, "keys", "".join(keys % (f, "INT64", "contents { int64_contents: -1 int64_contents: 7 }") for f in range(3)))
+    one(1, "raw_keys", "".join(keys % (f, "UINT64", "") for f in range(3)) + ('raw_input_contents: "' + "\\005" * 16 + '" ') * 3)
+
+
+def onnx():
+    sys.path.insert(0, os.path.join(ROOT, "tests", "integration"))
+    import onnx_bytes as o
+    flat = bytes([0, 2, 27, 27])
+    write("onnx", "mlp", flat + o.mlp((784, 3, 2), dropout=0.5, softmax=True))
+    write("onnx", "linked", bytes([2, 2, 27, 27]) + o.mlp((784, 2), softmax=True))
+    write("onnx", "external", bytes([12, 1, 3]) + o.model(
+        [o.node("MatMul", ["x", "w"], ["y"])], [o.external("w", (4, 2), "a/w.bin", 64, 32)],
+        [o.value("x", ["N", 4])], [o.value("y", ["N", 2])]))
+    write("onnx", "norms", bytes([0, 3, 1, 3, 3]) + o.model(
+        [o.node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]),
+         o.node("BatchNormalization", ["c", "g", "b", "m", "v"], ["n"]), o.node("Relu", ["n"], ["r"]),
+         o.node("GlobalAveragePool", ["r"], ["a"]), o.node("Flatten", ["a"], ["y"])],
+        [o.tensor("w", (2, 2, 3, 3), [0.5] * 36)] + [o.tensor(n, (2,), [1.0, 1.0]) for n in "gbmv"],
+        [o.value("x", ["N", 2, 4, 4])], [o.value("y", ["N", 2])]))
+    write("onnx", "shapes", bytes([0, 2, 1, 3]) + o.model(
+        [o.node("Mul", ["x", "w"], ["z"]), o.node("Shape", ["z"], ["s"]), o.node("Gather", ["s", "i"], ["n"]),
+         o.node("Unsqueeze", ["n", "i0"], ["u"]), o.node("Concat", ["u", "t"], ["f"], axis=0),
+         o.node("Reshape", ["z", "f"], ["r"]), o.node("Slice", ["r", "i0", "t1", "t1"], ["q"]),
+         o.node("Transpose", ["q"], ["p"], perm=[0, 2, 1]), o.node("Split", ["p"], ["p1", "p2"], axis=1),
+         o.node("Pow", ["p1", "two"], ["e"]), o.node("Softmax", ["e"], ["o"], axis=1),
+         o.node("ReduceMean", ["o"], ["y"], axes=[1], keepdims=0)],
+        [o.tensor("w", (4,), [0.5] * 4), o.tensor("i", (), [0], 7), o.tensor("i0", (1,), [0], 7), o.tensor("two", (), [2.0]),
+         o.tensor("t", (2,), [4, 2], 7), o.tensor("t1", (1,), [1], 7)],
+        [o.value("x", ["N", 2, 4])], [o.value("y", ["N", 2])]))
+    write("onnx", "cycle", flat + o.model(
+        [o.node("Add", ["x", "c"], ["b"]), o.node("LSTM", ["b"], ["c"])], [], [o.value("x")], [o.value("c")]))
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for make in (data_files, packed, checkpoints, texts, tokens, certificates, store, ps_calls, master_calls, worker_calls,
-                 answers, table_gradients, http):
+                 answers, table_gradients, libgradus, http, infer, onnx):
         make()
     return 0
 

@@ -10,6 +10,7 @@ import hmac
 import http.server
 import re
 import socket
+import ssl
 import threading
 import time
 import urllib.parse
@@ -37,7 +38,7 @@ class Fault:
 class Store:
     """Buckets and what the faults are; shared by the threads of the server."""
 
-    def __init__(self, key="key:with-colon", secret="secret/+=", region="eu-test-1"):
+    def __init__(self, key="key:with-colon", secret="secret/+=", region="eu-test-1", tls=None):
         self.key, self.secret, self.region, self.token = key, secret, region, None
         self.buckets = {"bucket": {}}
         self.uploads = {}
@@ -49,6 +50,8 @@ class Store:
         self.identities = {}  # web identity token -> role that it may have
         self.life = 3600  # of what is given for one, in seconds
         self.given = {}  # key -> secret, session token, end
+        self.unsigned = 0  # requests whose body is not under their signature
+        self.tls = tls  # files of certificate and key: it speaks https
         self.server = None
 
     def __enter__(self):
@@ -59,8 +62,14 @@ class Store:
         Handler.store = store
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
+        if self.tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*self.tls)
+            self.server.handle_error = lambda *_: None  # of handshakes that are meant to fail
+            # The handshake is that of the first read, by the connection's own thread.
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.endpoint = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.endpoint = f"{'https' if self.tls else 'http'}://127.0.0.1:{self.server.server_address[1]}"
         return self
 
     def __exit__(self, *_):
@@ -238,7 +247,10 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         content = self.headers.get("X-Amz-Content-Sha256")
         if content is None:
             raise Refusal(400, "InvalidRequest", "missing x-amz-content-sha256")
-        if content != hashlib.sha256(body).hexdigest():
+        if content == "UNSIGNED-PAYLOAD":
+            with s.lock:
+                s.unsigned += 1
+        elif content != hashlib.sha256(body).hexdigest():
             raise Refusal(400, "XAmzContentSHA256Mismatch")
         signed = names.split(";")
         for name in self.headers.keys():

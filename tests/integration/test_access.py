@@ -58,7 +58,7 @@ class AccessTest(ClusterTest):
     def refusals(self, service):
         context = ssl.create_default_context(cafile=self.keys + "/ca.crt")
         context.load_cert_chain(self.keys + "/viewer.crt", self.keys + "/viewer.key")
-        page = urllib.request.urlopen(f"https://{service.http}/metrics", timeout=20, context=context).read().decode()
+        page = urllib.request.urlopen(f"https://{service.http}/metrics", timeout=120, context=context).read().decode()
         return {lack: int(n) for lack, n in re.findall(r'^gradus_access_refusals_total\{lack="(\w+)"\} (\d+)', page, re.M)}
 
     def records(self, path):
@@ -95,10 +95,12 @@ class Table(AccessTest):
         table = {row["method"]: row for row in json.loads(done.stdout)}
         master, servers, workers = self.start_cluster()
         served = {kind: self.methods(service.address)
-                  for kind, service in (("master", master), ("ps", servers[0]), ("worker", workers[0]))}
+                  for kind, service in (("master", master), ("ps", servers[0]), ("worker", workers[0]),
+                                        ("serve", self.start("serve", f"--checkpoint={self.dir}", "--follow")))}
         self.assertIn("gradus.v1.Jobs/Submit", served["master"])
         self.assertIn("gradus.v1.ParameterServer/Exchange", served["ps"])
         self.assertIn("gradus.v1.Worker/StartJob", served["worker"])
+        self.assertIn("inference.GRPCInferenceService/ModelInfer", served["serve"])
         every = set().union(*served.values(), {"GET /metrics"})  # of the HTTP ports
         self.assertEqual(every - set(table), set(), "methods without a row in common/auth/auth_table.c")
         self.assertEqual(set(table) - every, set(), "rows of methods that nobody serves")
@@ -229,7 +231,7 @@ class Certificates(AccessTest):
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}),
                                                  urllib.request.HTTPSHandler(context=context))
             try:
-                with opener.open(f"https://{master.http}/metrics", timeout=30) as answer:
+                with opener.open(f"https://{master.http}/metrics", timeout=120) as answer:
                     return answer.status, answer.read().decode()
             except urllib.error.HTTPError as e:
                 with e:
@@ -270,16 +272,19 @@ class Certificates(AccessTest):
 
     def test_refusals_do_not_fill_a_disk(self):
         master = self.master()
+        begin = time.monotonic()
         with self.secure_channel(master, "viewer") as channel:
-            for _ in range(300):
-                code, _ = self.call(channel, "Jobs/Cancel", "Job", message("CancelRequest", job="x"))
-                self.assertEqual(code, "PERMISSION_DENIED")
+            cancel = channel.unary_unary("/gradus.v1.Jobs/Cancel", request_serializer=lambda m: m.SerializeToString())
+            # All at once: a busy machine that takes one after the other may need so long that all may be written.
+            calls = [cancel.future(message("CancelRequest", job="x"), timeout=60) for _ in range(300)]
+            self.assertEqual({call.code().name for call in calls}, {"PERMISSION_DENIED"})
             time.sleep(1.1)
             self.call(channel, "Jobs/Cancel", "Job", message("CancelRequest", job="x"))
+        seconds = time.monotonic() - begin
         records = self.records(self.audit)
         self.assertEqual(self.refusals(master)["role"], 301)
         self.assertEqual(sum(1 + int(r.get("unwritten", 0)) for r in records), 301)
-        self.assertLess(len(records), 290)
+        self.assertLessEqual(len(records), 20 * (int(seconds) + 2))  # 20 in each second that one of them fell into
 
     def test_the_audit_log_is_rotated(self):
         master = self.master()

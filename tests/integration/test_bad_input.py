@@ -195,24 +195,24 @@ class Processes(ClusterTest):
     def test_port_in_use(self):
         master = self.start("master", f"--state-dir={self.dir}/a")
         done = subprocess.run([BIN + "/gradus-ps", f"--listen={master.address}", f"--master={master.address}"],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 1)
         self.assertIn(master.address, done.stderr)
 
     def test_state_directory_in_use(self):
         self.start("master", f"--state-dir={self.dir}/a")
         done = subprocess.run([BIN + "/gradus-master", "--listen=127.0.0.1:0", f"--state-dir={self.dir}/a"],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 1)
         self.assertIn(self.dir + "/a", done.stderr)
 
     def test_service_settings(self):
         for kind in ("master", "ps", "worker"):
-            done = subprocess.run([f"{BIN}/gradus-{kind}", "--lissen=x"], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([f"{BIN}/gradus-{kind}", "--lissen=x"], capture_output=True, text=True, timeout=120)
             self.assertEqual(done.returncode, 2)
             self.assertIn("--listen", done.stderr)
             master = [] if kind == "master" else ["--master=127.0.0.1:1"]
-            done = subprocess.run([f"{BIN}/gradus-{kind}", "--print-config", *master], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([f"{BIN}/gradus-{kind}", "--print-config", *master], capture_output=True, text=True, timeout=120)
             self.assertEqual(done.returncode, 0)
             self.assertIn("listen:", done.stdout)
 

@@ -43,7 +43,7 @@ def on_terminal(*command, columns=COLUMNS, timeout=TIMEOUT, cwd=None):
         os.close(ours)
         if process.poll() is None and time.monotonic() >= end:
             process.kill()
-    return text.decode(), process.wait(timeout=30)
+    return text.decode(), process.wait(timeout=120)
 
 
 def shown_lines(text):
@@ -120,7 +120,7 @@ class Runs(ClusterTest):
         runs = [self.run_default(name=f"both{i}", training__epochs=20) for i in range(3)]
         results = []
         for process in runs:
-            out, err = process.communicate(timeout=200)
+            out, err = process.communicate(timeout=600)
             self.assertEqual(process.returncode, 0, err)
             results.append(json.loads(out))
         dirs = {os.path.dirname(os.path.dirname(os.path.dirname(r["checkpoint"]))) for r in results}
@@ -174,7 +174,7 @@ class Runs(ClusterTest):
         process = self.run_default(name="going", training__epochs=1000)
         self.wait_for("the job", lambda: "RUNNING" in gradus("status", "going-1").stdout)
         self.assertEqual(gradus("cancel", "going-1").returncode, 0)
-        self.assertEqual(process.wait(timeout=60), 3)
+        self.assertEqual(process.wait(timeout=120), 3)
 
     def test_the_newest_of_one_name(self):
         for epochs in (1, 2):
@@ -188,7 +188,7 @@ class Runs(ClusterTest):
         state = os.path.join(self.dir, "used")
         master = self.start("master", f"--state-dir={state}")
         process = self.run_default("--state-dir", state)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 1)
         self.assertIn(f"state directory {state} is in use by gradus-master with process id {master.process.pid}", err)
         self.assertIn("--state-dir DIR", err)
@@ -220,7 +220,7 @@ class Runs(ClusterTest):
 class Cluster(ClusterTest):
     def submit(self, master, *extra, env=None, **sets):
         return subprocess.run([os.path.join(BIN, "gradus"), "submit", DIGITS, *self.job(**sets), *extra],
-                              capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})})
+                              capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})
 
     def test_the_environment_names_the_master(self):
         master, _, _ = self.start_cluster()
@@ -234,7 +234,7 @@ class Cluster(ClusterTest):
         self.assertEqual(watched.returncode, 0, watched.stderr)
         # What is typed goes before it.
         done = subprocess.run([os.path.join(BIN, "gradus"), "list", "--json", "--state-dir", self.dir + "/cluster"],
-                              capture_output=True, text=True, timeout=60,
+                              capture_output=True, text=True, timeout=120,
                               env={**os.environ, "GRADUS_MASTER": "127.0.0.1:1"})
         self.assertEqual([entry["job"] for entry in json.loads(done.stdout)], [job], done.stderr)
 
@@ -247,8 +247,11 @@ class Cluster(ClusterTest):
                                     stderr=subprocess.PIPE, text=True)
         self.processes.append(watching)
         self.wait_for("steps", lambda: master.job(job)["steps"] > 0)
+        # Until it has said something of the job, the signal would end it as it does any program.
+        ready, _, _ = select.select([watching.stderr, watching.stdout], [], [], 60)
+        self.assertTrue(ready)
         watching.send_signal(signal.SIGINT)
-        _, err = watching.communicate(timeout=30)
+        _, err = watching.communicate(timeout=120)
         self.assertEqual(watching.returncode, 130, err)
         hint = re.search(r"`gradus (cancel [^`]+)` stops it", err).group(1)
         done = gradus(*shlex.split(hint))
@@ -269,7 +272,7 @@ class Cluster(ClusterTest):
     def test_relative_data_is_told(self):
         master, _, _ = self.start_cluster()
         done = subprocess.run([os.path.join(BIN, "gradus"), "submit", DIGITS, "--master", master.address, *self.job(),
-                               "--set", "data.dir=digits"], capture_output=True, text=True, timeout=60, cwd=self.shared)
+                               "--set", "data.dir=digits"], capture_output=True, text=True, timeout=120, cwd=self.shared)
         self.assertIn(f"data.dir is digits here and sent as {self.shared}/digits", done.stderr)
         job = self.status(master, done.stdout.strip())
         self.assertIn(f"dir: {self.shared}/digits", job["text"])
@@ -289,7 +292,7 @@ class Cluster(ClusterTest):
     def test_settings_of_a_service(self):
         for kind in ("master", "ps", "worker"):
             done = subprocess.run([os.path.join(BIN, f"gradus-{kind}"), "--print-config", "--grace-ms=1s"],
-                                  capture_output=True, text=True, timeout=60,
+                                  capture_output=True, text=True, timeout=120,
                                   env={**os.environ, "GRADUS_HTTP_LISTEN": "127.0.0.1:8080", "GRADUS_GRACE_MS": "9s",
                                        "GRADUS_LISTNE": "x"})
             self.assertEqual(done.returncode, 0, done.stderr)

@@ -66,7 +66,7 @@ class FashionMnistKills(FashionMnist, Kills, FaultTest):
 
 class Policies(Digits, FaultTest):
     # Fewer are enough on an idle machine; how stale gradients are depends on what else it does.
-    EPOCHS = 8
+    EPOCHS = 12
 
     def test_each_learns(self):
         for keys in ({"staleness_policy": "scale_lr"}, {"staleness_policy": "delay_compensation"},

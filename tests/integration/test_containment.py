@@ -96,7 +96,7 @@ def flood(address, count, source=None):
     made = []
     for _ in range(count):
         s = socket.socket()
-        s.settimeout(2)
+        s.settimeout(20)
         try:
             if source:
                 s.bind((source, 0))
@@ -134,7 +134,7 @@ class Limits(ClusterTest):
 
     def page(self, service, path):
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://{service.http}{path}", timeout=30) as answer:
+        with opener.open(f"http://{service.http}{path}", timeout=120) as answer:
             return answer.read().decode()
 
     def test_connections_beyond_the_limit_are_closed(self):
@@ -156,9 +156,15 @@ class Limits(ClusterTest):
         """A crowd from one address, on both ports; a probe and a client from another, all the while."""
         for args, share in (["--connections-max=100"], 50), (["--connections-max=100", "--connections-peer-max=20"], 20):
             master = self.start("master", f"--state-dir={self.dir}/state-{share}", *args)
-            crowds = flood(master.address, 300, "127.0.0.2"), flood(master.http, 300, "127.0.0.2")
-            self.wait_for("the share", lambda: ended(crowds[0]) >= 300 - share)
-            self.assertLess(ended(crowds[0]), 300)
+            for _ in range(3):
+                crowds = flood(master.address, 300, "127.0.0.2"), flood(master.http, 300, "127.0.0.2")
+                self.wait_for("the share", lambda c=crowds[0]: ended(c) >= 300 - share)
+                if ended(crowds[0]) < 300:
+                    break
+                for crowd in crowds:  # 10 s have passed meanwhile, after which who says nothing is sent away
+                    self.end(crowd)
+            else:
+                self.fail("nobody of the crowd was let in")
             self.assertEqual(self.list_jobs(master.address), 0)
             self.assertEqual(self.page(master, "/healthz"), "ok\n")
             with open(master.log.name) as f:
@@ -170,6 +176,20 @@ class Limits(ClusterTest):
                 self.end(crowd)
             # What was closed counts no more.
             self.wait_for("room", lambda: self.stays(master.address, "127.0.0.2"))
+
+    def test_two_addresses_leave_room_for_a_third(self):
+        """Each takes as many as are free: one has half, the next one half of the rest."""
+        master = self.start("master", f"--state-dir={self.dir}/state", "--connections-max=100")
+        crowds = []
+        for address, most in (("127.0.0.2", 50), ("127.0.0.3", 26)):
+            crowd = flood(master.address, 300, address)
+            crowds.append(crowd)
+            self.wait_for("the share", lambda crowd=crowd, most=most: ended(crowd) >= 300 - most)
+        others = flood(master.address, 10)  # of 127.0.0.1
+        self.assertEqual((len(others), ended(others)), (10, 0))
+        self.assertEqual(self.list_jobs(master.address), 0)
+        for crowd in (*crowds, others):
+            self.end(crowd)
 
     def test_jobs_that_ended_long_ago_are_forgotten(self):
         """Their rows go: too many of them, or too old ones; over restarts, and no id is given again."""
@@ -260,7 +280,8 @@ class Limits(ClusterTest):
         self.assertEqual({(c.code().name, c.details()) for c in over},
                          {("RESOURCE_EXHAUSTED", "this server has 100 calls in hand and takes no more")})
         self.assertEqual(len(over), 50)
-        self.assertIn("gradus_rpc_calls 100", self.page(master, "/metrics"))
+        # A call that is refused ends for its client first.
+        self.wait_for("as many calls as there may be", lambda: "\ngradus_rpc_calls 100\n" in self.page(master, "/metrics"))
         check = channels[2].unary_unary("/grpc.health.v1.Health/Check")
         self.assertFalse(self.answers(check))
         for call in calls:

@@ -234,7 +234,7 @@ class DeclaredColumns(ClusterTest):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(self.status(master, f"table-{number}")["bad_records"], 2)
             for worker in workers:
-                page = urllib.request.urlopen(f"http://{worker.http}/metrics", timeout=10).read().decode()
+                page = urllib.request.urlopen(f"http://{worker.http}/metrics", timeout=120).read().decode()
                 self.assertIn("\ngradus_worker_bad_records_total 2\n", page)
         shown = gradus("status", "table-1", "--master", master.address).stdout
         self.assertRegex(shown, r"\nleft out +2 bad records\n")

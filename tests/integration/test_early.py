@@ -140,7 +140,7 @@ class Early(Digits, FaultTest):
     def given_up(self):
         total = 0
         for worker in self.workers:
-            page = urllib.request.urlopen(f"http://{worker.http}/metrics", timeout=10).read().decode()
+            page = urllib.request.urlopen(f"http://{worker.http}/metrics", timeout=120).read().decode()
             total += float(re.search(r"^gradus_worker_batches_given_up_total (\S+)", page, re.M).group(1))
         return total
 

@@ -103,7 +103,7 @@ class Compose(unittest.TestCase):
 
     def test_services_that_are_many_can_be_scaled(self):
         services = self.services()
-        self.assertEqual(set(services), {"certificates", "master", "ps", "worker", "cli"})
+        self.assertEqual(set(services), {"certificates", "master", "ps", "worker", "serve", "cli"})
         common = re.search(r"^x-service:.*?(?=^\S)", read("deploy", "compose.yaml"), re.M | re.S).group(0)
         for name in ("ps", "worker"):
             self.assertIn("replicas: 2", services[name])
@@ -111,8 +111,8 @@ class Compose(unittest.TestCase):
                 self.assertNotIn(fixed, services[name] + common, f"{name}: not two can have the same")
 
     def test_ports_are_published_on_this_machine_only(self):
-        ports = re.findall(r'- "(\S+:\d+)"$', self.services()["master"], re.M)
-        self.assertEqual(len(ports), 2)
+        ports = re.findall(r'- "(\S+:\d+)"$', self.services()["master"] + self.services()["serve"], re.M)
+        self.assertEqual(len(ports), 3)
         for port in ports:
             self.assertTrue(port.startswith("127.0.0.1:"), port)
 

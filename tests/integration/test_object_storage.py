@@ -107,7 +107,7 @@ class ObjectStorage(Digits, FaultTest):
 
     def test_two_masters_share_a_prefix(self):
         self.cluster(workers=1, ps=1)
-        one = self.start_job(cluster__workers=1, cluster__ps=1, training__epochs=1)
+        one = self.submit(cluster__workers=1, cluster__ps=1, training__epochs=1)
         other = self.start("master", f"--state-dir={self.dir}/other", f"--checkpoint-dir={ROOT}")
         done = gradus("submit", self.file, "--master", other.address, *self.sets(training__epochs=1))
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -116,7 +116,7 @@ class ObjectStorage(Digits, FaultTest):
 
     def refused(self, *args, **environment):
         done = subprocess.run([os.path.join(BIN, "gradus-master"), "--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0",
-                               f"--state-dir={self.dir}/refused", *args], capture_output=True, text=True, timeout=60,
+                               f"--state-dir={self.dir}/refused", *args], capture_output=True, text=True, timeout=120,
                               env={**os.environ, **environment})
         self.assertNotEqual(done.returncode, 0)
         return done.stderr

@@ -14,17 +14,21 @@ import unittest
 from s3_server import Store
 
 TOOL = sys.argv.pop(1) if len(sys.argv) > 1 else ""
-PART = 8 << 20
+PART, UPLOAD_PART = 8 << 20, 16 << 20  # of what is read, and written
 ROOT = "s3://bucket/root"
 
 
 class ObjectStoreTest(unittest.TestCase):
     def setUp(self):
-        self.store = Store()
+        self.env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GRADUS_S3_ATTEMPTS": "4",
+                    "GRADUS_S3_STALL_SECONDS": "20"}
+        self.serve(Store())
+
+    def serve(self, store):
+        self.store = store
         self.store.__enter__()
         self.addCleanup(self.store.__exit__)
-        self.env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GRADUS_S3_ATTEMPTS": "4",
-                    "GRADUS_S3_STALL_SECONDS": "1", **self.store.environment()}
+        self.env.update(self.store.environment())
 
     def call(self, *args):
         done = subprocess.run([TOOL, *map(str, args)], capture_output=True, text=True, timeout=120, env=self.env)
@@ -76,15 +80,38 @@ class ObjectStoreTest(unittest.TestCase):
         self.ok("remove-tree", ROOT)
 
     def test_files_of_all_sizes(self):
-        for size in (0, 1, PART - 1, PART, PART + 1, 5 * PART + 7):
+        for size in (0, 1, UPLOAD_PART - 1, UPLOAD_PART, UPLOAD_PART + 1, 5 * UPLOAD_PART + 7):
             with self.subTest(size=size):
                 self.ok("upload", f"{ROOT}/f", size)
                 self.ok("download", f"{ROOT}/f", size, 1 << 20)
                 self.ok("download", f"{ROOT}/f", size, 6 << 20)
                 self.assertEqual(self.store.uploads, {})
 
+    def test_bodies_are_signed_unless_tls_protects_them(self):
+        """An upload in parts and a small file: are their bodies under the signature?"""
+        def unsigned():
+            self.store.unsigned = 0
+            self.ok("upload", f"{ROOT}/f", UPLOAD_PART + 1)  # a beginning without a body, two parts, an end
+            self.ok("write", f"{ROOT}/a", "x")
+            self.ok("download", f"{ROOT}/f", UPLOAD_PART + 1, PART)
+            return self.store.unsigned
+        self.assertEqual(unsigned(), 0)
+        self.env["GRADUS_S3_SIGN_PAYLOAD"] = "false"
+        self.assertEqual(unsigned(), 4)
+        del self.env["GRADUS_S3_SIGN_PAYLOAD"]
+        with tempfile.TemporaryDirectory() as directory:
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=store",
+                            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{directory}/key", "-out", f"{directory}/crt"],
+                           check=True, capture_output=True)
+            self.serve(Store(tls=(f"{directory}/crt", f"{directory}/key")))
+            self.assertIn("certificate", self.error("unavailable", "look", f"{ROOT}/a"))
+            self.env["AWS_CA_BUNDLE"] = f"{directory}/crt"
+            self.assertEqual(unsigned(), 4)
+            self.env["GRADUS_S3_SIGN_PAYLOAD"] = "true"
+            self.assertEqual(unsigned(), 0)
+
     def test_what_is_given_up_leaves_nothing(self):
-        for size in (1, PART, 3 * PART):
+        for size in (1, UPLOAD_PART, 3 * UPLOAD_PART):
             self.ok("abort", f"{ROOT}/f", size)
             self.assertEqual((self.store.keys(), self.store.uploads), ([], {}))
 
@@ -145,13 +172,12 @@ class ObjectStoreTest(unittest.TestCase):
         self.ok("stream", f"{ROOT}/f", 9 * PART, 1000, 60000)  # the head alone
         self.assertEqual(self.gets() - before, 1)
         self.store.fail("slow-answer", "GET", "root/f", 100, pause=0.5)  # 4 s each, given up after the first
-        began = time.monotonic()
         self.ok("stream", f"{ROOT}/f", 9 * PART, 65536, 80000)
-        self.assertLess(time.monotonic() - began, 12)
         self.assertLessEqual(self.gets() - before, 2 + 6)  # no more than four parts, and the next ones of the first
 
     def test_a_stream_in_trouble(self):
         self.ok("upload", f"{ROOT}/f", 3 * PART)
+        self.env["GRADUS_S3_STALL_SECONDS"] = "2"
         cut = self.store.fail("cut-answer", "GET", "root/f", 7)
         self.store.fail("status", "GET", "root/f", 2, status=503)
         self.store.fail("stall", "GET", "root/f", 1, seconds=3)
@@ -165,7 +191,7 @@ class ObjectStoreTest(unittest.TestCase):
     def test_one_of_all_who_claim_gets_it(self):
         processes = [subprocess.Popen([TOOL, "claim", f"{ROOT}/owner", str(i)], stdout=subprocess.PIPE, text=True,
                                       env=self.env) for i in range(8)]
-        answers = [p.communicate(timeout=60)[0].strip() for p in processes]
+        answers = [p.communicate(timeout=120)[0].strip() for p in processes]
         self.assertEqual(sorted(a.split()[0] for a in answers), ["error"] * 7 + ["ok"])
         self.assertTrue(all(a == "ok" or a.startswith("error exists") for a in answers), answers)
         self.assertEqual(self.ok("read", f"{ROOT}/owner"), str(answers.index("ok")))
@@ -204,9 +230,9 @@ class ObjectStoreTest(unittest.TestCase):
         cut = self.store.fail("cut-request", "PUT", "partNumber=2", 2)
         gone = self.store.fail("hang-up", "PUT", "partNumber=3", 1)
         lost = self.store.fail("lost-answer", "PUT", "partNumber=1", 1)
-        self.ok("upload", f"{ROOT}/f", 3 * PART)
+        self.ok("upload", f"{ROOT}/f", 3 * UPLOAD_PART)
         self.assertEqual((cut.hits, gone.hits, lost.hits), (2, 1, 1))
-        self.ok("download", f"{ROOT}/f", 3 * PART, PART)
+        self.ok("download", f"{ROOT}/f", 3 * UPLOAD_PART, PART)
 
     def test_a_download_goes_on_where_it_broke(self):
         self.ok("upload", f"{ROOT}/f", PART)
@@ -215,26 +241,28 @@ class ObjectStoreTest(unittest.TestCase):
         self.assertEqual(cut.hits, 6)
 
     def test_slow_is_not_stuck(self):
+        self.env["GRADUS_S3_STALL_SECONDS"] = "2"
         self.ok("write", f"{ROOT}/a", "x" * 80)
-        slow = self.store.fail("slow-answer", "GET", "root/a", 1, pause=0.3)  # 2.4 s in all, a stall is 1 s
+        slow = self.store.fail("slow-answer", "GET", "root/a", 1, pause=0.4)  # 3.2 s in all
         before = len(self.store.requests)
         self.assertEqual(self.ok("read", f"{ROOT}/a"), "x" * 80)
         self.assertEqual((slow.hits, len(self.store.requests) - before), (1, 1))
 
     def test_a_connection_that_stands_still_is_given_up(self):
-        stall = self.store.fail("stall", "PUT", "root/a", 1, seconds=6)
+        self.env["GRADUS_S3_STALL_SECONDS"] = "1"
+        stall = self.store.fail("stall", "PUT", "root/a", 1, seconds=30)
         began = time.monotonic()
         self.ok("write", f"{ROOT}/a", "x")
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, 25)
         self.assertEqual(stall.hits, 1)
 
     def test_putting_together_may_fail_late_or_in_silence(self):
         for kind in ("late-error", "lost-answer", "hang-up"):
             with self.subTest(kind=kind):
                 fault = self.store.fail(kind, "POST", "uploadId=", 1)
-                self.ok("upload", f"{ROOT}/f", PART + 1)
+                self.ok("upload", f"{ROOT}/f", UPLOAD_PART + 1)
                 self.assertEqual(fault.hits, 1)
-                self.ok("download", f"{ROOT}/f", PART + 1, PART)
+                self.ok("download", f"{ROOT}/f", UPLOAD_PART + 1, PART)
 
     # ---- trouble that stays ----
 
@@ -250,7 +278,7 @@ class ObjectStoreTest(unittest.TestCase):
 
     def test_a_part_that_cannot_be_sent(self):
         self.store.fail("cut-request", "PUT", "partNumber=2", 100)
-        self.error("unavailable", "upload", f"{ROOT}/f", 6 * PART)
+        self.error("unavailable", "upload", f"{ROOT}/f", 6 * UPLOAD_PART)
         self.assertEqual((self.store.keys(), self.store.uploads), ([], {}))
 
     def test_a_store_that_is_full(self):
@@ -259,7 +287,7 @@ class ObjectStoreTest(unittest.TestCase):
             before = len(self.store.requests)
             self.error("exhausted", "write", f"{ROOT}/a", "x")
             self.assertEqual(len(self.store.requests) - before, 1)  # not tried again
-            self.error("exhausted", "upload", f"{ROOT}/f", 3 * PART)
+            self.error("exhausted", "upload", f"{ROOT}/f", 3 * UPLOAD_PART)
             self.assertEqual((self.store.keys(), self.store.uploads), ([], {}))
             self.store.faults.clear()
 
@@ -270,7 +298,7 @@ class ObjectStoreTest(unittest.TestCase):
         self.ok("write", f"{ROOT}/a", "x")
         self.env["AWS_SECRET_ACCESS_KEY"] = "wrong"
         for what in (("read", f"{ROOT}/a"), ("write", f"{ROOT}/a", "y"), ("list", ROOT), ("claim", f"{ROOT}/b", "x"),
-                     ("upload", f"{ROOT}/f", 2 * PART)):
+                     ("upload", f"{ROOT}/f", 2 * UPLOAD_PART)):
             before = len(self.store.requests)
             self.assertIn("the secret key is wrong", self.error("unauthenticated", *what))
             self.assertEqual(len(self.store.requests) - before, 1)
@@ -371,7 +399,7 @@ class ObjectStoreTest(unittest.TestCase):
         self.error("invalid", "read", "s3://bucket")
         for name, value in (("GRADUS_S3_ENDPOINT", "ftp://x"), ("GRADUS_S3_ENDPOINT", "http://x/y"),
                             ("GRADUS_S3_PATH_STYLE", "maybe"), ("GRADUS_S3_ATTEMPTS", "0"),
-                            ("GRADUS_S3_STALL_SECONDS", "x"), ("AWS_REGION", "a b")):
+                            ("GRADUS_S3_STALL_SECONDS", "x"), ("GRADUS_S3_SIGN_PAYLOAD", "never"), ("AWS_REGION", "a b")):
             with self.subTest(name=name, value=value):
                 was = self.env.get(name)
                 self.env[name] = value
@@ -384,7 +412,7 @@ class ObjectStoreTest(unittest.TestCase):
                                    env=self.env)
         self.assertEqual(process.stdout.readline(), "open\n")
         change()
-        return process.communicate("go\n", timeout=60)[0]
+        return process.communicate("go\n", timeout=120)[0]
 
     def test_an_object_that_is_removed_or_replaced_under_us(self):
         answer = self.change_while_open(self.store.buckets["bucket"].clear)

@@ -12,7 +12,7 @@ import unittest
 
 import numpy
 
-from cluster import BIN, SOURCE, ClusterTest, gradus
+from cluster import BIN, SLOW_DOWN, SOURCE, ClusterTest, gradus
 
 CC = ["cc", "-std=gnu11", "-w", "-O1", "-fPIC", "-shared", "-I", os.path.join(SOURCE, "include")]
 MISTAKES = os.path.join(SOURCE, "tests/unit/rule/plugins/rule.c")
@@ -181,17 +181,14 @@ class Plugins(ClusterTest):
         """A server that is killed restores its slot, and the bits are those of a run in peace."""
         peace = self.train("peace", training__epochs=2, cluster__ps=1, **QHM)
         process = self.start_with_kill()
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate(timeout=600)
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual(self.export(json.loads(out)["job"], "killed"), self.export(peace["job"], "peace"))
 
     def start_with_kill(self):
-        args = self.run_args(SOURCE + "/examples/digits.yaml", "killed", self.rules_dir(), training__epochs=2,
-                             training__evaluate_every="never", training__replicas=2, cluster__partitions=2,
-                             training__checkpoint_every="5 steps", cluster__ps=1, **QHM)
-        process = subprocess.Popen([os.path.join(BIN, "gradus"), *args], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
-        self.processes.append(process)
+        process = self.start_run("killed", extra=[self.rules_dir()], slow_down=4 * SLOW_DOWN, training__epochs=2,
+                                 training__evaluate_every="never", training__replicas=2, cluster__partitions=2,
+                                 training__checkpoint_every="5 steps", cluster__ps=1, **QHM)
         checkpoints = os.path.join(self.dir, "killed", "checkpoints")
 
         def written():
@@ -226,7 +223,7 @@ class Plugins(ClusterTest):
 
     def test_a_service_needs_the_directory(self):
         done = subprocess.run([os.path.join(BIN, "gradus-ps"), "--master=127.0.0.1:1", "--rules-dir=/nonexistent"],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=120)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("directory of rules /nonexistent", done.stderr)
 

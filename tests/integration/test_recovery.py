@@ -122,8 +122,7 @@ class SameBits:
         self.assert_resumed_from_a_checkpoint(self.master, job)
 
     def test_everything_killed_once(self):
-        # Who is busy is not dead: that would be one recovery more.
-        self.cluster(workers=2, heartbeat_ms=3 * self.heartbeat_ms)
+        self.cluster(workers=2)
         job = self.train(cluster__workers=2, training__checkpoint_every="2 epochs",
                          training__speculate="true")
         self.wait_done(job, 0.3)

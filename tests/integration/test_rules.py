@@ -10,7 +10,7 @@ GRADUS = os.path.join(os.environ["GRADUS_BIN_DIR"], "gradus")
 
 
 def rules(*args):
-    return subprocess.run([GRADUS, "rules", *args], capture_output=True, text=True, timeout=30)
+    return subprocess.run([GRADUS, "rules", *args], capture_output=True, text=True, timeout=120)
 
 
 class Rules(unittest.TestCase):

@@ -298,6 +298,16 @@ class Ratings(SparseFields):
 
 
 class Criteo(SparseFields):
+    def test_the_same_bits_on_three_servers(self):
+        """Its dense part is 14 numbers in two variables."""
+        self.write("criteo_1k.tsv", "".join(criteo_lines(2000, 2)))
+        exports = []
+        for ps in (1, 3, 16):
+            result = self.train("criteo-logistic", f"state-{ps}", data__dir=self.dir, training__epochs=2, cluster__ps=ps)
+            exports.append(self.export(result["job"], f"state-{ps}"))
+        self.assertEqual(exports[0], exports[1])
+        self.assertEqual(exports[0], exports[2])
+
     def test_public_sample(self):
         directory = self.clicks("criteo_1k.tsv")
         if directory is None:

@@ -45,7 +45,7 @@ class StorageTest(Digits, FaultTest):
 
     def health(self):
         try:
-            with urllib.request.urlopen(f"http://{self.master.http}/healthz", timeout=10) as page:
+            with urllib.request.urlopen(f"http://{self.master.http}/healthz", timeout=120) as page:
                 return page.status, page.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
@@ -139,7 +139,7 @@ class StateTest(StorageTest):
             self.assertIn("address_not_written", self.log_of(self.master))
             self.assertEqual("store_opened_alone" in self.log_of(self.master), how == signal.SIGTERM)
             second = subprocess.run([BIN + "/gradus-master", *self.master_args, "--listen=127.0.0.1:0",
-                                     "--http-listen=127.0.0.1:0"], capture_output=True, text=True, timeout=60)
+                                     "--http-listen=127.0.0.1:0"], capture_output=True, text=True, timeout=120)
             self.assertNotEqual(second.returncode, 0)
             self.assertIn("is in use by gradus-master with process id", second.stderr)
             self.wait_reason(job, "its state cannot be stored", state=self.now(job)["state"])
@@ -157,7 +157,7 @@ class StateTest(StorageTest):
         self.state_dir = self.dir + "/cluster"
         SmallDisk(self, self.state_dir, "600k").fill()
         done = subprocess.run([BIN + "/gradus-master", f"--state-dir={self.state_dir}", "--listen=127.0.0.1:0",
-                               "--http-listen=127.0.0.1:0"], capture_output=True, text=True, timeout=60)
+                               "--http-listen=127.0.0.1:0"], capture_output=True, text=True, timeout=120)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("database or disk is full", done.stderr)
 
@@ -176,7 +176,7 @@ class StateTest(StorageTest):
         done = gradus("status", jobs[1], "--master", self.master.address)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(f"the row of job {jobs[1]} is damaged", done.stderr)
-        page = urllib.request.urlopen(f"http://{self.master.http}/metrics", timeout=10).read().decode()
+        page = urllib.request.urlopen(f"http://{self.master.http}/metrics", timeout=120).read().decode()
         self.assertIn("gradus_master_rows_unreadable 1", page)
         self.assertEqual(self.submit(), "digits-4")  # its number is not used again
 
@@ -370,7 +370,7 @@ class CheckpointsTest(StorageTest):
         other = self.start("ps", f"--master={self.master.address}", f"--checkpoint-dir={self.dir}/other")
         job = self.start_job(**{**self.job_keys, "cluster__workers": 1, "cluster__ps": 1, "training__epochs": 400,
                                 "training__checkpoint_every": "never"})
-        self.wait_reason(job, "could not write a checkpoint", "must see the same files", timeout=10)
+        self.wait_reason(job, "could not write a checkpoint", "must see the same files")
         asked = gradus("checkpoint", job, "--master", self.master.address)
         self.assertIn("must see the same files", asked.stderr)
         self.wait_reason(job, "checkpoint at step", "must see the same files")

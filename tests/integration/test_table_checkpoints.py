@@ -37,7 +37,8 @@ def header_of(data):
     return json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
 
 
-class TableCheckpoints(ClusterTest):
+class TableJobs(ClusterTest):
+    """For test_delta_checkpoints.py, too."""
     model = {}
     expected = None  # what an undisturbed run exports
 
@@ -61,11 +62,11 @@ class TableCheckpoints(ClusterTest):
         return [item for key, value in sets.items() for item in ("--set", f"{key.replace('__', '.')}={value}")]
 
     def bits(self):
-        if TableCheckpoints.expected is None:
+        if TableJobs.expected is None:
             result = self.run_job("plain", self.file, cluster__ps=1, training__checkpoint_every="never")
             self.assertEqual(result["state"], "SUCCEEDED")
-            TableCheckpoints.expected = self.export(result["job"], "plain")
-        return TableCheckpoints.expected
+            TableJobs.expected = self.export(result["job"], "plain")
+        return TableJobs.expected
 
     def submit(self, master, **sets):
         done = gradus("submit", self.file, "--master", master.address, "--json", *self.job(**sets))
@@ -83,6 +84,8 @@ class TableCheckpoints(ClusterTest):
         self.assertEqual(self.wait_state(master, job, "SUCCEEDED", "FAILED")["state"], "SUCCEEDED", master.job(job))
         self.assertTrue(self.export(job, "cluster") == self.bits())
 
+
+class TableCheckpoints(TableJobs):
     def test_an_export_does_not_show_how_many_servers_there_were(self):
         result = self.run_job("three", self.file, cluster__ps=3)
         exported = self.export(result["job"], "three")

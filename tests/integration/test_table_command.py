@@ -112,7 +112,7 @@ class TableCommand(ClusterTest):
         self.assertEqual(len(sightings), 20)
         self.assertEqual(sightings, sorted(sightings, reverse=True))
         self.assertEqual({k["shard"] for k in factors["hottest"]}, {0, 1})
-        with urllib.request.urlopen(f"http://{self.servers[0].http}/metrics", timeout=30) as page:
+        with urllib.request.urlopen(f"http://{self.servers[0].http}/metrics", timeout=120) as page:
             text = page.read().decode()
         self.assertGreater(float(re.search(r"^gradus_ps_table_rows (\S+)$", text, re.M)[1]), 0)
         self.assertGreater(float(re.search(r'^gradus_ps_table_row_events_total{event="updated"} (\S+)$', text, re.M)[1]), 0)

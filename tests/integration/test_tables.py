@@ -5,11 +5,12 @@ once in async; evaluations of one version while training goes on."""
 import json
 import os
 import random
+import re
 import struct
 import unittest
 
 from cluster import SLOWER, gradus
-from faults import FaultTest, main
+from faults import HEARTBEAT_MS, FaultTest, main
 from test_recovery import SameBits
 
 FIELDS = 6
@@ -60,7 +61,7 @@ class Clicks:
     model = {}
     sizes = {"training.epochs": 10}
     slow_down = 60 // SLOWER
-    heartbeat_ms = 1000 * SLOWER
+    heartbeat_ms = HEARTBEAT_MS
     accuracy = 0.7
 
     @classmethod
@@ -90,6 +91,24 @@ class ClicksBits(Clicks, SameBits, FaultTest):
     test_the_last_worker_killed_and_replaced = None
     test_a_server_killed_before_the_first_checkpoint = None
     test_speculation_and_workers_killed = None
+
+    def test_16_bits(self):
+        bits = {}
+        for gradients, parameters in (("bf16", "fp32"), ("fp32", "fp16"), ("fp16", "bf16")):
+            found = set()
+            for workers, ps in ((1, 1), (2, 2), (4, 3)):
+                name = f"{gradients}-{parameters}-w{workers}p{ps}"
+                result = self.run_job(name, self.file, data__dir=self.shared, cluster__ps=ps, cluster__workers=workers, training__replicas=4,
+                                      training__wire=f"{{gradients: {gradients}, parameters: {parameters}}}", training__epochs=1)
+                found.add((self.bits(result["job"], name), json.dumps(result["metrics"]["test"])))
+            self.assertEqual(len(found), 1, (gradients, parameters))
+            bits[gradients, parameters] = found.pop()
+        self.assertEqual(len(set(bits.values())), len(bits))
+        for mode in ({"training__mode": "async", "training__push_every": 3}, {"training__mode": "bounded", "training__staleness": 1}):
+            result = self.run_job(mode["training__mode"], self.file, data__dir=self.shared, cluster__ps=2, cluster__workers=2,
+                                  training__wire="{gradients: bf16, parameters: fp16}", **mode)
+            self.assertEqual(result["state"], "SUCCEEDED")
+            self.assertGreater(result["metrics"]["test"]["accuracy"], self.accuracy)
 
     def test_what_an_export_has(self):
         result = self.run_job("plain", self.file, data__dir=self.shared, training__epochs=2)
@@ -169,7 +188,9 @@ class CatchUp(Clicks, FaultTest):
                                     "rule: adamw, learning_rate: 0.01, weight_decay: 0.1",
                                     "rule: ftrl, learning_rate: 0.1, l1: 0.001, l2: 0.01",
                                     "rule: adagrad, learning_rate: 0.1",
-                                    "rule: adam, learning_rate: 0.01, schedule: {kind: step, every: 50, rate: 0.5}")):
+                                    "rule: adam, learning_rate: 0.01, schedule: {kind: step, every: 50, rate: 0.5}",
+                                    "rule: sgd, learning_rate: 0.5, clip_global_norm: 0.1",
+                                    "rule: momentum, learning_rate: 0.2, clip_value: 0.05, clip_norm: 0.1")):
             with self.subTest(update):
                 dense = self.train(f"dense-{i}", "", "rows: 4000", update)
                 sparse = self.train(f"table-{i}", "  tables: [{name: t, dim: 1, init: zeros, catch_up: true, "
@@ -182,6 +203,163 @@ class CatchUp(Clicks, FaultTest):
                 self.assertGreater(len(keys), 400)
                 for key, row in zip(keys, rows):
                     self.assertLessEqual(abs(row - weights[key]), 1e-5 * max(abs(weights[key]), 0.01 * largest), key)
+
+
+BIAS_ALONE = """name: clicks
+data:
+  format: libffm
+  train: {file: train}
+  test: {file: test}
+  columns: [{column: 0..5, as: sparse}]
+model:
+  tables:
+    - {name: weights, dim: 1, init: zeros, memory_bytes: 4 MiB, copies_bytes: 4 MiB}
+  layers:
+    - linear: {name: wide, table: weights, bias: true}
+  loss: sigmoid_cross_entropy
+update: {rule: ftrl, learning_rate: 0.05}
+training: {batch_size: 16, epochs: 10}
+"""
+
+
+class BiasAlone(Clicks, FaultTest):
+    """One variable of one element: the other servers have rows of tables, and nothing else."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        with open(cls.file, "w") as f:
+            f.write(BIAS_ALONE)
+
+    def expected(self):
+        result = self.run_job("one", self.file, data__dir=self.shared, cluster__ps=1, training__replicas=4,
+                              training__evaluate_every="2 epochs", **self.sizes)
+        return self.bits(result["job"], "one"), result
+
+    def test_norms_over_all_servers(self):
+        """Rows and variables are clipped together, wherever they lie: the same bits, and other ones than without."""
+        bits = {}
+        for name, sets in (("one", {}), ("three", {"cluster__ps": 3, "cluster__workers": 2}),
+                           ("free", {"update__clip_global_norm": 0, "update__clip_norm": 0})):
+            result = self.run_job(name, self.file, **{
+                "data__dir": self.shared, "training__replicas": 4, "update__rule": "adam", "update__clip_global_norm": 0.02,
+                "update__clip_norm": 0.05, **self.sizes, **sets})
+            bits[name] = self.bits(result["job"], name)
+        self.assertEqual(bits["three"], bits["one"])
+        self.assertNotEqual(bits["free"], bits["one"])
+        self.run_job("async", self.file, data__dir=self.shared, update__clip_global_norm=0.02, training__mode="async",
+                     cluster__ps=3, cluster__workers=2)
+
+    def test_a_pattern_of_a_table_alone(self):
+        bits = set()
+        for i, pattern in enumerate(("weights", "wide.bias", "*")):
+            path = os.path.join(self.dir, f"{i}.yaml")
+            with open(path, "w") as f:
+                f.write(BIAS_ALONE.replace("learning_rate: 0.05", f"learning_rate: 0.05, variables: [{{match: '{pattern}', learning_rate: 2}}]"))
+            bits.add(self.bits(self.run_job(str(i), path, data__dir=self.shared)["job"], str(i)))
+        self.assertEqual(len(bits), 3)
+        with open(path, "w") as f:
+            f.write(BIAS_ALONE.replace("learning_rate: 0.05", "learning_rate: 0.05, variables: [{match: other, learning_rate: 2}]"))
+        done = gradus("plan", path, "--set", f"data.dir={self.shared}")
+        self.assertIn("no variable matches 'other'", " ".join(done.stderr.split()))
+
+    def test_rows_too_large_for_fp16(self):
+        # Gradients of rows are multiples of the data's weights; that of the bias is none, and stays small.
+        path = os.path.join(self.dir, "large.yaml")
+        with open(path, "w") as f:
+            f.write(BIAS_ALONE)
+        large = os.path.join(self.dir, "large")
+        os.makedirs(large)
+        for name in ("train", "test"):
+            with open(os.path.join(large, name), "w") as f:
+                f.writelines(re.sub(r":(1|0\.5)(?=\s)", ":200000", line) for line in click_lines(200, 3))
+        for wire, state in (("fp32", "SUCCEEDED"), ("bf16", "SUCCEEDED"), ("fp16", "FAILED")):
+            result = self.run_job(wire, path, expect=int(state == "FAILED"), data__dir=large, cluster__ps=2, training__epochs=1,
+                                  training__wire=f"{{gradients: {wire}}}")
+            self.assertEqual(result["state"], state, result)
+        self.assertIn("variable wide.bias is not finite", result["reason"])
+
+    def test_three_servers_and_one_of_them_killed(self):
+        bits, alone = self.expected()
+        for name, sets in (("spread", {}), ("decided", {"training__replicas_to_aggregate": 3})):
+            result = self.run_job(name, self.file, data__dir=self.shared, cluster__ps=3, cluster__workers=2, training__replicas=4,
+                                  training__evaluate_every="2 epochs", **self.sizes, **sets)
+            if name == "spread":
+                self.assertEqual(self.bits(result["job"], name), bits)
+                self.assertEqual(result["metrics"], alone["metrics"])
+        self.cluster(ps=3, workers=2)
+        job = self.start_job(cluster__ps=3, cluster__workers=2, training__replicas=4, training__checkpoint_every="2 epochs")
+        self.wait_done(job, 0.5)
+        self.replace_ps(2)
+        status = self.wait_end(job)
+        self.assertEqual(status["recoveries"], 1)
+        self.assertEqual(self.bits(job), bits)
+
+    def test_async_with_a_pause(self):
+        self.cluster(ps=3, workers=2)
+        job = self.start_job(cluster__ps=3, cluster__workers=2, training__mode="async")
+        self.wait_done(job, 0.4)
+        for command, state in (("pause", "PAUSED"), ("resume", "RUNNING")):
+            done = gradus(command, job, "--master", self.master.address)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.wait_for(state, lambda: self.now(job)["state"] == state)
+        status = self.wait_end(job)
+        self.assert_each_record_once(status, self.sizes["training.epochs"])
+        self.assert_learned(status)
+
+    def test_without_tables_it_is_refused(self):
+        path = os.path.join(self.dir, "job.yaml")
+        with open(path, "w") as f:
+            f.write(BIAS_ALONE.replace("table: weights, bias: true", "rows: 1, bias: false").replace("  tables:\n", "")
+                    .replace("    - {name: weights, dim: 1, init: zeros, memory_bytes: 4 MiB, copies_bytes: 4 MiB}\n", ""))
+        done = gradus("plan", path, "--set", f"data.dir={self.shared}", "--set", "cluster.ps=3")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("1 partitions cannot fill 3 parameter servers", " ".join(done.stderr.split()))
+        with open(path, "w") as f:
+            f.write(BIAS_ALONE)
+        done = gradus("plan", path, "--set", f"data.dir={self.shared}", "--set", "cluster.ps=3", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Edges(Clicks, FaultTest):
+    def test_the_largest_key(self):
+        """Keys as they are, from 0 to 2^64 - 1, in any order in a line; on two servers, through a checkpoint and an export."""
+        keys = [0, 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
+        draw = random.Random(3)
+        lines = []
+        for _ in range(400):
+            picked = draw.sample(keys, 3)
+            lines.append(f"{int(2**64 - 1 in picked)} " + " ".join(f"0:{k}:1" for k in picked) + "\n")
+        path = os.path.join(self.dir, "job.yaml")
+        with open(os.path.join(self.dir, "lines"), "w") as f:
+            f.write("".join(lines))
+        with open(path, "w") as f:
+            f.write(BIAS_ALONE.replace("{file: train}", "{file: lines}").replace("{file: test}", "{file: lines}")
+                    .replace("0..5", "0").replace("bias: true", "bias: true, hashing: none"))
+        exports = []
+        for ps in (1, 2):
+            result = self.run_job(f"s{ps}", path, data__dir=self.dir, cluster__ps=ps, training__epochs=5)
+            self.assertGreater(result["metrics"]["test"]["accuracy"], 0.95)
+            exports.append(self.tensors(result["job"], f"s{ps}"))
+        self.assertEqual(exports[0], exports[1])
+        found = struct.unpack("<6Q", exports[0]["weights.keys"][2])
+        self.assertEqual(sorted(found), keys)
+        weights = dict(zip(found, struct.unpack("<6f", exports[0]["weights.values"][2])))
+        self.assertGreater(weights[2**64 - 1], max(weights[k] for k in keys[:-1]))
+
+    def test_a_key_that_is_no_key(self):
+        path = os.path.join(self.dir, "job.yaml")
+        for line, said in (("1 0:18446744073709551616:1", "18446744073709551616"), ("1 0:-1:1", "-1"),
+                           ("1 0:7:1 0:3:1 0:7:1", "index 7 twice")):
+            with open(os.path.join(self.dir, "lines"), "w") as f:
+                f.write("1 0:5:1\n" + line + "\n")
+            with open(path, "w") as f:
+                f.write(BIAS_ALONE.replace("{file: train}", "{file: lines}").replace("  test: {file: test}\n", "")
+                        .replace("0..5", "0"))
+            done = gradus("validate", path, "--set", f"data.dir={self.dir}")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("lines:2", done.stderr)
+            self.assertIn(said, " ".join(done.stderr.split()))
 
 
 class Refusals(Clicks, FaultTest):

@@ -11,7 +11,7 @@ import unittest
 
 import numpy
 
-from cluster import SOURCE, ClusterTest, gradus
+from cluster import SLOW_DOWN, SOURCE, ClusterTest, gradus
 
 GLOBAL_NORM = "rule: momentum, learning_rate: 0.05, clip_global_norm: 0.1"
 LAMB = "rule: lamb, learning_rate: 0.003"
@@ -77,10 +77,10 @@ class Deaths(Update):
         one = self.train("one", update, **sets)
         file = self.job_file(update)
         process = self.start_run("killed", file=file, training__batch_size=16, cluster__workers=3,
-                                 cluster__ps=3, cluster__partitions=3, **sets)
+                                 cluster__ps=3, cluster__partitions=3, slow_down=SLOW_DOWN, **sets)
         self.wait_run("killed", 50)
         os.kill(self.child(process, "gradus-worker")[1], signal.SIGKILL)
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate(timeout=600)
         self.assertEqual(process.returncode, 0, err)
         result = json.loads(out)
         self.assertEqual(result["state"], "SUCCEEDED")
@@ -100,11 +100,11 @@ class Deaths(Update):
         sets = {"training__epochs": 12, "training__checkpoint_every": 50, "training__evaluate_every": "never",
                 "cluster__ps": 3, "cluster__partitions": 3, "cluster__workers": 2}
         plain = self.train("plain", ADAFACTOR, **sets)
-        process = self.start_run("killed", file=self.job_file(ADAFACTOR), training__batch_size=16, **sets)
+        process = self.start_run("killed", file=self.job_file(ADAFACTOR), training__batch_size=16, slow_down=SLOW_DOWN, **sets)
         checkpoint = self.dir + "/killed/checkpoints/digits-1/step-000000050/manifest.json"
         self.wait_for("a checkpoint", lambda: os.path.exists(checkpoint))
         os.kill(self.child(process, "gradus-ps")[1], signal.SIGKILL)
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate(timeout=600)
         self.assertEqual(process.returncode, 0, err)
         self.assertIn("RECOVERING", err)
         self.assertEqual(self.export(json.loads(out)["job"], "killed"), plain)

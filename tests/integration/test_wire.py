@@ -41,7 +41,7 @@ class Wire(ClusterTest):
             self.assertGreater(result["metrics"]["test"]["accuracy"], 0.6, mode)
 
     def moved(self, server):
-        page = urllib.request.urlopen(f"http://{server.http}/metrics", timeout=10).read().decode()
+        page = urllib.request.urlopen(f"http://{server.http}/metrics", timeout=120).read().decode()
         return [int(re.search(rf"^gradus_ps_value_bytes_{way}_total (\d+)", page, re.M).group(1))
                 for way in ("received", "sent")]
 

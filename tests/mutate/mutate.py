@@ -28,6 +28,8 @@ def arguments():
     parser.add_argument("--room", action="append", metavar="R", help="only this room (base, ..., master, ps, worker, cli); may be repeated")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="which faults are drawn (default 1)")
     parser.add_argument("--count", type=int, default=100, metavar="N", help="how many faults, as many in each room (default 100)")
+    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="M",
+                        help="begin no fault after so long; rooms take turns, so each has had its share")
     parser.add_argument("--only", action="append", metavar="ID", help="this fault, as printed; may be repeated")
     parser.add_argument("--file", action="append", metavar="PATH", help="draw from this file alone; may be repeated")
     parser.add_argument("--list", action="store_true", help="print the faults that would be tried first, and try none")
@@ -68,6 +70,12 @@ class Draw:
 def share(count, names):
     """How many faults each room gets: as many as every other, the first ones one more."""
     return {name: count // len(names) + (i < count % len(names)) for i, name in enumerate(names)}
+
+
+def in_turn(shares):
+    """The rooms as often as their shares say, one after the other: whoever stops early has seen something of each."""
+    for i in range(max(shares.values(), default=0)):
+        yield from (room for room, count in shares.items() if count > i)
 
 
 def fault_of_id(text, read):
@@ -137,6 +145,7 @@ def main():
     mine = chosen_rooms(args, rooms.rooms_of(shop.tree))
     shares = share(args.count, list(mine))
     tally, survivors = {}, []
+    end = time.monotonic() + 60 * args.minutes
     only = [fault_of_id(text, shop.read) for text in args.only or ()]
     if args.list:
         for room, files in mine.items():
@@ -147,17 +156,17 @@ def main():
         return 0
     shop.prepare()
     if only:
-        shop.measure([f.path for f in only])
         for fault in only:
             if not judge(shop, fault, tally, survivors):
                 say(f"{fault.id}: does not compile, or is the same program")
     else:
-        for room, files in mine.items():
-            draw = Draw(room, files, shop.read, args.seed)
-            left = shares[room]
-            while left > 0 and (fault := draw.next()) is not None:
-                shop.measure([fault.path])
-                left -= judge(shop, fault, tally, survivors)
+        draws = {room: Draw(room, files, shop.read, args.seed) for room, files in mine.items()}
+        for room in in_turn(shares):
+            if time.monotonic() > end:
+                say(f"stopped after {args.minutes} minutes")
+                break
+            while (fault := draws[room].next()) is not None and not judge(shop, fault, tally, survivors):
+                pass
     report(tally, survivors)
     void = why_void(shop.left_out, [room for room in sorted(tally) if not shop.has_tests(room)])
     if void:

@@ -103,6 +103,11 @@ class Text(unittest.TestCase):
         self.assertEqual({(line, kind) for line, kind, _ in kinds(text)},
                          {(4, "sign"), (4, "off-by-one"), (4, "drop-store")})
 
+    def test_one_more_in_the_heap_is_room_for_none(self):
+        text = "void f(int n)\n{\n    int *p = mem_new(n + 1, sizeof *p);\n    g(mem_new(2, 1), n + 1);\n}\n"
+        self.assertEqual({(line, kind) for line, kind, _ in kinds(text)},
+                         {(3, "sign"), (4, "drop-call"), (4, "off-by-one"), (4, "sign")})
+
     def test_a_descriptor_is_never_0(self):
         text = "int f(struct s *s)\n{\n    return s->fd < 0 || log_fd < 0 || s->fds < 0;\n}\n"
         self.assertEqual([(line, shown) for line, kind, shown in kinds(text) if kind == "bound"], [(3, "<  →  <=")])
@@ -120,13 +125,18 @@ class Text(unittest.TestCase):
 
 class Rooms(unittest.TestCase):
     def test_cores_are_left_out(self):
-        for path in ("services/ps/core/shard.c", "services/master/core/job.c", "tests/unit/base/test_file.c", "common/base/file.h"):
+        for path in ("services/ps/core/shard.c", "services/master/core/job.c", "common/trace/recording.c", "tests/unit/base/test_file.c",
+                     "common/base/file.h"):
             self.assertIsNone(rooms.room_of(path), path)
         self.assertEqual(rooms.room_of("common/base/file.c"), "base")
         self.assertEqual(rooms.room_of("services/master/shell/shell_store.c"), "master")
 
     def test_every_room_gets_its_share(self):
         self.assertEqual(mutate.share(7, ["a", "b", "c"]), {"a": 3, "b": 2, "c": 2})
+
+    def test_rooms_take_turns(self):
+        self.assertEqual(list(mutate.in_turn({"a": 3, "b": 1, "c": 2})), ["a", "b", "c", "a", "c", "a"])
+        self.assertEqual(list(mutate.in_turn({})), [])
 
     def test_the_seed_decides(self):
         text = textwrap.dedent(TREE["common/tiny/tiny.c"])
@@ -143,9 +153,8 @@ class Started(unittest.TestCase):
     def test_what_a_rig_starts_is_the_programs_of_its_tests(self):
         with tempfile.TemporaryDirectory() as directory:
             shop = workshop.Workshop.__new__(workshop.Workshop)
-            shop.tree, shop.build = os.path.join(directory, "tree"), os.path.join(directory, "build")
-            for path, text in (("build/bin/gradus", ""), ("build/bin/gradus-ps", ""),
-                               ("tree/test_a.c", '#include "rig.h"\n#include "room/gradus.h"\n'), ("tree/rig.h", '#include "deep.h"\n'),
+            shop.tree, shop.inputs = os.path.join(directory, "tree"), {"bin/gradus": [], "bin/gradus-ps": []}
+            for path, text in (("tree/test_a.c", '#include "rig.h"\n#include "room/gradus.h"\n'), ("tree/rig.h", '#include "deep.h"\n'),
                                ("tree/rig.c", 'getenv("GRADUS_BIN_DIR"), "gradus"'), ("tree/deep.h", ""),
                                ("tree/deep.c", '"gradus-ps"'), ("tree/test_b.c", '"gradus"')):
                 os.makedirs(os.path.dirname(os.path.join(directory, path)), exist_ok=True)

@@ -200,7 +200,7 @@ static bool is_foreign(const struct sim_shard *s, const struct shard_event *e)
     if (e->own || e->kind == SHARD_GONE || e->kind == SHARD_SNAPSHOT) {
         return false;
     }
-    return e->kind == SHARD_EXCHANGE
+    return e->kind == SHARD_EXCHANGE || e->kind == SHARD_FILL
                ? e->fence.opening != s->fence.opening
                : memcmp(e->fence.secret, s->fence.secret, sizeof s->fence.secret) != 0;
 }
@@ -218,11 +218,13 @@ void check_step(struct world *w, struct sim_shard *s, const struct shard_event *
     if (after.generation < before->generation) {
         violated(w, INVARIANT_FENCE, "the generation of shard %u falls", s->number);
     }
-    bool asks = e->kind == SHARD_EXCHANGE || e->kind == SHARD_MEMBERSHIP || e->kind == SHARD_PIN;
+    bool asks = e->kind == SHARD_EXCHANGE || e->kind == SHARD_FILL || e->kind == SHARD_MEMBERSHIP ||
+                e->kind == SHARD_PIN;
     if (asks && e->generation < before->generation &&
         (after.version != before->version || after.generation != before->generation ||
          after.queued != before->queued || after.parked > before->parked ||
-         after.pins != before->pins || after.pushes_applied != before->pushes_applied)) {
+         after.filled != before->filled || after.pins != before->pins ||
+         after.pushes_applied != before->pushes_applied)) {
         violated(
             w, INVARIANT_FENCE, "a request of generation %llu changes shard %u of generation %llu",
             (unsigned long long)e->generation, s->number, (unsigned long long)before->generation);
@@ -230,8 +232,8 @@ void check_step(struct world *w, struct sim_shard *s, const struct shard_event *
     if (is_foreign(s, e) &&
         (after.version != before->version || after.generation != before->generation ||
          after.queued != before->queued || after.parked > before->parked ||
-         after.pins != before->pins || after.closed != before->closed ||
-         after.pushes_applied != before->pushes_applied)) {
+         after.filled != before->filled || after.pins != before->pins ||
+         after.closed != before->closed || after.pushes_applied != before->pushes_applied)) {
         violated(w, INVARIANT_FENCE,
                  "a request that is not for this opening of shard %u, or not "
                  "of its master, changes it",
@@ -263,26 +265,24 @@ void check_record(struct world *w, const struct job_record *r)
         violated(w, INVARIANT_STORED, "clients are told that %s is %s; its row says %s", r->id,
                  job_state_name(r->state), row == NULL ? "nothing" : job_state_name(row->state));
     }
+    check_resumed(w, job, r);
     if (j->state != 0 && j->state != r->state) {
         check_yielded(w, job, r);
         TRACE(w, 0, "%s is %s: %s", r->id, job_state_name(r->state), r->reason);
         w->counts.recoveries += r->state == JOB_RECOVERING;
     }
-    if (job_state_is_final(j->state) && r->state != j->state) {
-        violated(w, INVARIANT_STATE, "%s was %s and is %s", r->id, job_state_name(j->state),
-                 job_state_name(r->state));
-    }
-    if (r->state == JOB_FAILED) {
-        violated(w, INVARIANT_FAILED, "%s failed: %s", r->id, r->reason);
-    }
     if (r->state == JOB_SUCCEEDED && j->test_records > 0 &&
         (r->evaluation_count == 0 || r->evaluations[r->evaluation_count - 1].step != r->step)) {
         violated(w, INVARIANT_STATE, "%s SUCCEEDED without an evaluation at its end", r->id);
     }
-    if (r->state == JOB_CANCELLED && !j->cancelled) {
-        violated(w, INVARIANT_STATE, "%s is CANCELLED, but nobody asked for it", r->id);
+    if (j->state != r->state) {
+        check_stop(w, job, r);
     }
+    bool ends = job_state_is_final(r->state) && j->state != r->state;
     j->state = r->state;
+    if (ends) {
+        again_ended(w, job, r);
+    }
     snprintf(j->reason, sizeof j->reason, "%s", r->reason);
     snprintf(j->checkpoint, sizeof j->checkpoint, "%s", r->checkpoint);
 }
@@ -383,7 +383,13 @@ static void check_bits(struct world *w, uint32_t job, const struct tensor *value
 {
     const struct sim_job *j = &w->jobs[job];
     struct tensor expected, expected_slot;
-    numbers_reference(j, j->first.replicas, key_of_job(w, job), &expected, &expected_slot);
+    if (j->tables) {
+        (void)rows_reference(w, job, numbers_steps(j, j->first.replicas));
+        expected = w->references[job].values;
+        expected_slot = w->references[job].slot;
+    } else {
+        numbers_reference(j, j->first.replicas, key_of_job(w, job), &expected, &expected_slot);
+    }
     for (uint32_t i = 0; i < j->elements; i++) {
         if (memcmp(&expected.v[i], &values->v[i], sizeof(float)) != 0 ||
             memcmp(&expected_slot.v[i], &slot->v[i], sizeof(float)) != 0) {
@@ -407,7 +413,7 @@ void check_job_end(struct world *w, uint32_t job)
         violated(w, INVARIANT_ALL, "%s has succeeded and has no checkpoint", j->id);
     }
     uint64_t all = j->batches == 64 ? UINT64_MAX : (UINT64_C(1) << j->batches) - 1;
-    for (uint32_t e = 0; e < j->epochs && j->steps == 0 && !j->partial; e++) {
+    for (uint32_t e = 0; e < j->epochs && j->steps == 0 && j->stopped == 0 && !j->partial; e++) {
         if (cut.ids.epoch[e] != all) {
             violated(w, INVARIANT_ALL, "%s: epoch %u has applied %d of %u batches", j->id, e,
                      __builtin_popcountll(cut.ids.epoch[e]), j->batches);

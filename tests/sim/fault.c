@@ -124,6 +124,7 @@ void fault_begin(struct world *w, uint32_t index)
     case FAULT_CANCEL:
     case FAULT_CHECKPOINT:
     case FAULT_SET:
+    case FAULT_RAISE:
         master_client(w, f);
         break;
     case FAULT_SUSPEND:

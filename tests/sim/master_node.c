@@ -6,14 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/rng.h"
-#include "job/spec/job_spec.h"
 
 #define HEARTBEAT_TIMEOUT_MS 3000
 #define PATIENT_MS 100000000
 #define PARK_MARGIN_MS 300
-#define CLIENT_REQUEST (UINT64_C(1) << 62) /* requests of clients, who are at the master's door */
 
 uint32_t job_index(struct world *w, const char *id)
 {
@@ -113,13 +110,16 @@ static void move_shards(struct world *w, struct sim_job *j, uint64_t generation)
 static void fill_places(struct world *w, struct sim_job *j, struct unary_request *q,
                         const struct master_call *c)
 {
-    if (c->kind != MASTER_CALL_ASSIGN && c->kind != MASTER_CALL_EVALUATE) {
+    bool brings = c->kind == MASTER_CALL_START && j->given;
+    if (c->kind != MASTER_CALL_ASSIGN && c->kind != MASTER_CALL_EVALUATE && !brings) {
         return;
     }
     if (c->shard_count != j->shard_count) {
         violated(w, INVARIANT_ORDER, "a call says where %zu shards are", c->shard_count);
     }
-    move_shards(w, j, c->generation);
+    if (!brings) {
+        move_shards(w, j, c->generation);
+    }
     for (size_t i = 0; i < c->shard_count; i++) {
         const struct master_shard_location *l = &c->shards[i];
         q->places[l->shard] =
@@ -147,6 +147,8 @@ static void fill_call(struct world *w, struct unary_request *q, const struct mas
     q->replica_end = c->replica_end;
     q->hold = c->hold;
     q->slots = c->slots;
+    q->begins = c->begins;
+    given_asked(w, j, c);
     if (c->consistency != NULL) {
         q->consistency = *c->consistency;
         if (consistency_is_partial(c->consistency)) {
@@ -165,6 +167,12 @@ static void fill_call(struct world *w, struct unary_request *q, const struct mas
     snprintf(q->pin_id, sizeof q->pin_id, "%s", c->pin_id == NULL ? "" : c->pin_id);
     const char *directory = c->kind == MASTER_CALL_OPEN ? c->restore : c->directory;
     snprintf(q->directory, sizeof q->directory, "%s", directory == NULL ? "" : directory);
+    if (c->base.directory != NULL) {
+        snprintf(q->base.directory, sizeof q->base.directory, "%s", c->base.directory);
+        q->base.opened = strtoull(c->base.file, NULL, 10);
+        q->base.checksum = c->base.checksum;
+        q->base.version = c->base.version;
+    }
     q->first = c->first;
     q->count = c->count;
     learn_plan(w, j, c->plan);
@@ -178,6 +186,9 @@ static void call(struct world *w, const struct master_call *c)
     struct unary *u = unary_new(w, 0, to, UNARY_CALL, 0, &index);
     fill_call(w, &u->req, c);
     struct sim_job *j = &w->jobs[u->req.job];
+    if (c->kind == MASTER_CALL_OPEN) {
+        check_resumed_open(w, u->req.job, c);
+    }
     if (c->kind == MASTER_CALL_OPEN && c->generation > j->opened) {
         j->opening = c->fence.opening;
         j->opened = c->generation;
@@ -213,6 +224,7 @@ static void answer_client(struct world *w, const struct master_reply *r)
     if (r->job != NULL) {
         check_record(w, r->job);
     }
+    again_answered(w, r);
     for (uint32_t i = 0; i < SIM_JOBS_MAX; i++) {
         struct sim_job *j = &w->jobs[i];
         if (j->pausing && j->pause_request == r->request) {
@@ -263,12 +275,15 @@ static void answer(struct world *w, const struct master_reply *r)
 
 static void store(struct world *w, const struct master_store *s)
 {
-    struct sim_row *row = &w->rows[w->row_count++];
+    struct sim_store_row *row = &w->rows[w->row_count++];
     if (w->row_count > SIM_ROWS_MAX) {
         violated(w, INVARIANT_ORDER, "more than %d rows in one step", SIM_ROWS_MAX);
     }
-    *row = (struct sim_row){.job = job_index(w, s->job->id), .row = s->row};
+    *row = (struct sim_store_row){.job = job_index(w, s->job->id), .row = s->row};
     row->failed = !disk_store(w, s->job);
+    if (!row->failed) {
+        w->jobs[row->job].named = s->job->checkpoint[0] != '\0';
+    }
 }
 
 static void act(struct world *w)
@@ -306,6 +321,7 @@ static void act(struct world *w)
             break;
         case MASTER_LOG:
             TRACE(w, 0, "%s %s", a->log.event, a->log.text);
+            check_stop_log(w, a->log.event, a->log.text);
             if (strcmp(a->log.event, "node_lost") == 0) {
                 check_lost(w, a->log.text);
             }
@@ -333,7 +349,7 @@ void master_event(struct world *w, struct master_event *e)
 {
     step(w, e);
     for (uint32_t i = 0; i < w->row_count && w->master != NULL; i++) {
-        struct sim_row row = w->rows[i];
+        struct sim_store_row row = w->rows[i];
         struct err err = {0};
         err_set(&err, ERR_EXHAUSTED, "disk full");
         struct master_event stored = {.kind = MASTER_STORED};
@@ -525,6 +541,7 @@ void master_answered(struct world *w, const struct unary *u, const struct unary_
     e.call.file = r->file;
     e.call.bytes = r->bytes;
     e.call.checksum = r->checksum;
+    e.call.delta = r->delta;
     uint32_t done[SIM_SPLITS_MAX];
     if (r->ledger.present) {
         memcpy(done, r->ledger.done, sizeof done);
@@ -537,157 +554,19 @@ void master_answered(struct world *w, const struct unary *u, const struct unary_
                                              .label_is_class = true,
                                              .classes = 3,
                                              .label_scale = 1};
+        e.call.given = j->given ? given_program : e.call.given;
+        e.call.from = j->from && u->req.begins ? "the source" : "";
+        e.call.from_fingerprint = j->from && u->req.begins ? GIVEN_FROM_FINGERPRINT : 0;
         e.call.test = e.call.train;
         e.call.test.records = j->test_records;
     } else if (u->req.call == MASTER_CALL_EVALUATE) {
         struct metrics m;
         metrics_init(&m, 1u << METRIC_LOSS | 1u << METRIC_ACCURACY);
         m.examples = r->count;
+        m.correct = (double)r->count * r->accuracy;
         e.call.sum_count = metrics_pack(&m, sums);
         metrics_release(&m);
         e.call.sums = sums;
     }
     master_event(w, &e);
-}
-
-/* ---- clients ---- */
-
-static bool parse(const char *text, const char *const *sets, size_t set_count,
-                  struct job_spec *spec, struct world *w, bool must)
-{
-    struct diags diags = {0};
-    bool good = job_spec_parse(text, strlen(text), "job", sets, set_count, spec, &diags) == 0;
-    if (!good && must) {
-        struct buf out = {0};
-        diags_format(&diags, &out);
-        violated(w, INVARIANT_ORDER, "a job file of the schedule is wrong: %s", buf_str(&out));
-    }
-    diags_release(&diags);
-    return good;
-}
-
-static void learn_job(struct sim_job *j, const struct job_spec *spec,
-                      const struct sim_job_plan *plan)
-{
-    j->records = plan->records;
-    j->test_records = plan->test_records;
-    j->batch_records = (uint32_t)spec->training.batch_size;
-    j->epochs = (uint32_t)spec->training.epochs;
-    j->steps = (uint64_t)spec->training.steps;
-    j->split_batches = (uint32_t)spec->training.split_batches;
-    j->batches = (j->records + j->batch_records - 1) / j->batch_records;
-    j->rounds = spec->update.rule->rounds + (update_spec_takes_norms(&spec->update) ? 1 : 0);
-    consistency_of(spec, &j->first);
-    j->partial = consistency_is_partial(&j->first);
-    j->tables = plan->tables;
-}
-
-void master_submit(struct world *w, uint32_t job)
-{
-    const struct sim_job_plan *plan = &w->schedule->jobs[job];
-    struct sim_job *j = &w->jobs[job];
-    if (w->master == NULL || w->nodes[0].paused) { /* the client tries again */
-        world_at(w, w->now_us + 500 * SIM_MS, EVENT_SUBMIT, 0, job, 0);
-        return;
-    }
-    struct job_spec spec = {0};
-    (void)parse(plan->text, NULL, 0, &spec, w, true);
-    learn_job(j, &spec, plan);
-    snprintf(j->id, sizeof j->id, "%s-1", spec.name);
-    j->submitted = true;
-    TRACE(w, 0, "is given job %s", j->id);
-    struct master_event e = {.kind = MASTER_SUBMIT,
-                             .request = CLIENT_REQUEST + ++w->client_request};
-    e.submit = (struct master_submit_event){.spec = &spec, .request_id = spec.name};
-    char request_id[32];
-    snprintf(request_id, sizeof request_id, "r%u", job);
-    e.submit.request_id = request_id;
-    static const char *const OWNERS[] = {"", "ann", "ben"};
-    e.submit.owner = OWNERS[plan->owner];
-    master_event(w, &e);
-    job_spec_release(&spec);
-    if (!j->known) { /* killed before it was stored: the client submits it again */
-        world_at(w, w->now_us + 500 * SIM_MS, EVENT_SUBMIT, 0, job, 0);
-    }
-}
-
-static void client_set(struct world *w, struct sim_job *j, const struct sim_fault *f)
-{
-    const char *sets[SIM_CHANGE_SETS];
-    size_t count = 0;
-    while (count < SIM_CHANGE_SETS && f->change[count][0] != '\0') {
-        sets[count] = f->change[count];
-        count++;
-    }
-    const struct job_record *r = master_job(w->master, j->id, node_ms(w, 0));
-    if (r == NULL) {
-        return;
-    }
-    char *base = mem_strdup(r->text);
-    struct job_spec spec = {0};
-    if (parse(base, sets, count, &spec, w, false)) {
-        j->changed = true;
-        struct consistency to;
-        consistency_of(&spec, &to);
-        j->partial = j->partial || consistency_is_partial(&to);
-        struct master_event e = {.kind = MASTER_SET,
-                                 .request = CLIENT_REQUEST + ++w->client_request};
-        e.set = (struct master_set_event){.job = j->id, .spec = &spec, .base = base};
-        TRACE(w, 0, "is asked to set %s %s %s of %s", f->change[0], f->change[1], f->change[2],
-              j->id);
-        master_event(w, &e);
-    } else {
-        TRACE(w, 0, "a client's change is no job file: %s %s", f->change[0], f->change[1]);
-    }
-    job_spec_release(&spec);
-    free(base);
-}
-
-void master_client(struct world *w, const struct sim_fault *f)
-{
-    struct sim_job *j = &w->jobs[f->number];
-    if (w->master == NULL || w->nodes[0].paused || !j->known) {
-        return; /* nobody answers the door */
-    }
-    struct master_event e = {.request = CLIENT_REQUEST + ++w->client_request};
-    if (f->kind == FAULT_CANCEL) {
-        TRACE(w, 0, "is asked to cancel %s", j->id);
-        e.kind = MASTER_CANCEL;
-        e.cancel = (struct master_cancel_event){j->id, (f->other & 1) != 0};
-        j->cancelled = true;
-        master_event(w, &e);
-    } else if (f->kind == FAULT_CHECKPOINT) {
-        TRACE(w, 0, "is asked for a checkpoint of %s", j->id);
-        e.kind = MASTER_CHECKPOINT;
-        e.job = j->id;
-        master_event(w, &e);
-    } else if (f->kind == FAULT_SUSPEND) {
-        TRACE(w, 0, "is asked to pause %s", j->id);
-        e.kind = MASTER_PAUSE;
-        e.job = j->id;
-        j->pausing = true;
-        j->pause_request = e.request;
-        master_event(w, &e);
-    } else {
-        client_set(w, j, f);
-    }
-}
-
-bool master_resume(struct world *w, uint32_t job)
-{
-    struct sim_job *j = &w->jobs[job];
-    if (w->master == NULL || w->nodes[0].paused) {
-        return false;
-    }
-    if (j->known && j->pausing) {
-        struct master_event e = {.kind = MASTER_RESUME,
-                                 .request = CLIENT_REQUEST + ++w->client_request};
-        TRACE(w, 0, "is asked to resume %s", j->id);
-        e.job = j->id;
-        j->resume_request = e.request;
-        j->pause_request = 0; /* its answer may come later */
-        j->paused = false;
-        master_event(w, &e);
-    }
-    return !j->pausing; /* else the client tries again */
 }

@@ -53,6 +53,9 @@ static void fill_works(const struct world *w, uint32_t node, struct unary_reques
                                                                          : "step";
             add_work(w, q, j->job, what, j->busy_us, 0, false);
         }
+        if (j->fill.active) {
+            add_work(w, q, j->job, "StartJob", j->fill.since_us, 0, false);
+        }
         for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
             if (j->calls[i].tag != 0) { /* an evaluation, which may wait for a server */
                 add_work(w, q, j->job, "Evaluate", w->now_us - MOMENT_US, 0, false);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deliberate bugs in the cores, one line each: does the simulator find them?
+/* Deliberate bugs in the cores and in tables, one line each: does the simulator find them?
  *
- * The hooks are MUTANT(name) in the cores (base/mutant.h); only sim-mutants has them compiled in.
+ * The hooks are MUTANT(name) in their code (base/mutant.h); only sim-mutants has them compiled in.
  * To add one: a line here, and the hook. */
 #ifndef GRADUS_SIM_MUTANTS_H
 #define GRADUS_SIM_MUTANTS_H
@@ -42,7 +42,17 @@
     X(generation_not_awaited, ANY, "a generation is used although its row was refused")            \
     X(end_not_awaited, ANY, "clients are told of an end that is not stored")                       \
     X(last_checkpoint_once, ANY, "a job ends without its last checkpoint when it fails once")      \
+    X(base_is_the_last, ANY, "a delta is one of the checkpoint before it, be that a delta itself") \
     X(last_evaluation_once, ANY, "a job ends without its last evaluation when it fails once")      \
+    X(stop_runs_on, ANY, "training goes on beside the evaluation that ends it")                    \
+    X(stop_not_restored, ANY, "what was the best is not gone back to with a checkpoint")           \
+    X(revived_anew, RESUMED, "a job that is resumed after its end begins anew")                    \
+    X(revived_at_once, RESUMED, "it begins while nodes still have what it was")                    \
+    X(revived_is_over, RESUMED, "it counts as trained to its end")                                 \
+    X(revived_not_stored, RESUMED, "a client is told that it goes on before that is stored")       \
+    X(stops_again, RESUMED, "one that was stopped early is stopped there again")                   \
+    X(best_is_passing, ASYNC, "all go on while a version that may have to be kept is evaluated")   \
+    X(best_forgotten, ANY, "the checkpoint of the best version is not noted")                      \
     X(begins_anew, ANY, "a job whose checkpoints are gone begins anew")                            \
     X(damage_forgotten, ANY, "a damaged checkpoint is tried for ever")                             \
     X(row_not_stored_again, ANY, "a row that was refused is not stored later")                     \
@@ -105,13 +115,50 @@
     X(rows_of_present, TABLES,                                                                     \
       "a shard answers with the newest rows, whatever version is asked for")                       \
     X(pinned_rows_of_present, TABLES, "rows of a pinned version change with the next update")      \
+    X(previous_never, TABLES, "the version before is never kept once the mode was looked at")      \
+    X(previous_as_opened, TABLES, "a job that becomes sync does not keep the version before")      \
     X(rows_latest, TABLES, "a worker of a sync job reads the newest rows")                         \
     X(rows_outrun_unseen, TABLES,                                                                  \
       "a late worker asks for rows of a version that is gone, for ever")                           \
     X(rows_forget_parameters, TABLES, "with its rows a worker gives up its parameters, too")       \
     X(rows_pushed_along, TABLES, "a gradient leaves before its rows are there")                    \
     X(rows_of_last_step, TABLES, "a worker reads the rows of the version before")                  \
+    X(rows_of_any_batch, TABLES, "rows that came ahead are used for whatever batch is next")       \
+    X(rows_of_lead, TABLES, "rows that came from the lead are taken for those of all shards")      \
+    X(rows_kept, TABLES, "rows that came ahead are used with newer parameters")                    \
     X(rows_not_pinned, TABLES, "an evaluation reads the newest rows")                              \
+    X(changed_under_pin, TABLES, "a row is not copied before it changes")                          \
+    X(evicted_under_pin, TABLES, "a row is not copied before it is evicted")                       \
+    X(new_row_under_pin, TABLES, "who reads an old version gets rows that came later")             \
+    X(counts_change_under_pin, TABLES, "what admission counts goes on under a pin")                \
+    X(newest_copy, TABLES, "who reads an old version sees its copies, not those of later ones")    \
+    X(unpin_forgets, TABLES, "when a version goes, what older ones need of it goes, too")          \
+    X(first_table_pinned, TABLES, "only the first table of a job is pinned")                       \
+    X(reading_changes, TABLES, "a read row is brought up to date, but not what is noted of it")    \
+    X(counted_again, TABLES, "an update that is made again counts its sightings again")            \
+    X(counts_not_restored, TABLES, "a checkpoint's counts of admission are not restored")          \
+    X(restored_as_new, TABLES, "restored rows count as seen at the checkpoint")                    \
+    X(limit_before_admission, TABLES, "max_rows is judged without the rows that just came")        \
+    X(evicted_early, TABLES, "a row that was not seen goes one update early")                      \
+    X(least_of_any_key, TABLES, "which of two equal rows goes is a matter of where they lie")      \
+    X(slots_of_evicted, TABLES, "a row begins with the slots of the one whose place it has")       \
+    X(sightings_of_one, TABLES, "a sum has the sightings of one of its rows alone")                \
+    X(rows_of_second_lost, TABLES, "a sum that begins without rows stays so")                      \
+    X(empty_step_is_none, TABLES, "a step that brings no rows is none for tables")                 \
+    X(gone_not_noted, TABLES, "a delta does not say which rows went")                              \
+    X(writes_again, TABLES, "a Checkpoint that comes twice writes the rows again")                 \
+    X(delta_misses_first, TABLES, "a delta has no rows of the version behind its base")            \
+    X(notes_of_base_forgotten, TABLES, "what went is forgotten with the first delta that says so") \
+    X(delta_of_any_notes, TABLES, "a delta is written although it is not known what went")         \
+    X(read_unfilled, GIVEN, "a shard answers before workers have brought all of its values")       \
+    X(fill_counts_repeats, GIVEN, "values that come again count as further ones")                  \
+    X(late_fill_overwrites, GIVEN, "a Fill that comes late takes values back")                     \
+    X(fill_of_another_opening, GIVEN, "a Fill for another opening of the shard is taken")          \
+    X(fill_of_the_lead, GIVEN, "a worker is ready when the first shard is filled")                 \
+    X(fill_of_any_generation, GIVEN, "a Fill of a generation that is over is taken")               \
+    X(fill_not_again, GIVEN, "a worker does not bring again what may have been lost")              \
+    X(from_again, GIVEN, "the source of a job that has a checkpoint is looked at again")           \
+    X(from_unknown, GIVEN, "a worker is not told which values of a source the job has")            \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

@@ -3,6 +3,7 @@
  * which keep their order until they break. */
 #include "sim/sim.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,6 +72,7 @@ struct unary *unary_new(struct world *w, uint32_t from, uint32_t to, enum unary_
 void unary_unref(struct world *w, uint32_t index)
 {
     struct unary *u = &w->unaries[index];
+    assert(u->refs > 0);
     if (--u->refs == 0) {
         u->next = w->unary_free;
         w->unary_free = index;
@@ -230,6 +232,9 @@ static void deliver(struct world *w, uint32_t index, uint32_t attempt, const str
     case UNARY_TRACE:
         rounds_answered(w, u, r);
         break;
+    case UNARY_FILL:
+        worker_filled(w, u->from, index, attempt);
+        break;
     case UNARY_JOIN:
     case UNARY_HEARTBEAT:
     case UNARY_LEAVE:
@@ -276,7 +281,7 @@ uint32_t exchange_new(struct world *w)
                                 sizeof *w->exchanges);
         index = (uint32_t)w->exchange_count++;
     }
-    memset(&w->exchanges[index], 0, sizeof w->exchanges[index]);
+    memset(&w->exchanges[index], 0, offsetof(struct exchange, rows));
     w->exchanges[index].next = SIM_NONE;
     return index;
 }

@@ -204,6 +204,14 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         return;
     }
     struct sim_shard **there = find(w, node, q->job, q->shard);
+    if (w->unaries[unary].kind == UNARY_FILL && there != NULL) {
+        given_called(w, *there, unary, attempt);
+        return;
+    }
+    if (w->unaries[unary].kind == UNARY_FILL) {
+        unary_refuse(w, unary, attempt, ERR_NOT_FOUND, "the shard is not on this server");
+        return;
+    }
     if (q->call == MASTER_CALL_CLOSE &&
         (there == NULL || (*there)->fence.opening != q->fence.opening)) {
         shard_closed_early(&n->closed, q->fence.opening, q->shard);
@@ -324,6 +332,7 @@ void ps_exchange(struct world *w, uint32_t node, uint32_t exchange)
         g->ids = x->ids;
         g->generation = x->generation;
         g->counted = budget_is_tight(w);
+        tables_take(w, s, x, g);
         e.gradient = g;
         s->gradients++;
     }

@@ -21,6 +21,7 @@ struct gradient *gradient_new(struct world *w)
         return g;
     }
     w->gradients = g->next;
+    tables_gradient_free(g->tables); /* it died with its server */
     *g = (struct gradient){.all = g->all};
     return g;
 }
@@ -31,6 +32,8 @@ static void gradient_release(struct world *w, struct sim_shard *s, struct gradie
         violated(w, INVARIANT_ORDER, "a buffer is released that the core does not have");
     }
     s->gradients--;
+    tables_gradient_free(g->tables);
+    g->tables = NULL;
     g->next = w->gradients;
     w->gradients = g;
     if (g->counted) {
@@ -143,7 +146,8 @@ static bool can_apply(struct world *w, struct sim_shard *s)
     for (uint32_t i = 0; i < SIM_SNAPSHOTS_MAX; i++) {
         readers += i != s->present ? s->snapshots[i].readers : 0;
     }
-    return readers < w->schedule->knobs.readers_max && (!budget_is_tight(w) || has_buffer(w, s));
+    return readers < w->schedule->knobs.readers_max && !tables_wait(s) &&
+           (!budget_is_tight(w) || has_buffer(w, s));
 }
 
 static void read_slowly(struct world *w, struct sim_shard *s, struct snapshot_slot *snapshot,
@@ -246,6 +250,7 @@ static void apply(struct world *w, struct sim_shard *s, const struct shard_actio
                  (unsigned long long)present->version, (unsigned long long)a->version);
     }
     check_applied(w, s, a, g);
+    given_check(w, s, "is updated");
     if (s->previous != SIM_NONE) {
         s->snapshots[s->previous].refs--;
     }
@@ -272,6 +277,7 @@ static void apply(struct world *w, struct sim_shard *s, const struct shard_actio
         numbers_apply(present->t.v, to->t.v, s->slot.v, g->t.v, s->elements, &u);
         ids_add(&s->applied, &g->ids);
     }
+    tables_apply(w, s, a, g, s->present, next);
     to->ids = s->applied;
     s->examples += a->examples;
     if (s->begun) {
@@ -280,6 +286,7 @@ static void apply(struct world *w, struct sim_shard *s, const struct shard_actio
     s->begun = false;
     s->previous = s->present;
     s->present = next;
+    tables_applied(w, s);
     w->counts.steps++;
 }
 
@@ -292,6 +299,9 @@ static void add(struct world *w, struct sim_shard *s, const struct shard_action 
     }
     for (uint32_t i = 0; i < s->elements; i++) {
         to->t.v[i] += from->t.v[i];
+    }
+    if (s->tables != NULL) {
+        tables_add(w, a->buffer, a->source);
     }
     ids_add(&to->ids, &from->ids);
     to->generation = from->generation < to->generation ? from->generation : to->generation;
@@ -312,7 +322,8 @@ static void reply_unary(struct world *w, struct sim_shard *s, struct sim_request
                         const struct shard_action *a)
 {
     struct unary_reply *out = unary_reply(w, r->unary, r->attempt);
-    bool close = w->unaries[r->unary].req.call == MASTER_CALL_CLOSE;
+    bool close = w->unaries[r->unary].kind == UNARY_CALL &&
+                 w->unaries[r->unary].req.call == MASTER_CALL_CLOSE;
     out->code = a->code;
     if (a->code != 0) {
         snprintf(out->message, sizeof out->message, "%.150s", s->actions.err.msg);
@@ -320,6 +331,7 @@ static void reply_unary(struct world *w, struct sim_shard *s, struct sim_request
         struct shard_info info;
         shard_info(s->core, &info);
         out->version = a->version;
+        out->filled = a->filled;
         out->generation = a->generation;
         out->examples = a->examples_applied;
         out->pushes = info.pushes_applied;
@@ -340,6 +352,7 @@ static void fill_values(struct world *w, struct sim_shard *s, struct exchange *x
 {
     struct snapshot_slot *snapshot = find_version(w, s, version);
     const struct sim_knobs *k = &w->schedule->knobs;
+    given_check(w, s, "is read");
     x->has_values = true;
     x->values = snapshot->t;
     x->ids = snapshot->ids;
@@ -351,12 +364,22 @@ static void fill_values(struct world *w, struct sim_shard *s, struct exchange *x
     }
 }
 
+/* Rows go with the values that are pulled, unless there is no memory for them. */
+static bool brings_rows(struct world *w, const struct exchange *q, const struct shard_action *a)
+{
+    return q->with_rows && a->code == 0 && a->values &&
+           (w->quiet || world_draw(w, "rows", w->rows_asked++, 16) > 0);
+}
+
 static void reply_exchange(struct world *w, struct sim_shard *s, struct sim_request *r,
                            const struct shard_action *a)
 {
     const struct exchange *q = &w->exchanges[r->exchange];
+    const bool rows = brings_rows(w, q, a);
     uint32_t stream = q->stream;
     uint64_t number = q->number;
+    unsigned char asked[SIM_TABLE_COUNT * (1 + SIM_KEYS)];
+    memcpy(asked, rows ? q->along : q->rows, sizeof asked);
     recorder_check(w, s->node, stream, number);
     request_drop(w, r);
     uint32_t index = exchange_new(w);
@@ -364,6 +387,7 @@ static void reply_exchange(struct world *w, struct sim_shard *s, struct sim_requ
     x->stream = stream;
     x->number = number;
     x->code = a->code;
+    x->with_rows = rows;
     x->version = a->version;
     x->generation = a->generation;
     if (a->code != 0) {
@@ -383,6 +407,9 @@ static void reply_exchange(struct world *w, struct sim_shard *s, struct sim_requ
         if (a->values || a->rows) {
             fill_values(w, s, x, a->version);
         }
+        if ((a->rows || rows) && s->tables != NULL) {
+            tables_answer(w, s, asked, a->version, x);
+        }
     }
     w->counts.old += a->code == ERR_ABORTED;
     if (w->streams[stream].gone) { /* on its way out, behind others of the same stream */
@@ -394,8 +421,12 @@ static void reply_exchange(struct world *w, struct sim_shard *s, struct sim_requ
 
 static void keep(struct world *w, struct sim_shard *s, const struct shard_action *a)
 {
+    given_check(w, s, "is pinned");
     find_version(w, s, a->version)->refs++;
     s->kept++;
+    if (!a->has_base) {
+        tables_pin(w, s, a->version);
+    }
     if (a->buffer != NULL) {
         ((struct gradient *)a->buffer)->t = s->slot;
     }
@@ -410,6 +441,9 @@ static void forget(struct world *w, struct sim_shard *s, const struct shard_acti
     if (s->kept == 0 || snapshot->refs <= own) {
         violated(w, INVARIANT_ORDER, "version %llu of shard %u is forgotten, but not kept",
                  (unsigned long long)a->version, s->number);
+    }
+    if (!a->has_base) {
+        tables_unpin(w, s, a->version);
     }
     s->kept--;
     snapshot->refs--;
@@ -446,6 +480,9 @@ static void act(struct world *w, struct sim_shard *s, const struct shard_action 
         break;
     case SHARD_ABANDON:
         s->begun = false;
+        break;
+    case SHARD_PUT:
+        given_put(w, s, a);
         break;
     case SHARD_RELEASE:
         gradient_release(w, s, a->buffer);
@@ -486,7 +523,7 @@ static bool act_all(struct world *w, struct sim_shard *s)
     return true;
 }
 
-static bool step(struct world *w, struct sim_shard *s, struct shard_event *e)
+bool shard_do(struct world *w, struct sim_shard *s, struct shard_event *e)
 {
     struct shard_info before;
     e->now_ms = node_ms(w, s->node);
@@ -495,6 +532,7 @@ static bool step(struct world *w, struct sim_shard *s, struct shard_event *e)
     if (!act_all(w, s)) {
         return false;
     }
+    tables_follow(s);
     check_step(w, s, e, &before);
     return true;
 }
@@ -502,136 +540,13 @@ static bool step(struct world *w, struct sim_shard *s, struct shard_event *e)
 void shard_take(struct world *w, struct sim_shard *s, struct shard_event *e)
 {
     e->can_apply = e->ask.has_push && can_apply(w, s);
-    if (!step(w, s, e)) {
+    if (!shard_do(w, s, e)) {
         return;
     }
     while (s->open && can_apply(w, s) && shard_wants_snapshot(s->core)) {
         struct shard_event more = {.kind = SHARD_SNAPSHOT, .can_apply = true};
-        if (!step(w, s, &more)) {
+        if (!shard_do(w, s, &more)) {
             return;
         }
     }
-}
-
-/* ---- life ---- */
-
-static void load(struct world *w, struct sim_shard *s, const struct unary_request *q,
-                 struct shard_options *o, struct err *err)
-{
-    struct tensor values;
-    struct tensor slot = {{0}};
-    struct disk_cut cut = {0};
-    const struct sim_job *j = &w->jobs[s->job];
-    int code = q->directory[0] == '\0' ? 0 : disk_readable(w, q->directory);
-    if (code != 0) {
-        err_set(err, code, "checkpoint %s: %s", q->directory,
-                code == ERR_CORRUPT ? "a checksum differs" : "the disk is not there");
-        return;
-    }
-    if (q->directory[0] == '\0') {
-        numbers_initial(key_of_job(w, s->job), j->elements, &values);
-    } else if (!disk_read(w, q->directory, &values, &slot, &cut)) {
-        err_set(err, ERR_NOT_FOUND, "checkpoint %s is not complete", q->directory);
-        return;
-    }
-    struct snapshot_slot *first = &s->snapshots[0];
-    first->version = q->version;
-    first->refs = 1;
-    first->ids = cut.ids;
-    s->applied = cut.ids;
-    s->examples = cut.examples;
-    o->examples = cut.examples;
-    for (uint32_t i = 0; i < s->elements; i++) {
-        first->t.v[i] = values.v[s->map[i]];
-        s->slot.v[i] = slot.v[s->map[i]];
-    }
-}
-
-struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_request *q,
-                             struct err *err)
-{
-    struct sim_job *j = &w->jobs[q->job];
-    struct sim_shard *s = mem_new(1, sizeof *s);
-    s->open = true;
-    s->node = node;
-    s->job = q->job;
-    s->number = q->shard;
-    s->serial = (uint32_t)++w->serials;
-    s->opened = q->generation;
-    s->fence = q->fence;
-    s->version_first = q->version;
-    s->elements = j->shard_elements[q->shard];
-    s->previous = SIM_NONE;
-    s->buffers = 2;
-    s->room = q->worker_count;
-    s->modes = 1U << q->consistency.mode;
-    memcpy(s->map, j->map[q->shard], sizeof s->map);
-    uint32_t done[SIM_SPLITS_MAX];
-    memcpy(done, q->ledger.done, sizeof done);
-    struct ledger ledger = {q->ledger.shape, q->ledger.epoch, q->ledger.split_count, done};
-    j->split_batches = q->ledger.shape.split_batches;
-    const char *workers[SIM_WORKERS_MAX];
-    for (uint32_t i = 0; i < q->worker_count; i++) {
-        workers[i] = w->names[q->workers[i]];
-    }
-    struct shard_options o = {.shard = q->shard,
-                              .generation = q->generation,
-                              .fence = q->fence,
-                              .version = q->version,
-                              .elements = s->elements,
-                              .consistency = q->consistency,
-                              .has_slots = true,
-                              .rounds = job_rounds(j),
-                              .ledger = &ledger,
-                              .workers = workers,
-                              .worker_count = q->worker_count};
-    load(w, s, q, &o, err);
-    s->core = err->code != 0 ? NULL : shard_new(&o, err);
-    if (s->core == NULL) {
-        free(s);
-        return NULL;
-    }
-    budget_open(w, s, &q->consistency, q->worker_count);
-    return s;
-}
-
-static void forget_waiting(struct world *w, struct sim_shard *s, bool answer)
-{
-    for (size_t i = 0; i < w->request_count && s->waiting > 0; i++) {
-        struct sim_request *r = &w->requests[i];
-        if (r->used && r->shard == s) {
-            if (answer && r->exchange == SIM_NONE) {
-                unary_refuse(w, r->unary, r->attempt, ERR_ABORTED, "the shard is closed");
-            }
-            request_drop(w, r);
-        }
-    }
-}
-
-/* Everything of it is put back; what its core did not is a leak. */
-void shard_drop(struct world *w, struct sim_shard *s)
-{
-    shard_closed_add(&w->nodes[s->node].closed, s->fence.opening, s->number);
-    if (s->open) {
-        struct shard_event e = {.kind = SHARD_CLOSE, .generation = UINT64_MAX, .own = true};
-        s->open = false;
-        if (!step(w, s, &e)) {
-            shard_release(w, s); /* it was in no table any more */
-            return;
-        }
-    }
-    if (s->gradients > 0 || s->kept > 0 || s->waiting > 0) {
-        violated(w, INVARIANT_CLEAN, "a closed shard has %u buffers, %u versions, %u requests left",
-                 s->gradients, s->kept, s->waiting);
-    }
-    budget_close(w, s);
-    shard_release(w, s);
-}
-
-void shard_release(struct world *w, struct sim_shard *s)
-{
-    forget_waiting(w, s, false);
-    shard_free(s->core);
-    shard_actions_release(&s->actions);
-    free(s);
 }

@@ -206,6 +206,8 @@ static int read_line(struct scenario *c, char *line)
         c->s.knobs.memory_us = 4000;
     } else if (strcmp(line, "moves") == 0) { /* every shard, in every generation */
         c->s.knobs.moved_part = 1000000;
+    } else if (strcmp(line, "given") == 0) { /* workers bring the initial values */
+        c->s.jobs[0].given = true;
     } else if (strncmp(line, "training ", 9) == 0) {
         buf_printf(&c->training, "  %s\n", line + 9);
         c->evaluates = c->evaluates || strncmp(line + 9, "evaluate_every:", 15) == 0;
@@ -275,14 +277,13 @@ static void substitute(const struct scenario *c, const char *line, struct buf *o
 static void write_job(struct scenario *c)
 {
     unsigned shards = c->job_ps > c->s.ps_count ? c->s.ps_count : c->job_ps;
-    snprintf(
-        c->s.jobs[0].text, sizeof c->s.jobs[0].text,
-        "name: job\ndata:\n  train: {file: a.csv}\nmodel:\n  layers:\n    - dense: {units: 3}\n"
-        "  loss: softmax_cross_entropy\n  metrics: [accuracy]\nupdate:\n  rule: momentum\n"
-        "training:\n  batch_size: 3\n  split_batches: 4\n%s%scluster:\n"
-        "  workers: %u..%u\n  ps: %u\n  partitions: 3\n",
-        c->evaluates ? "" : "  evaluate_every: never\n", buf_str(&c->training), c->workers_min,
-        c->workers_max, shards);
+    snprintf(c->s.jobs[0].text, sizeof c->s.jobs[0].text,
+             "name: job\ndata:\n  train: {file: a.csv}\nmodel:\n%s"
+             "  metrics: [accuracy]\nupdate:\n  rule: momentum\n"
+             "training:\n  batch_size: 3\n  split_batches: 4\n%s%scluster:\n"
+             "  workers: %u..%u\n  ps: %u\n  partitions: 3\n",
+             given_models[c->s.jobs[0].given], c->evaluates ? "" : "  evaluate_every: never\n",
+             buf_str(&c->training), c->workers_min, c->workers_max, shards);
 }
 
 static int read_scenario(struct scenario *c, const char *text, const char **expected)

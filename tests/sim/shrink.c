@@ -116,7 +116,9 @@ static bool smaller_jobs(struct world *w, struct sim_schedule *s, const struct f
         better = try_out(w, s, &smaller, f);
     }
     struct sim_schedule smaller = *s;
-    smaller.jobs[0].test_records = 0;
+    if (!schedule_stops(&smaller.jobs[0])) {
+        smaller.jobs[0].test_records = 0;
+    }
     better = try_out(w, s, &smaller, f) || better;
     smaller = *s;
     if (set_number(&smaller.jobs[0], "epochs: ", 1)) {

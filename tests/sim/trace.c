@@ -126,6 +126,12 @@ const char *trace_unary(const struct world *w, const struct unary *u, char *out,
     static const char *const NAMES[UNARY_KIND_COUNT] = {
         "",           "Join",        "Heartbeat",      "Leave",
         "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure"};
+    if (u->kind == UNARY_FILL) {
+        snprintf(out, n, "Fill shard %u generation %llu elements %llu+%llu", u->req.shard,
+                 (unsigned long long)u->req.generation, (unsigned long long)u->req.first,
+                 (unsigned long long)u->req.count);
+        return out;
+    }
     static const char *const ASKS[] = {"clock", "record", "take"};
     struct text t = {out, n};
     const struct unary_request *q = &u->req;

@@ -171,7 +171,12 @@ static void finish_compute(struct world *w, uint32_t node)
     uint32_t batch = a->batch.split * job->split_batches + a->batch.batch;
     struct tensor params = set->t;
     rows_fill(w, j, &params);
-    numbers_gradient(&params, job->elements, a->batch.epoch, batch, a->batch.count, &buffer->t);
+    numbers_gradient(&params, job->elements, a->batch.epoch, batch, a->batch.count,
+                     job->tables ? tables_pull_of(job, &j->table_rows, a->batch.epoch, batch) : 0,
+                     &buffer->t);
+    if (job->tables) {
+        rows_gradient(w, j, &params, buffer);
+    }
     memset(&buffer->ids, 0, sizeof buffer->ids);
     buffer->ids.epoch[a->batch.epoch] = UINT64_C(1) << batch;
     buffer->examples = a->batch.count;
@@ -191,11 +196,13 @@ static void finish_evaluate(struct world *w, uint32_t node)
         if (j->calls[i].tag != 0 && j->calls[i].tag == j->computing.tag) {
             j->calls[i].tag = 0;
             if (j->rows_lost) {
-                unary_refuse(w, j->calls[i].unary, j->calls[i].attempt, ERR_UNAVAILABLE,
+                unary_refuse(w, j->calls[i].unary, j->calls[i].attempt, j->rows_code,
                              "the rows of the evaluation did not come");
                 return;
             }
-            unary_reply(w, j->calls[i].unary, j->calls[i].attempt)->count = j->computing.count;
+            struct unary_reply *r = unary_reply(w, j->calls[i].unary, j->calls[i].attempt);
+            r->count = j->computing.count;
+            r->accuracy = stop_accuracy(w, j->job, &j->sets[WORKER_SET_EVALUATION].shard[0].ids);
             unary_answer(w, j->calls[i].unary, j->calls[i].attempt);
             return;
         }
@@ -217,6 +224,9 @@ static void add(struct world *w, uint32_t node, const struct worker_action *a)
     }
     for (uint32_t i = 0; i < w->jobs[j->job].elements; i++) {
         to->t.v[i] += from->t.v[i];
+    }
+    if (w->jobs[j->job].tables) {
+        rows_add(w, to, from);
     }
     ids_add(&to->ids, &from->ids);
     to->examples += from->examples;
@@ -270,6 +280,9 @@ static void fill_gradient(struct world *w, const struct sim_worker_job *j,
     for (uint32_t i = 0; i < job->shard_elements[r->shard]; i++) {
         x->values.v[i] = buffer->t.v[job->map[r->shard][i]];
     }
+    if (job->tables && buffer->examples > 0) {
+        rows_send(job, buffer, r->shard, x);
+    }
     x->ids = buffer->ids;
     if (buffer->examples != r->ask.push.examples) {
         violated(w, INVARIANT_EXAMPLES, "a push of %llu examples says %llu",
@@ -307,6 +320,10 @@ void exchange_send(struct world *w, uint32_t node, const struct worker_request *
     x->opening = link->place.opening;
     x->name = j->name;
     x->ask = r->ask;
+    x->with_rows = r->brings_rows;
+    if (r->brings_rows) {
+        (void)rows_ask(&w->jobs[j->job], &r->rows_of, r->shard, x->along);
+    }
     if (pushes) {
         fill_gradient(w, j, r, x);
     }
@@ -317,6 +334,11 @@ void exchange_send(struct world *w, uint32_t node, const struct worker_request *
         size_t n = r->ask.decision.bytes;
         memcpy(&x->decision, r->ask.decision.replicas, n > 8 ? 8 : n);
     }
+    if (r->ask.kind == EXCHANGE_ROWS) {
+        const bool all = j->computing.kind != WORKER_DO_COMPUTE;
+        x->rows_bytes =
+            rows_ask(&w->jobs[j->job], all ? NULL : &j->computing.batch, r->shard, x->rows);
+    }
     if (r->ask.kind == EXCHANGE_TOTALS) {
         x->sums = j->totals[r->ask.totals.of.round];
     }
@@ -325,6 +347,8 @@ void exchange_send(struct world *w, uint32_t node, const struct worker_request *
                                    .pulls = pulls,
                                    .early = r->early,
                                    .rows = r->ask.kind == EXCHANGE_ROWS,
+                                   .brings_rows = r->brings_rows,
+                                   .rows_of = r->rows_of,
                                    .number = r->exchange,
                                    .shard = r->shard,
                                    .stream = link->stream,

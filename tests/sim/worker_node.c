@@ -13,6 +13,7 @@ static void take_job(struct world *w, uint32_t node, uint32_t job)
     struct sim_node *n = &w->nodes[node];
     struct sim_worker_job *j = n->job;
     struct worker_actions actions = j->actions;
+    given_stop(w, j, false);
     memset(j, 0, offsetof(struct sim_worker_job, mail));
     j->actions = actions;
     j->actions.count = 0;
@@ -49,10 +50,11 @@ static void refuse_all(struct world *w, struct sim_worker_job *j)
             unary_refuse(w, m->index, m->attempt, ERR_CANCELLED, "the job was stopped");
         } else if (m->kind == MAIL_EXCHANGED) {
             exchange_free(w, m->index);
-        } else if (m->kind == MAIL_MASTER) {
+        } else if (m->kind == MAIL_MASTER || m->kind == MAIL_FILLED) {
             unary_unref(w, m->index);
         }
     }
+    given_stop(w, j, true);
     if (j->has_loading) {
         unary_refuse(w, j->loading_mail.index, j->loading_mail.attempt, ERR_CANCELLED,
                      "the job was stopped");
@@ -87,10 +89,11 @@ void worker_end(struct world *w, uint32_t node)
         const struct mail *m = &j->mail[(j->mail_first + i) % SIM_MAIL_MAX];
         if (m->kind == MAIL_EXCHANGED) {
             exchange_free(w, m->index);
-        } else if (m->kind == MAIL_MASTER) {
+        } else if (m->kind == MAIL_MASTER || m->kind == MAIL_FILLED) {
             unary_unref(w, m->index);
         }
     }
+    given_stop(w, j, false);
     j->there = false;
     worker_free(j->core);
     j->core = NULL;
@@ -110,6 +113,23 @@ static void load_then(struct world *w, uint32_t node, const struct mail *m)
     world_at(w, w->now_us + us, EVENT_COMPUTED, node, j->serial, 0);
 }
 
+void worker_begin_core(struct world *w, uint32_t node, uint64_t generation)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    const struct sim_job *job = &w->jobs[j->job];
+    struct worker_config config = {
+        .generation = generation,
+        .shard_count = job->shard_count,
+        .rounds = job_rounds(job),
+        .tables = job->tables,
+        .shape = {job->records, job->batch_records,
+                  job->split_batches > 0 ? job->split_batches : 1},
+    };
+    j->core = worker_new(&config);
+    j->started = true;
+    j->shard_count = job->shard_count;
+}
+
 static void start(struct world *w, uint32_t node, const struct mail *m)
 {
     struct sim_node *n = &w->nodes[node];
@@ -120,21 +140,16 @@ static void start(struct world *w, uint32_t node, const struct mail *m)
                      "this worker has not joined the master");
         return;
     }
-    if (!j->started) {
-        const struct sim_job *job = &w->jobs[j->job];
-        struct worker_config config = {
-            .generation = q->generation,
-            .shard_count = job->shard_count,
-            .rounds = job_rounds(job),
-            .tables = job->tables,
-            .shape = {job->records, job->batch_records,
-                      job->split_batches > 0 ? job->split_batches : 1},
-        };
-        j->core = worker_new(&config);
+    if (!j->started && w->jobs[j->job].given) {
         j->core_start = q->start;
-        j->started = true;
         j->name = n->name;
-        j->shard_count = job->shard_count;
+        given_start(w, node, m);
+        return;
+    }
+    if (!j->started) {
+        j->core_start = q->start;
+        j->name = n->name;
+        worker_begin_core(w, node, q->generation);
     }
     if (j->core_start != q->start) { /* what it knows, holds and has measured is over */
         violated(w, INVARIANT_ORDER, "a worker answers start %llx of a job with start %llx",
@@ -296,6 +311,7 @@ static void handle_exchanged(struct world *w, uint32_t node, uint32_t index)
                              .exchange = x.number,
                              .version = x.version,
                              .partial = x.partial,
+                             .rows = x.with_rows,
                              .answer = x.answer};
     e.answer.decision.replicas = decision;
     if (x.code == 0 && x.answer.kind == EXCHANGE_SUMS) {
@@ -363,6 +379,12 @@ static void handle(struct world *w, uint32_t node, const struct mail *m)
     case MAIL_RECORD_DUE:
         recorder_due(w, node, m->index);
         break;
+    case MAIL_FILLED:
+        given_answered(w, node, m);
+        break;
+    case MAIL_FILL_DUE:
+        given_go_on(w, node);
+        break;
     }
 }
 
@@ -378,7 +400,7 @@ static void read_mail(struct world *w, uint32_t node)
     }
 }
 
-static void post(struct world *w, uint32_t node, struct mail m)
+void worker_post(struct world *w, uint32_t node, struct mail m)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     if (j->mail_count == SIM_MAIL_MAX) {
@@ -422,7 +444,7 @@ void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t atte
     bool first = q->call == MASTER_CALL_START || q->call == MASTER_CALL_INSPECT;
     if (w->unaries[unary].kind == UNARY_TRACE) {
         if (mine && q->trace.ask.kind != TRACE_ASK_CLOCK) {
-            post(w, node, (struct mail){MAIL_REQUEST, unary, attempt});
+            worker_post(w, node, (struct mail){MAIL_REQUEST, unary, attempt});
         } else {
             recorder_worker_called(w, node, unary, attempt);
         }
@@ -469,108 +491,7 @@ void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t atte
         }
         break;
     }
-    post(w, node, (struct mail){MAIL_REQUEST, unary, attempt});
-}
-
-/* It may be told with the first of its values. */
-static void land_later(struct world *w, const struct pending_exchange *p, struct sim_worker_job *j,
-                       struct exchange *x)
-{
-    const struct sim_knobs *k = &w->schedule->knobs;
-    struct worker_values *set = &j->sets[p->set];
-    set->shard[p->shard].lost = false;
-    set->shard[p->shard].lands_us = 0;
-    if (!p->early || w->quiet || k->early_part == 0 ||
-        world_draw(w, "early", ++w->answers, 1000000) >= k->early_part) {
-        return;
-    }
-    x->partial = true;
-    set->shard[p->shard].lands_us = w->now_us + 1 + world_draw(w, "land", w->answers, k->early_us);
-    set->shard[p->shard].stream = p->stream;
-    if (world_draw(w, "lost", w->answers, 1000000) < k->lost_part) {
-        values_lost(&w->jobs[j->job], set, p->shard);
-    }
-}
-
-/* An answer of a shard: its values are in place at once, whatever the job's thread is doing. */
-void worker_exchanged(struct world *w, uint32_t node, uint32_t exchange)
-{
-    struct sim_worker_job *j = w->nodes[node].job;
-    struct exchange *x = &w->exchanges[exchange];
-    const struct sim_job *job = &w->jobs[j->job];
-    for (uint32_t i = 0; i < j->pending_count; i++) {
-        struct pending_exchange *p = &j->pending[i];
-        if (!p->open || p->number != x->number || p->stream != x->stream) {
-            continue;
-        }
-        p->open = false;
-        if (p->rows) {
-            rows_came(w, node, p, x);
-            exchange_free(w, exchange);
-            return;
-        }
-        if (p->pulls) {
-            j->filling[p->set]--;
-        }
-        if (x->has_values && p->pulls) {
-            struct worker_values *set = &j->sets[p->set];
-            for (uint32_t k = 0; k < job->shard_elements[p->shard]; k++) {
-                const uint32_t element = job->map[p->shard][k];
-                set->t.v[element] = job_is_row(job, element) ? -1e9F : x->values.v[k];
-            }
-            set->shard[p->shard].version = x->version;
-            set->shard[p->shard].opened = x->opened;
-            set->shard[p->shard].ids = x->ids;
-            set->shard[p->shard].known = true;
-            land_later(w, p, j, x);
-        }
-        post(w, node, (struct mail){MAIL_EXCHANGED, exchange, 0});
-        return;
-    }
-    exchange_free(w, exchange); /* nobody asked, or it was given up */
-}
-
-/* The rest of what was told early does not come either. */
-static void lose_rest(struct world *w, struct sim_worker_job *j, uint32_t stream)
-{
-    for (size_t i = 0; i < WORKER_SET_COUNT; i++) {
-        struct worker_values *set = &j->sets[i];
-        for (uint32_t s = 0; s < j->shard_count; s++) {
-            if (set->shard[s].lands_us > w->now_us && set->shard[s].stream == stream) {
-                values_lost(&w->jobs[j->job], set, s);
-            }
-        }
-    }
-}
-
-void worker_broken(struct world *w, uint32_t node, uint32_t stream)
-{
-    struct sim_worker_job *j = w->nodes[node].job;
-    if (j->there) {
-        lose_rest(w, j, stream);
-    }
-    uint32_t serial = j->serial;
-    for (uint32_t i = 0; i < j->pending_count && j->there && j->serial == serial; i++) {
-        struct pending_exchange *p = &j->pending[i];
-        if (!p->open || p->stream != stream) {
-            continue;
-        }
-        p->open = false;
-        if (p->rows) {
-            rows_broken(w, node);
-            continue;
-        }
-        if (p->pulls) {
-            j->filling[p->set]--;
-        }
-        uint32_t index = exchange_new(w);
-        struct exchange *x = &w->exchanges[index];
-        x->stream = stream;
-        x->number = p->number;
-        x->code = ERR_UNAVAILABLE;
-        snprintf(x->message, sizeof x->message, "the stream was closed");
-        post(w, node, (struct mail){MAIL_EXCHANGED, index, 0});
-    }
+    worker_post(w, node, (struct mail){MAIL_REQUEST, unary, attempt});
 }
 
 /* The call's hold stays until the mail is read. */
@@ -582,17 +503,35 @@ void worker_master(struct world *w, uint32_t node, uint32_t unary, uint32_t atte
         return; /* of a job that is no more */
     }
     w->unaries[unary].refs++;
-    post(w, node, (struct mail){MAIL_MASTER, unary, attempt > 1 ? 0 : attempt});
+    worker_post(w, node, (struct mail){MAIL_MASTER, unary, attempt > 1 ? 0 : attempt});
+}
+
+void worker_filled(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
+{
+    const struct sim_worker_job *j = w->nodes[node].job;
+    if (!j->there || w->unaries[unary].req.number != j->serial) {
+        return; /* of a job that is no more */
+    }
+    w->unaries[unary].refs++;
+    worker_post(w, node, (struct mail){MAIL_FILLED, unary, attempt > 1 ? 0 : attempt});
+}
+
+void worker_fill_due(struct world *w, uint32_t node, uint32_t serial)
+{
+    const struct sim_worker_job *j = w->nodes[node].job;
+    if (j->there && j->serial == serial) {
+        worker_post(w, node, (struct mail){MAIL_FILL_DUE, 0, 0});
+    }
 }
 
 void worker_record_due(struct world *w, uint32_t node, uint32_t id)
 {
-    post(w, node, (struct mail){MAIL_RECORD_DUE, id, 0});
+    worker_post(w, node, (struct mail){MAIL_RECORD_DUE, id, 0});
 }
 
 void worker_timer(struct world *w, uint32_t node)
 {
-    post(w, node, (struct mail){MAIL_TIMER, 0, 0});
+    worker_post(w, node, (struct mail){MAIL_TIMER, 0, 0});
 }
 
 /* Computing, evaluating or loading is over. */

@@ -125,112 +125,6 @@ static bool timer_due(struct world *w, const struct event *e, struct sim_timer *
     return true;
 }
 
-/* ---- processes ---- */
-
-uint16_t name_of(struct world *w, const char *id)
-{
-    for (uint16_t i = 0; i < w->name_count; i++) {
-        if (strcmp(w->names[i], id) == 0) {
-            return i;
-        }
-    }
-    if (w->name_count == SIM_NAMES_MAX) {
-        violated(w, INVARIANT_ORDER, "the master gave out more than %d names", SIM_NAMES_MAX);
-    }
-    snprintf(w->names[w->name_count], SIM_NAME_BYTES, "%s", id);
-    return w->name_count++;
-}
-
-void node_start(struct world *w, uint32_t node)
-{
-    struct sim_node *n = &w->nodes[node];
-    if (n->up || n->gone) {
-        return;
-    }
-    n->up = true;
-    n->paused = false;
-    n->leaving = false;
-    n->armed = false;
-    n->freezing = false;
-    n->frozen = false;
-    n->life++;
-    n->closed.count = 0;
-    n->starts.count = 0;
-    n->closing_count = 0;
-    n->incarnation = rng_u64(rng_key_mix(w->key, 77), (uint64_t)node << 32 | n->life) | 1;
-    n->name = 0;
-    n->file_free_us = 0;
-    n->open_free_us = 0;
-    n->copied_us = 0;
-    n->recorder = (struct sim_recorder){0};
-    TRACE(w, node, "starts");
-    if (n->role == ROLE_MASTER) {
-        master_begin(w);
-    } else {
-        budget_begin(w, node);
-        member_begin(w, node);
-    }
-}
-
-/* So long after its last heartbeat, and a little more, the master looks whether a node is there. */
-#define REFUSED_US_MIN (1000 * SIM_MS)
-#define REFUSED_US (1500 * SIM_MS)
-
-void node_kill(struct world *w, uint32_t node)
-{
-    struct sim_node *n = &w->nodes[node];
-    if (!n->up) {
-        return;
-    }
-    TRACE(w, node, "dies");
-    n->up = false;
-    n->dead_incarnation = n->incarnation;
-    n->dead_name = n->name;
-    if (n->role != ROLE_MASTER && w->schedule->knobs.refused_part > 0 &&
-        world_draw(w, "refused", ++w->serials, 1000000) < w->schedule->knobs.refused_part) {
-        world_at(w,
-                 w->now_us + REFUSED_US_MIN + world_draw(w, "refused at", w->serials, REFUSED_US),
-                 EVENT_REFUSED, 0, node, 0);
-    }
-    if (n->role == ROLE_MASTER) {
-        master_end(w);
-    } else if (n->role == ROLE_PS) {
-        ps_end(w, node);
-    } else {
-        worker_end(w, node);
-    }
-    net_killed(w, node);
-    n->life++; /* what is still on its way to it is for nobody */
-}
-
-bool node_acts(struct world *w, uint32_t node)
-{
-    struct sim_node *n = &w->nodes[node];
-    if (!n->armed) {
-        return false;
-    }
-    if (n->armed_actions > 0) {
-        n->armed_actions--;
-        return false;
-    }
-    n->armed = false;
-    return true;
-}
-
-bool node_freezes(struct world *w, uint32_t node)
-{
-    struct sim_node *n = &w->nodes[node];
-    if (!n->freezing || n->freezing_pushes-- > 0) {
-        return false;
-    }
-    n->freezing = false;
-    n->frozen = true;
-    n->paused = true;
-    n->resume_us = UINT64_MAX;
-    TRACE(w, node, "freezes");
-    return true;
-}
-
 /* ---- life of a world ---- */
 
 struct world *world_new(void)
@@ -257,6 +151,7 @@ static void clear(struct world *w)
             if (n->shards[k] != NULL) {
                 shard_free(n->shards[k]->core);
                 shard_actions_release(&n->shards[k]->actions);
+                tables_close(w, n->shards[k]->tables);
                 free(n->shards[k]);
             }
         }
@@ -272,6 +167,8 @@ static void clear(struct world *w)
     budget_clear(w);
     w->gradients = NULL; /* those that died with a server are free again, too */
     for (struct gradient *g = w->all_gradients; g != NULL; g = g->all) {
+        tables_gradient_free(g->tables);
+        g->tables = NULL;
         g->next = w->gradients;
         w->gradients = g;
     }
@@ -291,16 +188,20 @@ static void clear(struct world *w)
     w->name_count = 1;
     w->node_count = 0;
     w->client_request = 0;
+    w->again_us = 0;
     w->submits = 0;
     w->serials = 0;
     w->inlet_serials = 0;
     w->moves = 0;
     w->answers = 0;
+    w->rows_asked = 0;
     w->broken = INVARIANT_NONE;
     memset(w->blocked_until, 0, sizeof w->blocked_until);
     w->rows_full_us = w->full_us = w->gone_us = w->pins_us = w->tests_us = 0;
     w->row_count = 0;
     memset(w->jobs, 0, sizeof w->jobs);
+    rows_forget(w);
+    w->table_draws = 0;
     disk_clear(w->disk);
 }
 
@@ -309,6 +210,7 @@ void world_free(struct world *w)
     clear(w);
     for (uint32_t i = 0; i < SIM_NODES_MAX; i++) {
         worker_actions_release(&w->nodes[i].job->actions);
+        rows_release(w->nodes[i].job);
         free(w->nodes[i].job);
     }
     while (w->all_gradients != NULL) {
@@ -317,6 +219,7 @@ void world_free(struct world *w)
         free(g);
     }
     budget_free(w);
+    rows_free(w);
     master_actions_release(&w->actions);
     disk_free(w->disk);
     free(w->heap);
@@ -377,6 +280,7 @@ static bool is_stale(const struct world *w, const struct event *e)
     case EVENT_TAKEN:
     case EVENT_RECORD_DUE:
     case EVENT_ROWS_DUE:
+    case EVENT_FILL_DUE:
         return e->life != w->nodes[e->node].life;
     default:
         return false; /* messages and files look for themselves */
@@ -449,6 +353,9 @@ static void dispatch(struct world *w, const struct event *e)
     case EVENT_ROWS_DUE:
         rows_due(w, e->node, e->arg, e->more);
         break;
+    case EVENT_FILL_DUE:
+        worker_fill_due(w, e->node, e->arg);
+        break;
     case EVENT_FAULT:
     case EVENT_FAULT_END:
     case EVENT_SUBMIT:
@@ -456,6 +363,7 @@ static void dispatch(struct world *w, const struct event *e)
     case EVENT_REFUSED:
     case EVENT_TRACE_DUE:
     case EVENT_UNPAUSE:
+    case EVENT_AGAIN:
         break; /* of the world: below */
     }
 }
@@ -485,6 +393,9 @@ static bool dispatch_world(struct world *w, const struct event *e)
     case EVENT_UNPAUSE:
         check_unpause(w, e->arg);
         return true;
+    case EVENT_AGAIN:
+        again_ask(w, e->arg);
+        return true;
     default:
         return false;
     }
@@ -494,11 +405,17 @@ static bool dispatch_world(struct world *w, const struct event *e)
 static bool is_over(struct world *w)
 {
     for (uint32_t i = 0; i < w->schedule->job_count; i++) {
-        if (!job_state_is_final(w->jobs[i].state)) {
+        if (!job_state_is_final(w->jobs[i].state) || w->jobs[i].again.due) {
             return false;
         }
     }
     return true;
+}
+
+/* The last time that anything went wrong, or a job was taken up again. */
+static uint64_t last_us(const struct world *w)
+{
+    return w->again_us > w->schedule->quiet_us ? w->again_us : w->schedule->quiet_us;
 }
 
 static bool is_clean(const struct world *w)
@@ -593,7 +510,7 @@ static void run(struct world *w)
             faults_stop(w);
             w->ended = true;
             w->ended_us = w->now_us;
-        } else if (w->quiet && w->now_us > w->schedule->quiet_us + w->schedule->live_us) {
+        } else if (w->quiet && w->now_us > last_us(w) + w->schedule->live_us) {
             world_check_end(w);
         }
     }
@@ -603,7 +520,7 @@ void world_check_end(struct world *w)
 {
     for (uint32_t i = 0; i < w->schedule->job_count; i++) {
         struct sim_job *j = &w->jobs[i];
-        if (!job_state_is_final(j->state)) {
+        if (!job_state_is_final(j->state) || j->again.due) {
             violated(w, INVARIANT_LIVE, "%s is %s (%s/%s) %llu s after the last fault: %s", j->id,
                      job_state_name(j->state),
                      w->master == NULL ? "-" : master_job_phase(w->master, j->id),

@@ -166,14 +166,15 @@ static void lay_out(struct plan *plan)
     }
 }
 
-static int distribute(const struct cluster_spec *cluster, struct plan *plan, struct err *err)
+static int distribute(const struct cluster_spec *cluster, size_t tables, struct plan *plan,
+                      struct err *err)
 {
     bool balanced = cluster->partitioner == PARTITIONER_BALANCED;
     int rc = balanced ? 0 : cut(cluster, plan, err);
     if (rc == 0 && balanced) {
-        plan_balance(cluster, plan);
+        plan_balance(cluster, tables > 0, plan);
     }
-    if (rc == 0 && (plan->partition_count < plan->shard_count)) {
+    if (rc == 0 && tables == 0 && plan->partition_count < plan->shard_count) {
         rc =
             err_set(err, ERR_INVALID,
                     "%zu partitions cannot fill %u parameter servers; use fewer of them or cut the "
@@ -186,8 +187,9 @@ static int distribute(const struct cluster_spec *cluster, struct plan *plan, str
     return rc;
 }
 
-int plan_make(const struct variable_spec *variables, size_t count,
-              const struct cluster_spec *cluster, struct plan *plan, struct err *err)
+static int make(const struct variable_spec *variables, size_t count,
+                const struct cluster_spec *cluster, size_t tables, struct plan *plan,
+                struct err *err)
 {
     int rc = plan_check_variables(variables, count, err);
     if (rc == 0) {
@@ -202,7 +204,7 @@ int plan_make(const struct variable_spec *variables, size_t count,
     for (size_t i = 0; i < count; i++) {
         made.variables[i] = variables[i];
     }
-    rc = distribute(cluster, &made, err);
+    rc = distribute(cluster, tables, &made, err);
     if (rc != 0) {
         plan_release(&made);
         return rc;
@@ -210,6 +212,18 @@ int plan_make(const struct variable_spec *variables, size_t count,
     lay_out(&made);
     *plan = made;
     return 0;
+}
+
+int plan_make(const struct variable_spec *variables, size_t count,
+              const struct cluster_spec *cluster, struct plan *plan, struct err *err)
+{
+    return make(variables, count, cluster, 0, plan, err);
+}
+
+int plan_make_job(const struct variable_spec *variables, size_t count, const struct job_spec *spec,
+                  struct plan *plan, struct err *err)
+{
+    return make(variables, count, &spec->cluster, spec->model.table_count, plan, err);
 }
 
 void plan_release(struct plan *plan)
@@ -223,6 +237,16 @@ void plan_release(struct plan *plan)
 bool plan_cuts(const struct plan *plan)
 {
     return plan->partition_count > plan->variable_count;
+}
+
+bool plan_is_given(const struct plan *plan)
+{
+    for (size_t i = 0; i < plan->variable_count; i++) {
+        if (plan->variables[i].init.kind == INIT_GIVEN) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* The first partition of @shard or of one after it. */
@@ -250,6 +274,17 @@ const struct partition *plan_shard(const struct plan *plan, uint32_t shard, size
     size_t first = shard_begin(plan, shard);
     *count = shard_begin(plan, shard + 1) - first;
     return plan->partitions + first;
+}
+
+const struct partition *plan_at(const struct plan *plan, uint32_t shard, uint64_t at)
+{
+    size_t count;
+    const struct partition *p = plan_shard(plan, shard, &count);
+    size_t i = 0;
+    while (i + 1 < count && at >= p[i + 1].offset) {
+        i++;
+    }
+    return count == 0 ? NULL : &p[i];
 }
 
 void plan_format(const struct plan *plan, struct buf *out)

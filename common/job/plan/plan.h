@@ -4,7 +4,7 @@
  * A variable is cut along axis 0 by the partitioner. The balanced one cuts what is large so that
  * all shards hold as many bytes (plan_balance.c); the parts of the others are placed greedily by
  * bytes, largest first, on the least loaded shard (ties: lowest shard). Deterministic. Immutable
- * after plan_make(). */
+ * after plan_make(). Rows of tables are in no plan: they lie on all shards by their keys. */
 #ifndef GRADUS_JOB_PLAN_PLAN_H
 #define GRADUS_JOB_PLAN_PLAN_H
 
@@ -43,15 +43,28 @@ struct plan {
  * empty, …). */
 int plan_make(const struct variable_spec *variables, size_t count,
               const struct cluster_spec *cluster, struct plan *plan, struct err *err);
+/* The same for @spec's cluster. A job with tables has rows on every server, so shards may be
+ * without elements where the variables are too small for all of them. */
+int plan_make_job(const struct variable_spec *variables, size_t count, const struct job_spec *spec,
+                  struct plan *plan, struct err *err);
 /* The plan of another node, rebuilt from its parts, which are copied. Nothing is believed: every
  * element of every variable must lie in exactly one partition, and each shard's offsets must run on
- * without a gap. Errors: ERR_INVALID, says which part is wrong. */
+ * without a gap. Shards may be empty: plan_check_shards() knows whether these may. Errors:
+ * ERR_INVALID, says which part is wrong. */
 int plan_from_parts(const struct variable_spec *variables, size_t variable_count,
                     const struct partition *partitions, size_t partition_count,
                     uint32_t shard_count, struct plan *plan, struct err *err);
+/* Has each shard something to do in a job with so many tables? Errors: ERR_INVALID, names one that
+ * has not. */
+int plan_check_shards(const struct plan *plan, size_t tables, struct err *err);
 void plan_release(struct plan *plan);
 /* Is any variable in more than one partition? */
 bool plan_cuts(const struct plan *plan);
+/* Does a worker bring the initial values? It does so of all elements as soon as those of any
+ * variable are known to nobody else (INIT_GIVEN). */
+bool plan_is_given(const struct plan *plan);
+/* The partition in which element @at of @shard's flat buffer lies. */
+const struct partition *plan_at(const struct plan *plan, uint32_t shard, uint64_t at);
 /* What partitions are cut along: the first dimension; a scalar is one row. */
 uint64_t plan_rows(const struct shape *shape);
 uint64_t plan_row_elements(const struct shape *shape);

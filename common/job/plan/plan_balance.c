@@ -163,10 +163,15 @@ static bool try_slice(const struct cluster_spec *c, uint64_t slice, struct plan 
     return full;
 }
 
-void plan_balance(const struct cluster_spec *cluster, struct plan *plan)
+void plan_balance(const struct cluster_spec *cluster, bool may_be_empty, struct plan *plan)
 {
     uint64_t slice = (uint64_t)cluster->slice_bytes;
-    while (!try_slice(cluster, slice, plan) && slice > sizeof(float)) {
+    bool full = try_slice(cluster, slice, plan);
+    while (!full && slice > sizeof(float)) {
         slice /= 2; /* the model is too small to fill all shards with parts so long */
+        full = try_slice(cluster, slice, plan);
+    }
+    if (!full && may_be_empty) { /* there is nothing to be had by cutting */
+        (void)try_slice(cluster, (uint64_t)cluster->slice_bytes, plan);
     }
 }

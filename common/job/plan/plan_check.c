@@ -27,7 +27,7 @@ static int check_variable(const struct variable_spec *v, size_t index, struct er
                        "variable %s: shape %s must have from 1 to %" PRIu64 " elements", v->name,
                        shape_format(&v->shape, shape, sizeof shape), PLAN_ELEMENTS_MAX);
     }
-    if ((int)v->init.kind < 0 || v->init.kind >= INIT_KIND_COUNT) {
+    if ((int)v->init.kind < 0 || v->init.kind > INIT_GIVEN) {
         return err_set(err, ERR_INVALID, "variable %s: unknown initialiser %d", v->name,
                        (int)v->init.kind);
     }
@@ -170,12 +170,18 @@ static int check_partitions(struct plan *plan, struct err *err)
         }
         plan->shard_elements[shard] += p->count;
     }
-    for (shard = 0; shard < plan->shard_count; shard++) {
+    return check_coverage(plan, err);
+}
+
+int plan_check_shards(const struct plan *plan, size_t tables, struct err *err)
+{
+    for (uint32_t shard = 0; shard < plan->shard_count && tables == 0; shard++) {
         if (plan->shard_elements[shard] == 0) {
-            return err_set(err, ERR_INVALID, "shard %u of %u is empty", shard, plan->shard_count);
+            return err_set(err, ERR_INVALID, "shard %u of %u is empty, and the job has no tables",
+                           shard, plan->shard_count);
         }
     }
-    return check_coverage(plan, err);
+    return 0;
 }
 
 int plan_from_parts(const struct variable_spec *variables, size_t variable_count,
@@ -186,12 +192,12 @@ int plan_from_parts(const struct variable_spec *variables, size_t variable_count
     if (rc != 0) {
         return rc;
     }
-    if (shard_count == 0 || shard_count > PLAN_SHARDS_MAX || partition_count < shard_count ||
+    if (shard_count == 0 || shard_count > PLAN_SHARDS_MAX || partition_count == 0 ||
         partition_count > PLAN_PARTITIONS_MAX) {
         return err_set(err, ERR_INVALID,
-                       "%zu partitions on %u shards; from 1 to %d shards, and at "
-                       "least as many partitions, at most %d",
-                       partition_count, shard_count, PLAN_SHARDS_MAX, PLAN_PARTITIONS_MAX);
+                       "%zu partitions on %u shards; from 1 to %d partitions on 1 to %d shards "
+                       "would fit",
+                       partition_count, shard_count, PLAN_PARTITIONS_MAX, PLAN_SHARDS_MAX);
     }
     struct plan made = {.variable_count = variable_count,
                         .partition_count = partition_count,

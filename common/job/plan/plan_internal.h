@@ -10,7 +10,7 @@ int plan_check_variables(const struct variable_spec *variables, size_t count, st
 
 /* PARTITIONER_BALANCED: cut the variables and place their parts. Fills partitions, but for their
  * offsets, and shard_elements. When there are not rows enough, shards stay empty, and there are
- * fewer partitions than shards. */
-void plan_balance(const struct cluster_spec *cluster, struct plan *plan);
+ * fewer partitions than shards; where they @may_be_empty, no variable is cut for that. */
+void plan_balance(const struct cluster_spec *cluster, bool may_be_empty, struct plan *plan);
 
 #endif

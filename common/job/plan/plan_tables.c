@@ -44,6 +44,7 @@ void plan_table_config(const struct job_spec *spec, size_t table, const struct r
         .bytes_max = part_of(t->memory_bytes, shards),
         .copies_bytes_max = part_of(t->copies_bytes, shards),
         .keeps_previous = true,
+        .notes_evicted = spec->training.checkpoint_full_every > 1,
         .shard = shard,
         .shards = shards,
     };

@@ -13,6 +13,12 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return a / b + (a % b != 0 ? 1 : 0);
 }
 
+bool ledger_batch_equal(const struct ledger_batch *a, const struct ledger_batch *b)
+{
+    return a->epoch == b->epoch && a->split == b->split && a->batch == b->batch &&
+           a->count == b->count;
+}
+
 uint64_t ledger_shape_batches(const struct ledger_shape *s)
 {
     return s->batch_records == 0 ? 0 : ceil_div(s->records, s->batch_records);

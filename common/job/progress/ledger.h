@@ -36,6 +36,9 @@ struct ledger_batch {
     uint32_t count;        /* records */
 };
 
+/* The same batch of the same data? */
+bool ledger_batch_equal(const struct ledger_batch *a, const struct ledger_batch *b);
+
 uint64_t ledger_shape_batches(const struct ledger_shape *s); /* of an epoch */
 uint32_t ledger_shape_splits(const struct ledger_shape *s);
 uint32_t ledger_shape_split_batches(const struct ledger_shape *s, uint32_t split);

@@ -176,7 +176,7 @@ static void check_sources(const struct job_reader *r)
 {
     const struct data_spec *data = &r->spec->data;
     const char *train = data->train.file;
-    if (train != NULL && train[0] == '\0') {
+    if (train != NULL && train[0] == '\0' && !job_program_given(r)) {
         job_report(r, "data.train.file",
                    "data.train.file: the name is empty; allowed: path of a "
                    "file");
@@ -314,9 +314,10 @@ static void check_update_async(const struct job_reader *r)
 void job_check(struct job_reader *r)
 {
     static void (*const checks[])(const struct job_reader *) = {
-        check_name,      check_input,   check_length,       check_replicas,   check_aggregate,
-        check_staleness, check_overlap, check_labels,       check_sources,    check_columns,
-        check_separator, check_update,  check_update_async, job_tables_check, job_groups_check,
+        check_name,        check_input,    check_length,       check_replicas,   check_aggregate,
+        check_staleness,   check_overlap,  check_labels,       check_sources,    check_columns,
+        check_separator,   check_update,   check_update_async, job_tables_check, job_groups_check,
+        job_program_check, job_onnx_check, job_stop_check,     job_from_check,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](r);

@@ -20,6 +20,7 @@ enum job_section_id {
     JOB_SECTION_UPDATE,
     JOB_SECTION_TRAINING,
     JOB_SECTION_CLUSTER,
+    JOB_SECTION_FROM,
     JOB_SECTION_COUNT
 };
 
@@ -54,6 +55,12 @@ extern const struct field job_pattern_fields[];
 extern const size_t job_pattern_field_count;
 bool job_pattern_inherits(const struct field *field); /* its default is what the job says */
 bool job_rule_has(const struct rule *rule, const char *name);
+
+/* The rows of `from`, and of an entry of from.map. */
+extern const struct field job_from_fields[];
+extern const size_t job_from_field_count;
+extern const struct field job_from_map_fields[];
+extern const size_t job_from_map_field_count;
 
 /* The state of one parse. */
 struct job_reader {
@@ -98,6 +105,18 @@ void job_lists_expand(struct layer_spec *layer, const char *text, struct err *er
 void job_lists_find(const struct job_reader *r);   /* which sparse fields layers read */
 bool job_lists_none(const struct data_spec *data); /* no entry of data.columns is sparse */
 void job_groups_check(const struct job_reader *r); /* model.group_by with the rest */
+/* model.program: what needs not be said then, before the rows of @section are required; and what
+ * cannot be said. */
+bool job_program_given(const struct job_reader *r);
+void job_program_excuse(struct job_reader *r, enum job_section_id section);
+void job_program_check(const struct job_reader *r);
+/* model.onnx: the same. */
+bool job_onnx_given(const struct job_reader *r);
+void job_onnx_check(const struct job_reader *r);
+void job_stop_check(const struct job_reader *r); /* training.stop with the rest */
+void job_from_read(struct job_reader *r);        /* from.map */
+void job_from_check(const struct job_reader *r);
+void job_from_release(struct from_spec *from); /* what job_from_read() made */
 void job_lists_release(struct data_spec *data);
 char *job_write(const struct job_spec *spec);
 struct yaml_node *job_update_node(const struct update_spec *u); /* as job_write() wants it */
@@ -106,6 +125,7 @@ struct yaml_node *job_update_node(const struct update_spec *u); /* as job_write(
 struct yaml_node *job_columns_node(const struct data_spec *data);
 /* model.tables, likewise. */
 struct yaml_node *job_tables_node(const struct model_spec *model);
+struct yaml_node *job_from_node(const struct from_spec *from); /* all of the section */
 
 /* NULL-terminated names of the tables; owned array of borrowed words. */
 const char **job_layer_names(void);

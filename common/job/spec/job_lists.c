@@ -79,6 +79,7 @@ void job_lists_find(const struct job_reader *r)
 {
     struct data_spec *data = &r->spec->data;
     const struct model_spec *model = &r->spec->model;
+    data->lists_all = job_program_given(r); /* a program gets them all */
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer_spec *l = &model->layers[i];
         if (!layer_kind_reads_fields(l->kind)) {

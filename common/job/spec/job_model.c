@@ -252,24 +252,25 @@ static void read_layers(struct job_reader *r, const struct yaml_node *list)
 }
 
 /* The metrics that a job has that names none. */
-static unsigned metrics_of(enum loss_kind loss)
+static unsigned metrics_of(const struct model_spec *model)
 {
     static const unsigned usual[LOSS_KIND_COUNT] = {
         [LOSS_SOFTMAX_CROSS_ENTROPY] = 1U << METRIC_ACCURACY,
         [LOSS_SIGMOID_CROSS_ENTROPY] = 1U << METRIC_ACCURACY | 1U << METRIC_AUC,
         [LOSS_MEAN_SQUARED_ERROR] = 1U << METRIC_RMSE,
     };
-    return usual[loss] | 1U << METRIC_LOSS;
+    const bool program = model->program != NULL && model->program[0] != '\0';
+    return (program ? 0 : usual[model->loss]) | 1U << METRIC_LOSS;
 }
 
 /* Those that say something about a loss. */
-static unsigned metrics_fitting(enum loss_kind loss)
+static unsigned metrics_fitting(const struct model_spec *model)
 {
     static const unsigned more[LOSS_KIND_COUNT] = {
         [LOSS_SIGMOID_CROSS_ENTROPY] = 1U << METRIC_NORMALISED_ENTROPY | 1U << METRIC_GROUPED_AUC,
         [LOSS_MEAN_SQUARED_ERROR] = 1U << METRIC_MAE,
     };
-    return metrics_of(loss) | more[loss];
+    return metrics_of(model) | more[model->loss];
 }
 
 static void read_metrics(struct job_reader *r, const struct yaml_node *list)
@@ -287,10 +288,10 @@ static void read_metrics(struct job_reader *r, const struct yaml_node *list)
         if (!job_choice(r, metric_kind_names, "model.metrics", item, &kind)) {
             continue;
         }
-        if (r->loss_known && (metrics_fitting(model->loss) & 1U << kind) == 0) {
+        if (r->loss_known && (metrics_fitting(model) & 1U << kind) == 0) {
             struct buf allowed = {0};
             for (int k = 0; k < METRIC_KIND_COUNT; k++) {
-                if ((metrics_fitting(model->loss) & 1U << k) != 0) {
+                if ((metrics_fitting(model) & 1U << k) != 0) {
                     buf_printf(&allowed, "%s%s", allowed.len == 0 ? "" : ", ",
                                metric_kind_names[k]);
                 }
@@ -325,18 +326,19 @@ void job_model_read(struct job_reader *r)
         return; /* reported with the rows */
     }
     const struct yaml_node *map = section->value;
-    r->loss_known = loss_given(map);
+    r->loss_known = loss_given(map) && !job_program_given(r);
     const struct yaml_entry *layers = yaml_find(map, "layers");
-    if (layers == NULL) {
+    const bool program = job_program_given(r); /* whose checks are job_program_check()'s */
+    if (layers == NULL && !program && !job_onnx_given(r)) {
         yaml_diag(r->diags, r->file, map,
                   "model.layers is missing; allowed: a list of 1 to %d layers", JOB_LAYERS_MAX);
-    } else {
+    } else if (!program && layers != NULL && !job_onnx_given(r)) {
         read_layers(r, layers->value);
     }
     const struct yaml_entry *metrics = yaml_find(map, "metrics");
     if (metrics != NULL) {
         read_metrics(r, metrics->value);
     } else {
-        r->spec->model.metrics = metrics_of(r->spec->model.loss);
+        r->spec->model.metrics = metrics_of(&r->spec->model);
     }
 }

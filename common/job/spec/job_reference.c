@@ -149,6 +149,9 @@ static void add_all(const struct style *style, struct buf *out)
         } else if (id == JOB_SECTION_UPDATE) {
             add_update(style, out);
             add_rules(style, out);
+        } else if (id == JOB_SECTION_FROM) {
+            style->section(out, "from.map", "What names of the source are called in the job");
+            add_rows(style, job_from_map_fields, job_from_map_field_count, "", out);
         }
     }
 }

@@ -329,11 +329,35 @@ static json_t *model_schema(const struct job_section *section)
                  layers   ? layers_schema(e)
                  : tables ? list_schema("table", e->help)
                           : metrics_schema(e));
-        if (e->def == NULL) {
-            require(schema, e->name);
-        }
     }
+    /* Either layers or a file with a loss, or a program. */
+    json_t *forms = json_array(), *layers = json_object(), *program = json_object();
+    json_t *onnx = json_object();
+    require(layers, "layers");
+    require(layers, "loss");
+    require(program, "program");
+    json_append(forms, layers);
+    json_append(forms, program);
+    require(onnx, "onnx");
+    require(onnx, "loss");
+    json_append(forms, onnx);
+    json_put(schema, "anyOf", forms);
+    (void)json_object_del(schema, "required");
     return schema;
+}
+
+/* Not required: @section of a job whose model is a program. */
+static void excuse_programs(json_t *schema, const char *section)
+{
+    json_t *forms = json_array(), *with = json_object(), *without = json_object();
+    require(with, section);
+    json_t *model = json_object(), *properties = json_object();
+    require(model, "program");
+    json_put(properties, "model", model);
+    json_put(without, "properties", properties);
+    json_append(forms, with);
+    json_append(forms, without);
+    json_put(schema, "anyOf", forms);
 }
 
 /* One schedule for each hyperparameter that may have one. */
@@ -363,11 +387,12 @@ static json_t *pattern_schema(void)
     return schema;
 }
 
-static json_t *data_schema(const struct job_section *section)
+/* Rows, and one list of what stands under $defs as @entry. */
+static json_t *listing_schema(const struct job_section *section, const char *entry)
 {
     json_t *schema = rows_schema(section->fields, *section->count, section->help);
     json_put(json_object_get(schema, "properties"), section->extras[0].name,
-             list_schema("column", section->extras[0].help));
+             list_schema(entry, section->extras[0].help));
     return schema;
 }
 
@@ -419,16 +444,11 @@ static json_t *update_schema(const struct job_section *section)
 static json_t *section_schema(enum job_section_id id)
 {
     const struct job_section *section = &job_sections[id];
-    if (id == JOB_SECTION_DATA) {
-        return data_schema(section);
-    }
-    if (id == JOB_SECTION_MODEL) {
-        return model_schema(section);
-    }
-    if (id == JOB_SECTION_UPDATE) {
-        return update_schema(section);
-    }
-    return rows_schema(section->fields, *section->count, section->help);
+    return id == JOB_SECTION_DATA     ? listing_schema(section, "column")
+           : id == JOB_SECTION_MODEL  ? model_schema(section)
+           : id == JOB_SECTION_UPDATE ? update_schema(section)
+           : id == JOB_SECTION_FROM   ? listing_schema(section, "renamed")
+                                    : rows_schema(section->fields, *section->count, section->help);
 }
 
 static json_t *job_schema(void)
@@ -440,7 +460,9 @@ static json_t *job_schema(void)
              json_string("^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"));
     for (int id = JOB_SECTION_ROOT + 1; id < JOB_SECTION_COUNT; id++) {
         json_put(properties, job_sections[id].name, section_schema((enum job_section_id)id));
-        if (job_sections[id].required) {
+        if (id == JOB_SECTION_DATA) {
+            excuse_programs(rows, job_sections[id].name);
+        } else if (job_sections[id].required) {
             require(rows, job_sections[id].name);
         }
     }
@@ -461,6 +483,9 @@ static json_t *job_schema(void)
     json_put(shared, "column",
              rows_schema(data_column_fields, data_column_field_count,
                          "A column of a CSV file, or a field of another format"));
+    json_put(shared, "renamed",
+             rows_schema(job_from_map_fields, job_from_map_field_count,
+                         "What names of the source are called in the job"));
     json_put(schema, "$defs", shared);
     return schema;
 }

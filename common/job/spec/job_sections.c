@@ -8,6 +8,9 @@
 static const char *const modes[] = {"sync", "async", "bounded", NULL};
 static const char *const policies[] = {"none", "max_staleness", "scale_lr", "delay_compensation",
                                        NULL};
+/* "none", then by enum metric_kind. */
+static const char *const stop_metrics[METRIC_KIND_COUNT + 2] = {
+    "none", "loss", "accuracy", "auc", "rmse", "mae", "normalised_entropy", "grouped_auc", NULL};
 static const char *const partitioners[] = {"fixed", "min_slice_bytes", "max_slice_bytes",
                                            "balanced", NULL};
 
@@ -44,6 +47,29 @@ static const struct field model_fields[] = {
      .min = 1,
      .max = 1048576,
      .help = "Shape of one record, such as [28, 28, 1]; [] takes the shape of the data"},
+    {.path = "program",
+     .type = FIELD_STRING,
+     .offset = MODEL_AT(program),
+     .def = "",
+     .help = "In place of layers and loss: the name under which the workers' own programs know the "
+             "model (gradus-worker --program; docs/worker-programs.md)"},
+    {.path = "onnx",
+     .type = FIELD_STRING,
+     .offset = MODEL_AT(onnx),
+     .def = "",
+     .help = "In place of layers: the ONNX file whose graph is trained, below data.dir, or "
+             "s3://BUCKET/KEY (docs/onnx.md)"},
+    {.path = "output",
+     .type = FIELD_STRING,
+     .offset = MODEL_AT(output),
+     .def = "",
+     .help = "With onnx: the value of the graph that the loss takes; empty: its only output"},
+    {.path = "trainable",
+     .type = FIELD_TEXTS,
+     .offset = MODEL_AT(trainable),
+     .def = "",
+     .help = "With onnx: patterns (* ? [ab]) of the initializers that are trained, the others stay "
+             "as they are; empty: all floats that have a dimension"},
     {.path = "loss",
      .type = FIELD_ENUM,
      .offset = MODEL_AT(loss),
@@ -175,8 +201,9 @@ static const struct field training_fields[] = {
      .offset = TRAINING_AT(wire_gradients),
      .def = "fp32",
      .choices = value_type_names,
-     .help = "How gradients travel: fp32, or rounded to the nearest fp16 or bf16, half the bytes. "
-             "Each mini-batch is rounded once and sums are fp32, so sync gives the same bits for "
+     .help = "How gradients travel, those of rows of tables, too: fp32, or rounded to the nearest "
+             "fp16 or bf16, half the bytes. Each mini-batch is rounded once and sums are fp32, so "
+             "sync gives the same bits for "
              "any number of workers. What is too large for fp16 becomes infinite: see "
              "update.non_finite"},
     {.path = "wire.parameters",
@@ -184,7 +211,8 @@ static const struct field training_fields[] = {
      .offset = TRAINING_AT(wire_parameters),
      .def = "fp32",
      .choices = value_type_names,
-     .help = "How parameters travel to training: fp32, or rounded like gradients; servers, "
+     .help = "How parameters and rows of tables travel to training: fp32, or rounded like "
+             "gradients; servers, "
              "evaluations and checkpoints keep fp32"},
     {.path = "split_batches",
      .type = FIELD_INT,
@@ -207,12 +235,55 @@ static const struct field training_fields[] = {
      .min = 1,
      .max = 1e12,
      .help = "How often a checkpoint is written; the end always does"},
+    {.path = "checkpoint_full_every",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(checkpoint_full_every),
+     .def = "1",
+     .min = 1,
+     .max = 1000000,
+     .help = "Of so many checkpoints one has all rows of tables, the others those that changed "
+             "since; 1: all are full. Without tables there is no difference"},
     {.path = "checkpoints_keep",
      .type = FIELD_INT,
      .offset = TRAINING_AT(checkpoints_keep),
      .def = "3",
      .max = 1000000,
-     .help = "Newest checkpoints to keep; older ones are removed; 0 keeps all"},
+     .help = "Newest checkpoints to keep; older ones are removed, but for those that newer ones "
+             "need; 0 keeps all"},
+    {.path = "checkpoints_keep_best",
+     .type = FIELD_BOOL,
+     .offset = TRAINING_AT(checkpoints_keep_best),
+     .def = "false",
+     .help = "Write a checkpoint of each version whose evaluation is the best so far by "
+             "stop.metric, and keep that of the best beside the newest"},
+    {.path = "stop.metric",
+     .type = FIELD_ENUM,
+     .offset = TRAINING_AT(stop_metric),
+     .def = "none",
+     .choices = stop_metrics,
+     .help =
+         "Training ends early when evaluations of the test records show no better value of this "
+         "metric, which is loss or one of model.metrics: a higher accuracy, auc or grouped_auc, "
+         "a lower one of the others"},
+    {.path = "stop.patience",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(stop_patience),
+     .def = "3",
+     .max = 1000000,
+     .help = "So many evaluations in a row, none of them better than the best before, end it; 0: "
+             "none do, and the best is only noted"},
+    {.path = "stop.min_delta",
+     .type = FIELD_FLOAT,
+     .offset = TRAINING_AT(stop_min_delta),
+     .def = "0",
+     .max = 1e12,
+     .help = "What is better is so by more than this"},
+    {.path = "stop.restore_best",
+     .type = FIELD_BOOL,
+     .offset = TRAINING_AT(stop_restore_best),
+     .def = "false",
+     .help = "The result of the job is its best version and not its last, when it ends early or "
+             "at its last step: what export, evaluate and predict take. Keeps its checkpoint"},
 };
 
 #define CLUSTER_AT(member) offsetof(struct cluster_spec, member)
@@ -260,7 +331,10 @@ static const struct field cluster_fields[] = {
      .def = "1",
      .min = 1,
      .max = 256,
-     .help = "Threads of the matrix library in each worker"},
+     .help =
+         "Threads of the matrix library in each worker. It cuts products otherwise for more than "
+         "one, and takes no more than there are processors: the last bits are those of 1 only "
+         "with 1, and with more only where all workers have as many processors"},
 };
 
 #define COUNT(rows) static const size_t rows##_count = sizeof(rows) / sizeof(rows)[0]
@@ -289,8 +363,8 @@ static const struct job_extra model_extras[] = {
     {.name = "tables",
      .allowed = "list of sections with the keys of a table",
      .def = "none",
-     .help =
-         "Sparse tables, whose rows lie on the servers under 64-bit keys; each is read by a layer"},
+     .help = "Sparse tables, whose rows lie on the servers under 64-bit keys; each is read by a "
+             "layer, or by the program"},
     {.name = "layers",
      .allowed = "list of 1 to 256 layers",
      .help = "The layers from the input to the output: a name (relu) or a name with parameters "
@@ -300,7 +374,15 @@ static const struct job_extra model_extras[] = {
      .def = "by loss",
      .help = "What evaluation reports besides the loss; by default accuracy for "
              "softmax_cross_entropy, accuracy and auc for sigmoid_cross_entropy, rmse for "
-             "mean_squared_error. grouped_auc is of test records alone"},
+             "mean_squared_error. grouped_auc is of test records alone. Programs tell loss, "
+             "accuracy, rmse and mae"},
+    {.name = NULL},
+};
+static const struct job_extra from_extras[] = {
+    {.name = "map",
+     .allowed = "list of sections with the keys from and to",
+     .def = "none",
+     .help = "Names of the source that are others here; the first pattern that matches counts"},
     {.name = NULL},
 };
 static const struct job_extra update_extras[] = {
@@ -335,6 +417,9 @@ const struct job_section job_sections[JOB_SECTION_COUNT] = {
                               training_fields, &training_fields_count, ROOT_AT(training), NULL},
     [JOB_SECTION_CLUSTER] = {"cluster", "How many processes share the work", false, cluster_fields,
                              &cluster_fields_count, ROOT_AT(cluster), NULL},
+    [JOB_SECTION_FROM] = {"from", "Whose values the variables begin with, instead of initial ones",
+                          false, job_from_fields, &job_from_field_count, ROOT_AT(from),
+                          from_extras},
 };
 
 const char **job_layer_names(void)

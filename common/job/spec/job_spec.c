@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "graph/model_import.h"
 #include "job/spec/job_internal.h"
 #include "rule/rules/rule.h"
 
@@ -103,7 +104,7 @@ static void read_section(struct job_reader *r, enum job_section_id id)
     }
     const struct yaml_entry *entry = yaml_find(r->root, section->name);
     if (entry == NULL) {
-        if (section->required) {
+        if (section->required && (id != JOB_SECTION_DATA || !job_program_given(r))) {
             yaml_diag(r->diags, r->file, r->root, "the section '%s' is missing: %s", section->name,
                       section->help);
         }
@@ -113,6 +114,7 @@ static void read_section(struct job_reader *r, enum job_section_id id)
         binding_read(&b, entry->value);
     }
     if (entry->value->kind == YAML_MAPPING || yaml_is_null(entry->value)) {
+        job_program_excuse(r, id);
         binding_require(&b, entry->value);
     }
 }
@@ -124,6 +126,9 @@ static void resolve(struct job_reader *r)
     if (!job_seen(r, JOB_SECTION_TRAINING, "epochs") &&
         !job_seen(r, JOB_SECTION_TRAINING, "steps")) {
         training->epochs = 1;
+    }
+    if (r->spec->data.train.file == NULL && job_program_given(r)) {
+        r->spec->data.train.file = mem_strdup(""); /* the records are the program's */
     }
     struct cluster_spec *cluster = &r->spec->cluster;
     if (cluster->partitioner == PARTITIONER_FIXED && cluster->partitions == 0) {
@@ -148,6 +153,7 @@ static void read_tree(struct job_reader *r)
     job_model_read(r);
     job_lists_find(r);
     job_update_read(r);
+    job_from_read(r);
     resolve(r);
     job_check(r);
     for (int id = 0; id < JOB_SECTION_COUNT; id++) {
@@ -195,7 +201,7 @@ int job_spec_parse(const char *text, size_t n, const char *file, const char *con
     struct yaml_node *root = yaml_parse(text, n, file, &problems);
     if (root != NULL && (root->kind != YAML_MAPPING || (root->count == 0 && set_count == 0))) {
         yaml_diag(&problems, file, root,
-                  "%s; allowed: the sections name, data, model, update, training, cluster",
+                  "%s; allowed: the sections name, data, model, update, training, cluster, from",
                   root->kind == YAML_MAPPING ? "the file is empty" : "this is not a job file");
         yaml_node_free(root);
     } else if (root != NULL) {
@@ -223,6 +229,7 @@ void job_spec_release(struct job_spec *spec)
     data_columns_free(spec->data.columns, spec->data.column_count);
     model_spec_release(&spec->model);
     update_spec_release(&spec->update);
+    job_from_release(&spec->from);
     free(spec->text);
     *spec = (struct job_spec){0};
 }
@@ -233,6 +240,21 @@ enum data_label_kind job_spec_label_kind(const struct job_spec *spec)
         return (enum data_label_kind)spec->data.label_kind;
     }
     return spec->model.loss == LOSS_MEAN_SQUARED_ERROR ? DATA_LABEL_REAL : DATA_LABEL_CLASS;
+}
+
+bool job_spec_is_program(const struct job_spec *spec)
+{
+    return spec->model.program != NULL && spec->model.program[0] != '\0';
+}
+
+bool job_spec_is_given(const struct job_spec *spec)
+{
+    return job_spec_is_program(spec) || model_is_imported(&spec->model);
+}
+
+bool job_spec_has_data(const struct job_spec *spec)
+{
+    return spec->data.train.file != NULL && spec->data.train.file[0] != '\0';
 }
 
 uint64_t job_spec_replicas(const struct job_spec *spec)

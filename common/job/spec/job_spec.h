@@ -10,6 +10,7 @@
 #include "config/field.h"
 #include "data/dataset.h"
 #include "graph/model.h"
+#include "job/spec/from_spec.h"
 #include "rule/update/update_spec.h"
 
 enum training_mode { TRAINING_SYNC, TRAINING_ASYNC, TRAINING_BOUNDED };
@@ -45,7 +46,13 @@ struct training_spec {
     int64_t split_batches; /* batches per split (lease unit); 0: chosen from the data size */
     struct field_interval evaluate_every;   /* default "1 epoch" */
     struct field_interval checkpoint_every; /* default never; the end always has one */
-    int64_t checkpoints_keep;               /* older ones are removed; 0: all */
+    int64_t checkpoint_full_every; /* of so many one has all rows of tables; others what changed */
+    int64_t checkpoints_keep;      /* older ones are removed; 0: all */
+    bool checkpoints_keep_best;    /* and that of the best version, by stop.metric, beside them */
+    int stop_metric;               /* enum metric_kind, plus 1; 0: none */
+    int64_t stop_patience;         /* evaluations; 0: which is the best is only noted */
+    double stop_min_delta;
+    bool stop_restore_best; /* the best version is the job's result; keeps it */
 };
 
 enum partitioner {
@@ -78,7 +85,8 @@ struct job_spec {
     struct update_spec update;
     struct training_spec training;
     struct cluster_spec cluster;
-    char *text; /* canonical YAML with every --set applied; parses to the same spec */
+    struct from_spec from; /* where first values come from; nothing: they are made */
+    char *text;            /* canonical YAML with every --set applied; parses to the same spec */
 };
 
 /* Parse @text (named @file in messages). @sets holds "key=value" overrides: any key of the file,
@@ -99,6 +107,14 @@ int job_spec_check_lists(const struct model *model, const struct dataset *train,
 int job_spec_check_groups(const struct model *model, const struct dataset *data, const char *part,
                           struct err *err);
 enum data_label_kind job_spec_label_kind(const struct job_spec *spec);
+bool job_spec_is_program(const struct job_spec *spec); /* no layers of ours: model.program */
+bool job_spec_is_given(const struct job_spec *spec);   /* none: model.program or model.onnx */
+bool job_spec_has_from(const struct job_spec *spec);   /* it names a source of first values */
+/* Of model.onnx: read the file, from where the data are, and what lies in files beside it, all
+ * below @roots (NULL: any), into spec->model.net; once, and nothing for other models. Errors: those
+ * of the files, "model.onnx net.onnx: …". */
+int job_spec_import(struct job_spec *spec, const struct data_roots *roots, struct err *err);
+bool job_spec_has_data(const struct job_spec *spec);     /* else its program brings the records */
 uint64_t job_spec_replicas(const struct job_spec *spec); /* resolved, ≥ 1 */
 /* May `set` change @key ("training.mode") of a job that exists? NULL yes; else why not, as in
  * "fixed when the job was submitted". */

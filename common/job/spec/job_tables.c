@@ -102,6 +102,20 @@ static void check_patterns(const struct job_reader *r)
     }
 }
 
+/* So that a pattern may be of a table alone. */
+static void name_tables(const struct job_reader *r)
+{
+    const struct model_spec *model = &r->spec->model;
+    struct update_spec *u = &r->spec->update;
+    u->tables = mem_resize(u->tables, model->table_count, sizeof *u->tables);
+    u->table_count = 0;
+    for (size_t i = 0; i < model->table_count; i++) {
+        if (model->tables[i].name != NULL) {
+            u->tables[u->table_count++] = model->tables[i].name;
+        }
+    }
+}
+
 /* What updates of dense variables do, and those of rows do not. */
 void job_tables_check(const struct job_reader *r)
 {
@@ -115,8 +129,6 @@ void job_tables_check(const struct job_reader *r)
         bool given;
         const char *allowed;
     } keys[] = {
-        {"update.clip_norm", u->clip_norm != 0, "0"},
-        {"update.clip_global_norm", u->clip_global_norm != 0, "0"},
         {"update.accumulate", u->accumulate > 1, "1"},
         {"update.average", u->average != 0, "0"},
         {"update.rule", u->rule->rounds > 0 || u->rule->base != RULE_BASE_NONE,
@@ -131,6 +143,7 @@ void job_tables_check(const struct job_reader *r)
                        keys[i].path, keys[i].allowed);
         }
     }
+    name_tables(r);
     check_patterns(r);
     for (size_t i = 0; i < r->spec->model.table_count; i++) {
         if (r->spec->model.tables[i].catch_up && !u->rule->still && u->rule->catch_up == NULL) {

@@ -19,13 +19,15 @@ const struct field job_update_fields[] = {
      .offset = SPEC_AT(clip_norm),
      .def = "0",
      .max = 1e30,
-     .help = "The gradient of each variable is scaled down to this norm; 0 is off"},
+     .help =
+         "The gradient of each variable, and of each table, is scaled down to this norm; 0 is off"},
     {.path = "clip_global_norm",
      .type = FIELD_FLOAT,
      .offset = SPEC_AT(clip_global_norm),
      .def = "0",
      .max = 1e30,
-     .help = "The gradient of all variables together is scaled down to this norm; 0 is off"},
+     .help =
+         "The gradient of all variables and tables together is scaled down to this norm; 0 is off"},
     {.path = "accumulate",
      .type = FIELD_INT,
      .offset = SPEC_AT(accumulate),

@@ -2,6 +2,7 @@
 /* The canonical text of a job: every key with its effective value, in the order of the tables, so
  * that nodes of another version with other defaults still read the same job. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "job/spec/job_internal.h"
 
@@ -10,6 +11,17 @@ static void write_section(const struct job_spec *spec, enum job_section_id id,
 {
     const struct job_section *section = &job_sections[id];
     binding_write(section->fields, *section->count, (const char *)spec + section->offset, map);
+}
+
+/* A program has no loss that we know. */
+static void write_model_rows(const struct job_spec *spec, struct yaml_node *map)
+{
+    const struct job_section *section = &job_sections[JOB_SECTION_MODEL];
+    for (size_t i = 0; i < *section->count; i++) {
+        if (!job_spec_is_program(spec) || strcmp(section->fields[i].path, "loss") != 0) {
+            binding_write(&section->fields[i], 1, (const char *)spec + section->offset, map);
+        }
+    }
 }
 
 static struct yaml_node *layers_node(const struct model_spec *model)
@@ -59,11 +71,13 @@ char *job_write(const struct job_spec *spec)
     (void)yaml_put(root, "data", data);
 
     struct yaml_node *model = yaml_mapping();
-    write_section(spec, JOB_SECTION_MODEL, model);
+    write_model_rows(spec, model);
     if (spec->model.table_count > 0) {
         (void)yaml_put(model, "tables", job_tables_node(&spec->model));
     }
-    (void)yaml_put(model, "layers", layers_node(&spec->model));
+    if (!job_spec_is_given(spec)) {
+        (void)yaml_put(model, "layers", layers_node(&spec->model));
+    }
     (void)yaml_put(model, "metrics", metrics_node(spec->model.metrics));
     (void)yaml_put(root, "model", model);
 
@@ -74,6 +88,9 @@ char *job_write(const struct job_spec *spec)
     (void)yaml_put(root, "training", training);
     write_section(spec, JOB_SECTION_CLUSTER, cluster);
     (void)yaml_put(root, "cluster", cluster);
+    if (job_spec_has_from(spec)) {
+        (void)yaml_put(root, "from", job_from_node(&spec->from));
+    }
 
     struct buf out = {0};
     yaml_write(root, &out);

@@ -11,8 +11,12 @@
 #include "base/rng.h"
 #include "rule/update/update_impl.h"
 
-/* One piece of work of a thread: 1 MiB of each array, far more than it costs to hand it out. */
+/* One piece of work of a thread: 1 MiB of each array, far more than it costs to hand it out. A
+ * shard that one thread updates alone goes in smaller ones, which are still in the cache when they
+ * are sent and of which the first is there sooner. */
 #define PIECE_FLOATS (UINT64_C(1) << 18)
+#define SMALL_PIECE_FLOATS (UINT64_C(1) << 14)
+#define SMALL_FLOATS (UINT64_C(1) << 20) /* a shard below that has small ones */
 
 /* ---- what lies where ---- */
 
@@ -211,9 +215,10 @@ static void cut_pieces(struct update *u)
         const struct update_part *last = &u->parts[end - 1].part;
         const uint64_t stop = last->offset + last->count;
         const size_t width = u->variables[last->variable].spec.width;
-        uint64_t most = PIECE_FLOATS;
+        const uint64_t piece = u->elements < SMALL_FLOATS ? SMALL_PIECE_FLOATS : PIECE_FLOATS;
+        uint64_t most = piece;
         if (u->by_rows) {
-            most = width < PIECE_FLOATS ? PIECE_FLOATS / width * width : width;
+            most = width < piece ? piece / width * width : width;
         }
         size_t part = i;
         for (uint64_t at = u->parts[i].part.offset, n; at < stop; at += n) {
@@ -290,9 +295,6 @@ int update_share(struct update *u, const struct update_team *team, struct err *e
 static int fill(struct update *u, const struct update_variable *variables,
                 const struct update_part *parts, struct err *err)
 {
-    if (u->part_count == 0) {
-        return err_set(err, ERR_INVALID, "a shard without a part of a variable");
-    }
     int rc = update_spec_check(u->spec, variables, u->variable_count, err);
     rc = rc != 0 ? rc : take_variables(u, variables, err);
     rc = rc != 0 ? rc : take_parts(u, parts, err);
@@ -335,6 +337,21 @@ int update_new(const struct update_spec *spec, const struct update_variable *var
     return 0;
 }
 
+void update_add_tables(struct update *u, size_t count, bool whole)
+{
+    if (u->spec->clip_norm > 0 || u->spec->clip_global_norm > 0) {
+        u->table_count = count;
+        u->table_factors = mem_new(count, sizeof *u->table_factors);
+        u->norms = mem_resize(u->norms, u->variable_count + count + 1, sizeof *u->norms);
+        u->is_complete = u->is_complete && (whole || count == 0);
+    }
+}
+
+bool update_needs_tables(const struct update *u)
+{
+    return u->table_count > 0;
+}
+
 void update_free(struct update *u)
 {
     if (u == NULL) {
@@ -355,6 +372,7 @@ void update_free(struct update *u)
     buf_release(&u->mine);
     buf_release(&u->totals);
     free(u->norms);
+    free(u->table_factors);
     free(u->results);
     free(u->pieces);
     free(u->groups);

@@ -33,6 +33,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "rule/rules/exact_sum.h"
 #include "rule/update/update_spec.h"
 
 /* Slots of a shard: those of the rule, then "accumulated" and "accumulated_examples" (accumulate >
@@ -75,7 +76,7 @@ size_t update_spec_slots(const struct update_spec *spec,
 int update_spec_average(const struct update_spec *spec);
 
 /* What a job's update needs of all variables of its plan, whoever holds them: that each pattern of
- * `update.variables` matches one at least. For those who accept a job.
+ * `update.variables` matches one at least, or a table. For those who accept a job.
  * Errors: ERR_INVALID, names the pattern. */
 int update_spec_check(const struct update_spec *spec, const struct update_variable *variables,
                       size_t count, struct err *err);
@@ -83,7 +84,7 @@ int update_spec_check(const struct update_spec *spec, const struct update_variab
 /* ---- a shard ---- */
 
 /* @variables are all of the plan, @parts those of this shard (for a worker or a single process: of
- * everything). @spec is borrowed for the life of the update.
+ * everything; none of a shard that has tables alone). @spec is borrowed for the life of the update.
  * Errors: ERR_INVALID (parts that are no such thing, a pattern without a variable), ERR_EXHAUSTED.
  */
 int update_new(const struct update_spec *spec, const struct update_variable *variables,
@@ -113,6 +114,13 @@ bool update_needs_gradient(const struct update *u);
 /* True when a rule with rounds finds each of its variables whole in this shard, as it must when no
  * sums are exchanged (async, several shards). */
 bool update_is_whole(const struct update *u);
+
+/* Beside the variables there are @count tables, whose rows take part in clips by norms: each as a
+ * variable of its own for clip_norm, and in the global norm behind the variables. @whole: all of
+ * their rows lie here. Once, before the first update. */
+void update_add_tables(struct update *u, size_t count, bool whole);
+/* Whether update_step.tables is asked for. */
+bool update_needs_tables(const struct update *u);
 
 /* Whether the values may be changed where they are: not with a decoupled decay, which wants those
  * of before. */
@@ -148,7 +156,11 @@ struct update_step {
     const float *then;
     float lambda;
     float *const *slots; /* [update_slot_count] */
-    /* Of the push, one for each variable of the plan; NULL: taken here. Only update_run(). */
+    /* [tables] with update_needs_tables(): of the mean of the gradient, the sums of squares of the
+     * rows that are here, after clips of single rows. NULL where norms are given. */
+    const struct exact_sum *tables;
+    /* Of the push, one for each variable of the plan, and behind them one for each table with
+     * update_needs_tables(); NULL: taken here. Only update_run(). */
     const double *norms;
     size_t norm_count;
     /* NULL, or called by update_finish() and update_run() again and again, on their thread: the
@@ -168,7 +180,7 @@ enum update_outcome {
 struct update_result {
     enum update_outcome outcome;
     /* Of SKIPPED and FAILED: the first value that is not finite. */
-    uint32_t variable; /* one of the plan; 0 when not known */
+    uint32_t variable; /* one of the plan, or of the tables behind them; 0 when not known */
     uint64_t element;  /* of the variable; UINT64_MAX: not known, it lies in another shard */
 };
 
@@ -194,9 +206,12 @@ int update_run(struct update *u, const struct update_step *step, float *out,
  * is called @name and has its values elsewhere: a table. With the patterns of the job. */
 void update_scalars(const struct update *u, const char *name, struct rule_scalars *out);
 
+/* Likewise what the gradient of table @table is multiplied with, by clips by norms; 1: nothing. */
+double update_table_factor(const struct update *u, size_t table);
+
 /* Likewise what is done to the gradient besides, by elements; 0: nothing of the kind. */
 struct update_penalties {
-    float clip_value, l1, l2;
+    float l1, l2;
     float decay; /* learning rate · weight_decay */
 };
 void update_penalties(const struct update *u, const char *name, struct update_penalties *out);
@@ -216,7 +231,7 @@ int update_join(const void *const *parts, const size_t *bytes, size_t count, str
 
 /* Of a worker that has the whole gradient (an update over parts of all variables): the sums of
  * squares that update_step.norms wants, with the bits that the shards would get. The gradient stays
- * as it is. @norms has room for all variables of the plan.
+ * as it is. @norms has room for all variables of the plan; what is behind them is the caller's.
  * Errors: ERR_EXHAUSTED. */
 int update_norms(struct update *u, const float *gradient, uint64_t examples, double *norms,
                  struct err *err);

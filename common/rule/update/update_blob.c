@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes of packed sums: a header of 24 bytes ("GSUM", format, kind and round, version,
- * number of entries), then the entries. Written and read field by field; the reader checks every
- * size. */
+ * number of entries, number of tables), then the entries, then 11 words for each table. Written and
+ * read field by field; the reader checks every size. */
 #include "rule/update/update_blob.h"
 
 #include <endian.h>
@@ -12,6 +12,8 @@
 #define FORMAT 1
 #define HEADER_BYTES 24
 #define ENTRIES_AT 16 /* in the header */
+#define TABLES_AT 20  /* likewise */
+#define TABLE_BYTES (sizeof(uint64_t) * (EXACT_SUM_WORDS + 1))
 #define PART_BYTES (24 + 32 * BLOB_LISTS)
 #define TOTAL_BYTES (8 + 16 * BLOB_LISTS)
 #define NODE_BYTES(values) (16 + 8 * (values))
@@ -136,6 +138,18 @@ void blob_add_total(struct buf *out, uint32_t variable, const size_t widths[BLOB
     }
 }
 
+void blob_add_tables(struct buf *out, const struct exact_sum *sums, size_t count)
+{
+    const uint32_t tables = htole32((uint32_t)count);
+    memcpy(out->data + TABLES_AT, &tables, sizeof tables);
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < EXACT_SUM_WORDS; k++) {
+            put_u64(out, sums[i].words[k]);
+        }
+        put_u64(out, sums[i].not_finite);
+    }
+}
+
 /* ---- reading ---- */
 
 static size_t left(const struct blob_reader *r)
@@ -155,7 +169,7 @@ int blob_open(struct blob_reader *r, const void *data, size_t bytes, enum blob_k
         return err_set(err, ERR_INVALID, "sums of format %" PRIu32 "; this is format %d",
                        word >> 16, FORMAT);
     }
-    if ((word >> 8 & 0xff) != (uint32_t)kind || get_u32(p + 20) != 0) {
+    if ((word >> 8 & 0xff) != (uint32_t)kind) {
         return err_set(err, ERR_INVALID, "these are not %s",
                        kind == BLOB_PARTS ? "partial sums" : "totals");
     }
@@ -164,9 +178,12 @@ int blob_open(struct blob_reader *r, const void *data, size_t bytes, enum blob_k
     r->header.round = word & 0xff;
     r->header.version = get_u64(p + 8);
     r->header.entries = get_u32(p + ENTRIES_AT);
-    if (r->header.entries > left(r) / (kind == BLOB_PARTS ? PART_BYTES : TOTAL_BYTES)) {
-        return err_set(err, ERR_INVALID, "%" PRIu32 " sums do not fit into %zu bytes",
-                       r->header.entries, bytes);
+    r->header.tables = get_u32(p + TABLES_AT);
+    if (r->header.entries > left(r) / (kind == BLOB_PARTS ? PART_BYTES : TOTAL_BYTES) ||
+        r->header.tables > left(r) / TABLE_BYTES) {
+        return err_set(err, ERR_INVALID,
+                       "%" PRIu32 " sums and those of %" PRIu32 " tables do not fit into %zu bytes",
+                       r->header.entries, r->header.tables, bytes);
     }
     return 0;
 }
@@ -266,6 +283,19 @@ int blob_next_total(struct blob_reader *r, struct blob_total *total, struct err 
         r->next += 8 * width;
     }
     *total = read;
+    return 0;
+}
+
+int blob_next_table(struct blob_reader *r, struct exact_sum *sum, struct err *err)
+{
+    if (left(r) < TABLE_BYTES) {
+        return cut_short(err);
+    }
+    for (size_t k = 0; k < EXACT_SUM_WORDS; k++) {
+        sum->words[k] = get_u64(r->next + 8 * k);
+    }
+    sum->not_finite = get_u64(r->next + 8 * (size_t)EXACT_SUM_WORDS);
+    r->next += TABLE_BYTES;
     return 0;
 }
 

@@ -2,7 +2,8 @@
 /* Packed sums: the messages between shards and those who join them.
  *
  * Little-endian. A header, then entries. Of partial sums: one for each part of a variable, with the
- * nodes of its sums. Of totals: one for each variable, by number. Nothing in a message that came
+ * nodes of its sums. Of totals: one for each variable, by number. Behind them, of jobs that clip
+ * tables by norms: an exact sum of squares for each table. Nothing in a message that came
  * from elsewhere is believed: a reader never goes beyond its bytes, and every number is checked
  * before it is used as a size or a place. */
 #ifndef GRADUS_RULE_UPDATE_UPDATE_BLOB_H
@@ -14,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "rule/rules/exact_sum.h"
 #include "rule/rules/sums.h"
 
 enum blob_kind { BLOB_PARTS = 1, BLOB_TOTALS = 2 };
@@ -23,6 +25,7 @@ struct blob_header {
     unsigned round;
     uint64_t version; /* of the parameters that the update starts from */
     uint32_t entries;
+    uint32_t tables; /* exact sums behind the entries */
 };
 
 /* Two lists, as in struct rule_sums: of scalars, in lanes, and of rows. */
@@ -55,12 +58,15 @@ void blob_add_part(struct buf *out, uint32_t variable, uint64_t first, uint64_t 
                    const struct rule_sums *sums);
 void blob_add_total(struct buf *out, uint32_t variable, const size_t widths[BLOB_LISTS],
                     const uint64_t covered[BLOB_LISTS], const double *const totals[BLOB_LISTS]);
+/* Behind all entries. */
+void blob_add_tables(struct buf *out, const struct exact_sum *sums, size_t count);
 
 /* Errors (all of them): ERR_INVALID, says what is wrong. */
 int blob_open(struct blob_reader *r, const void *data, size_t bytes, enum blob_kind kind,
               struct err *err);
 int blob_next_part(struct blob_reader *r, struct blob_part *part, struct err *err);
 int blob_next_total(struct blob_reader *r, struct blob_total *total, struct err *err);
+int blob_next_table(struct blob_reader *r, struct exact_sum *sum, struct err *err);
 int blob_close(const struct blob_reader *r, struct err *err); /* nothing is left */
 
 size_t blob_lanes(int list);

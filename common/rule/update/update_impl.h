@@ -97,7 +97,9 @@ struct update {
     unsigned slices;
     struct update_result *results;  /* [piece_count] of the pieces */
     float *pending[RULE_SLOTS_MAX]; /* slots per column and variable until finish */
-    double *norms;                  /* [variable_count] scratch */
+    double *norms;                  /* [variable_count + table_count] scratch */
+    size_t table_count;             /* that take part in clips */
+    double *table_factors;          /* [table_count] of the update that was begun */
 
     /* ---- of the update that was begun ---- */
     struct update_step step;

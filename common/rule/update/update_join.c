@@ -13,6 +13,8 @@ struct joining {
     size_t part_count;
     unsigned round;
     uint64_t version;
+    struct exact_sum *tables; /* [table_count] of all messages */
+    uint32_t table_count;
     double *values[BLOB_LISTS], *right[BLOB_LISTS], *totals[BLOB_LISTS]; /* scratch */
 };
 
@@ -37,12 +39,18 @@ static int open_all(struct joining *j, const void *const *parts, const size_t *b
         if (i == 0) {
             j->round = r.header.round;
             j->version = r.header.version;
+            j->table_count = r.header.tables;
         }
         if (r.header.round != j->round || r.header.version != j->version) {
             return err_set(err, ERR_INVALID,
                            "message %zu: round %u of version %" PRIu64 ", others have round %u of "
                            "version %" PRIu64,
                            i, r.header.round, r.header.version, j->round, j->version);
+        }
+        if (r.header.tables != j->table_count) {
+            return err_set(err, ERR_INVALID,
+                           "message %zu: sums of %" PRIu32 " tables, others have %" PRIu32, i,
+                           r.header.tables, j->table_count);
         }
         j->part_count += r.header.entries; /* as many as there are bytes for */
     }
@@ -58,6 +66,13 @@ static int read_all(struct joining *j, const void *const *parts, const size_t *b
         int rc = blob_open(&r, parts[i], bytes[i], BLOB_PARTS, err);
         for (uint32_t k = 0; k < r.header.entries && rc == 0; k++) {
             rc = blob_next_part(&r, &j->parts[at++], err);
+        }
+        for (uint32_t k = 0; k < r.header.tables && rc == 0; k++) {
+            struct exact_sum sum;
+            rc = blob_next_table(&r, &sum, err);
+            if (rc == 0) {
+                exact_sum_join(&j->tables[k], &sum);
+            }
         }
         rc = rc != 0 ? rc : blob_close(&r, err);
         if (rc != 0) {
@@ -170,6 +185,7 @@ static int join(struct joining *j, struct buf *totals, struct err *err)
             return err_wrap(err, "variable %" PRIu32, j->parts[i].variable);
         }
     }
+    blob_add_tables(totals, j->tables, j->table_count);
     return 0;
 }
 
@@ -184,6 +200,7 @@ int update_join(const void *const *parts, const size_t *bytes, size_t count, str
     if (rc == 0) {
         j.parts = mem_try_aligned(j.part_count + 1, sizeof *j.parts, "sums to join", err);
         rc = j.parts == NULL ? ERR_EXHAUSTED : 0;
+        j.tables = mem_new(j.table_count, sizeof *j.tables); /* less than the messages have */
     }
     rc = rc != 0 ? rc : read_all(&j, parts, bytes, count, err);
     rc = rc != 0 ? rc : allocate(&j, err);
@@ -197,5 +214,6 @@ int update_join(const void *const *parts, const size_t *bytes, size_t count, str
         free(j.totals[k]);
     }
     free(j.parts);
+    free(j.tables);
     return rc == 0 ? 0 : err_wrap(err, "join sums");
 }

@@ -23,6 +23,7 @@ void update_spec_release(struct update_spec *u)
     }
     free(u->schedules);
     free(u->patterns);
+    free(u->tables);
     *u = (struct update_spec){0};
 }
 
@@ -106,13 +107,21 @@ int update_spec_average(const struct update_spec *spec)
     return spec->average > 0 ? (int)update_spec_slots(spec, slots) - 1 : -1;
 }
 
-/* A variable that @match matches, whatever pattern takes it; NULL: none. */
-static const char *find_match(const char *match, const struct update_variable *variables,
-                              size_t count)
+/* Of the variables, and behind them of the tables. */
+static const char *name_of(const struct update_spec *spec, const struct update_variable *variables,
+                           size_t count, size_t i)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (glob(match, variables[i].name)) {
-            return variables[i].name;
+    return i < count ? variables[i].name : spec->tables[i - count];
+}
+
+/* A variable or table that @match matches, whatever pattern takes it; NULL: none. */
+static const char *find_match(const struct update_spec *spec, const char *match,
+                              const struct update_variable *variables, size_t count)
+{
+    for (size_t i = 0; i < count + spec->table_count; i++) {
+        const char *name = name_of(spec, variables, count, i);
+        if (glob(match, name)) {
+            return name;
         }
     }
     return NULL;
@@ -121,8 +130,8 @@ static const char *find_match(const char *match, const struct update_variable *v
 static bool takes_any(const struct update_spec *spec, size_t pattern,
                       const struct update_variable *variables, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (update_spec_match(spec, variables[i].name) == pattern) {
+    for (size_t i = 0; i < count + spec->table_count; i++) {
+        if (update_spec_match(spec, name_of(spec, variables, count, i)) == pattern) {
             return true;
         }
     }
@@ -137,7 +146,7 @@ int update_spec_check(const struct update_spec *spec, const struct update_variab
             continue;
         }
         const char *match = spec->patterns[i].match;
-        const char *name = find_match(match, variables, count);
+        const char *name = find_match(spec, match, variables, count);
         if (name != NULL) {
             const char *before = spec->patterns[update_spec_match(spec, name)].match;
             return err_set(err, ERR_INVALID,

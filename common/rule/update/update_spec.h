@@ -39,6 +39,8 @@ struct update_spec {
     int non_finite; /* enum update_non_finite */
     struct update_pattern *patterns;
     size_t pattern_count;
+    const char **tables; /* whose names patterns may match as well; the names are borrowed */
+    size_t table_count;
 };
 
 void update_spec_release(struct update_spec *u);

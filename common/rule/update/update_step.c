@@ -73,6 +73,9 @@ void update_begin(struct update *u, const struct update_step *step)
     for (size_t v = 0; v < u->variable_count; v++) {
         u->factors[v] = 1.0;
     }
+    for (size_t i = 0; i < u->table_count; i++) {
+        u->table_factors[i] = 1.0;
+    }
     decide(u);
     prepare_groups(u);
     lend_slots(u);
@@ -195,9 +198,9 @@ static int check_alone(const struct update *u, const struct update_step *step, s
     if (step->norms == NULL || !u->takes_norms) {
         return 0;
     }
-    if (step->norm_count != u->variable_count) {
-        return err_set(err, ERR_INVALID, "norms of %zu variables instead of %zu", step->norm_count,
-                       u->variable_count);
+    if (step->norm_count != u->variable_count + u->table_count) {
+        return err_set(err, ERR_INVALID, "norms of %zu variables and tables instead of %zu",
+                       step->norm_count, u->variable_count + u->table_count);
     }
     bool clips = spec->clip_norm > 0 || spec->clip_global_norm > 0;
     if (clips && update_needs_gradient(u)) {
@@ -249,13 +252,15 @@ void update_scalars(const struct update *u, const char *name, struct rule_scalar
     *out = u->groups[update_spec_match(u->spec, name)].scalars;
 }
 
+double update_table_factor(const struct update *u, size_t table)
+{
+    return table < u->table_count ? u->table_factors[table] : 1.0;
+}
+
 void update_penalties(const struct update *u, const char *name, struct update_penalties *out)
 {
     const struct update_group *g = &u->groups[update_spec_match(u->spec, name)];
-    *out = (struct update_penalties){.clip_value = (float)u->spec->clip_value,
-                                     .l1 = (float)g->l1,
-                                     .l2 = (float)g->l2,
-                                     .decay = g->decay};
+    *out = (struct update_penalties){.l1 = (float)g->l1, .l2 = (float)g->l2, .decay = g->decay};
 }
 
 static void past_at(const void *context, uint64_t version, const void **params, double *lr_scale)

@@ -176,6 +176,12 @@ static void reduce_part(struct update *u, unsigned round, size_t part)
     }
 }
 
+/* Tables that sums of @round are of. */
+static size_t tables_in(const struct update *u, unsigned round)
+{
+    return round == 0 && u->takes_norms && u->kind == UPDATE_DUE ? u->table_count : 0;
+}
+
 void update_reduce(struct update *u, unsigned round, struct buf *out)
 {
     assert(round == u->round && round < u->rounds);
@@ -187,6 +193,8 @@ void update_reduce(struct update *u, unsigned round, struct buf *out)
             blob_add_part(out, p->variable, p->first, p->count, &u->sums[0]);
         }
     }
+    assert(tables_in(u, round) == 0 || u->step.tables != NULL);
+    blob_add_tables(out, u->step.tables, tables_in(u, round));
 }
 
 /* ---- settle ---- */
@@ -259,6 +267,10 @@ static int check_totals(const struct update *u, unsigned round, const void *data
                        " is next",
                        r.header.round, r.header.version, u->round, u->step.version);
     }
+    if (r.header.tables != tables_in(u, round)) {
+        return err_set(err, ERR_INVALID, "sums over %" PRIu32 " tables instead of %zu",
+                       r.header.tables, tables_in(u, round));
+    }
     if (r.header.entries != entries) {
         return err_set(err, ERR_INVALID, "sums over %" PRIu32 " variables instead of %zu",
                        r.header.entries, entries);
@@ -270,6 +282,10 @@ static int check_totals(const struct update *u, unsigned round, const void *data
         rc = blob_next_total(&r, &total, err);
         rc = rc != 0 ? rc : check_total(u, round, v, &total, err);
     }
+    for (uint32_t i = 0; i < r.header.tables && rc == 0; i++) {
+        struct exact_sum sum;
+        rc = blob_next_table(&r, &sum, err);
+    }
     return rc != 0 ? rc : blob_close(&r, err);
 }
 
@@ -279,23 +295,43 @@ static double clip_factor(double norm, double limit)
     return limit > 0 && norm > limit ? limit / norm : 1.0;
 }
 
+/* True: what @norm is of, a variable or a table behind them, keeps the update from being made. */
+static bool is_bad(struct update *u, uint32_t variable, double norm)
+{
+    if (isfinite(norm) || u->spec->non_finite == UPDATE_NON_FINITE_APPLY) {
+        return false;
+    }
+    u->poisoned = u->kind == UPDATE_COLLECTING;
+    u->kind = u->kind == UPDATE_DUE ? UPDATE_LEFT_OUT : u->kind;
+    u->bad_variable = variable;
+    return true;
+}
+
 void update_take_norms(struct update *u, const double *norms)
 {
     const struct update_spec *spec = u->spec;
     double all = 0;
     for (uint32_t v = next_counted(u, 0); v < u->variable_count; v = next_counted(u, v + 1)) {
-        if (!isfinite(norms[v]) && spec->non_finite != UPDATE_NON_FINITE_APPLY) {
-            u->poisoned = u->kind == UPDATE_COLLECTING;
-            u->kind = u->kind == UPDATE_DUE ? UPDATE_LEFT_OUT : u->kind;
-            u->bad_variable = v;
+        if (is_bad(u, v, norms[v])) {
             return;
         }
         u->factors[v] = clip_factor(sqrt(norms[v]), spec->clip_norm);
         all += u->factors[v] * u->factors[v] * norms[v];
     }
+    for (size_t i = 0; i < u->table_count; i++) {
+        const double squares = norms[u->variable_count + i];
+        if (is_bad(u, (uint32_t)(u->variable_count + i), squares)) {
+            return;
+        }
+        u->table_factors[i] = clip_factor(sqrt(squares), spec->clip_norm);
+        all += u->table_factors[i] * u->table_factors[i] * squares;
+    }
     const double global = clip_factor(sqrt(all), spec->clip_global_norm);
     for (size_t v = 0; v < u->variable_count; v++) {
         u->factors[v] *= global;
+    }
+    for (size_t i = 0; i < u->table_count; i++) {
+        u->table_factors[i] *= global;
     }
 }
 
@@ -335,6 +371,11 @@ int update_settle(struct update *u, unsigned round, const void *totals, size_t b
         } else {
             settle_variable(u, round, &total);
         }
+    }
+    for (uint32_t i = 0; i < r.header.tables; i++) {
+        struct exact_sum sum;
+        (void)blob_next_table(&r, &sum, NULL);
+        u->norms[u->variable_count + i] = exact_sum_total(&sum);
     }
     if (round == 0 && u->takes_norms && u->kind == UPDATE_DUE) {
         update_take_norms(u, u->norms);

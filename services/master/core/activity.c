@@ -61,7 +61,7 @@ static void say_call(const struct call *c, uint64_t now_ms, struct buf *words)
 static void say_node(const struct master *m, const struct job *j, const struct node *n,
                      uint64_t now_ms, struct buf *words)
 {
-    for (size_t i = 0; i < m->calls.count; i++) {
+    for (size_t i = 0; n->work_count > 0 && i < m->calls.count; i++) {
         if (m->calls.rows[i].node == n && is_said(&m->calls.rows[i], j, now_ms)) {
             return;
         }

@@ -151,7 +151,8 @@ static struct step train(struct master *m, struct job *j)
         return go(PHASE_HOLD);
     }
     if (!job_is_sync(j)) {
-        if (j->work == WORK_NONE && !j->leases.levelling && train_step(j) >= j->next_evaluate) {
+        if (j->work == WORK_NONE && !j->leases.levelling && !stop_wants_stand(j) &&
+            train_step(j) >= j->next_evaluate) {
             sync_point_begin(m, j, false);
         }
         train_grant(m, j);
@@ -326,9 +327,13 @@ void job_advance(struct master *m, struct job *j)
 
 void jobs_advance(struct master *m)
 {
-    for (size_t i = 0; i < m->job_count; i++) {
-        if (m->jobs[i]->touched) {
-            job_advance(m, m->jobs[i]);
+    if (!m->touched) {
+        return;
+    }
+    m->touched = false; /* one may touch another that has had its turn: it comes with the next */
+    for (size_t i = 0; i < m->live_count; i++) {
+        if (m->live[i]->touched) {
+            job_advance(m, m->live[i]);
         }
     }
 }

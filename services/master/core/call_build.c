@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the master's calls say: from the state of their jobs at the moment when they are sent. */
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "job/progress/tree.h"
 #include "master/core/core.h"
 
@@ -70,6 +71,17 @@ static void build_position(const struct job *j, struct master_call *out)
     out->version = j->step_map.step + j->version_shift;
 }
 
+static void build_base(const struct job *j, uint32_t shard, struct master_base *out)
+{
+    const struct shard_state *s = &j->shards[shard];
+    if (j->sync_point.delta) {
+        *out = (struct master_base){.directory = j->base.directory,
+                                    .file = s->base_file,
+                                    .checksum = s->base_checksum,
+                                    .version = s->base_version};
+    }
+}
+
 /* The fields of @c's kind, from the state of its job now. */
 void call_build(struct master *m, const struct call *c, struct master_call *out)
 {
@@ -77,6 +89,9 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
     const struct job_worker *w = job_worker_of(j, c->node);
     out->start = c->kind == MASTER_CALL_STOP ? c->start : w != NULL ? w->start : 0;
     switch (c->kind) {
+    case MASTER_CALL_INSPECT: /* one that goes on from a checkpoint begins with nothing else */
+        out->begins = j->record.checkpoint[0] == '\0' || MUTANT(from_again);
+        break;
     case MASTER_CALL_OPEN:
         out->shard = c->index;
         out->plan = &j->plan;
@@ -88,6 +103,11 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         out->plan = &j->plan;
         out->train = &j->train;
         out->test = &j->test;
+        out->given_fingerprint = j->given.fingerprint;
+        out->from_fingerprint = MUTANT(from_unknown) ? 0 : j->from_fingerprint;
+        if (plan_is_given(&j->plan)) { /* it brings the values before it answers */
+            build_places(m, j, out);
+        }
         break;
     case MASTER_CALL_MEMBERSHIP:
         out->shard = c->index;
@@ -105,8 +125,11 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         out->shard = c->index;
         out->pin_id = j->sync_point.pin_id;
         out->slots =
-            j->sync_point.checkpoint || (j->sync_point.evaluate && j->spec.update.evaluate_average);
+            j->sync_point.slots || (j->sync_point.evaluate && j->spec.update.evaluate_average);
         out->directory = j->sync_point.directory;
+        if (c->kind == MASTER_CALL_CHECKPOINT) {
+            build_base(j, c->index, &out->base);
+        }
         break;
     case MASTER_CALL_EVALUATE:
         build_places(m, j, out);

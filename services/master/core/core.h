@@ -5,6 +5,7 @@
 #define GRADUS_MASTER_CORE_CORE_H
 
 #include "base/log.h"
+#include "base/name_index.h"
 #include "master/core/call.h"
 #include "master/core/job.h"
 #include "master/core/node.h"
@@ -17,8 +18,21 @@ struct master {
     struct master_actions *actions; /* of the step that is running */
     struct node **nodes;
     size_t node_count, node_capacity;
-    struct job **jobs; /* in the order of submission */
+    struct name_index node_index;          /* by id */
+    struct node *heard_first, *heard_last; /* those alive, the longest silent first */
+    size_t alive[3], dead_count;           /* by role */
+    uint64_t dead_ms;                      /* no dead one was heard before; 0 dead: no meaning */
+    struct job **jobs;                     /* in the order of submission */
     size_t job_count, job_capacity;
+    struct name_index job_index; /* by id */
+    struct job **live;           /* of these, in the same order, those that are not done with */
+    size_t live_count, live_capacity;
+    uint64_t job_places;   /* given so far */
+    size_t swept_count;    /* of the jobs that have ended: nothing is left to free */
+    bool touched, changed; /* one of the live jobs may be */
+    struct supply {
+        size_t alive, free;
+    } supply[3]; /* of nodes by role, while jobs are given nodes */
     struct call_table calls;
     uint64_t next_number;  /* of nodes, calls and manifests */
     uint64_t next_name[3]; /* of nodes by role */
@@ -52,7 +66,11 @@ void node_take(struct node *n, struct job *j);
 void node_drop(struct master *m, struct node *n, struct job *j);
 void node_works(struct node *n, const struct master_event *heartbeat); /* what it is at */
 void node_free(struct node *n);
-uint64_t node_timer(const struct master *m, const struct node *n); /* when it is looked at next */
+/* It has joined; it has said something; it is dead. */
+void node_lives(struct master *m, struct node *n);
+void node_heard(struct master *m, struct node *n);
+void node_dies(struct master *m, struct node *n);
+uint64_t nodes_timer(const struct master *m); /* when one of them is looked at next */
 void nodes_late(struct master *m, uint64_t late_ms);
 /* It should have sent a heartbeat by now. */
 bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms);
@@ -80,13 +98,20 @@ void on_call_done(struct master *m, const struct master_call_done *done);
 /* call_build.c: the fields of @c's kind. */
 void call_build(struct master *m, const struct call *c, struct master_call *out);
 
-/* job.c */
+/* job_list.c */
 struct job *job_find(struct master *m, const char *id);
+size_t jobs_open(const struct master *m); /* those that have not ended */
 struct job *job_new(struct master *m);
+void job_named(struct master *m, struct job *j);    /* its id is known, and stays */
+void job_take_out(struct master *m, struct job *j); /* of all lists */
+void job_rest(struct master *m, struct job *j); /* it is done with, until something touches it */
+void job_changed(struct job *j);                /* what it shows */
+void job_touch(struct job *j);                  /* a fact is recorded */
+
+/* job.c */
 bool job_is_sync(const struct job *j);
 bool job_is_starting(const struct job *j); /* for the first time, or from a checkpoint */
 bool job_is_pinning(const struct job *j);  /* a sync point at which all stand */
-void job_changed(struct job *j);
 void job_enter(struct master *m, struct job *j, enum job_state state, const char *reason);
 void job_say(struct job *j, const char *reason); /* a new reason, same state */
 struct job_worker *job_worker_of(struct job *j, const struct node *n); /* NULL: none */
@@ -95,9 +120,8 @@ size_t job_workers_started(const struct job *j);
 uint32_t job_workers_active(const struct job *j); /* that have a share */
 void job_names_refresh(struct job *j);
 const char *job_checkpoint_words(struct master *m, const struct job *j);
-/* Facts: something is recorded; it ends, starts again from its newest checkpoint, or its start has
+/* Facts: it ends, starts again from its newest checkpoint, or its start has
  * failed (back to PENDING; one that was recovering recovers again). */
-void job_touch(struct job *j);
 void job_must_end(struct job *j, enum job_state state, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void job_must_recover(struct job *j, const char *why);
@@ -121,6 +145,9 @@ void job_settle(struct master *m, struct job *j);  /* what was recorded by job_m
 void job_stored(struct master *m, struct job *j);  /* what waited for its row */
 void job_cleaned(struct master *m, struct job *j); /* one more node may have dropped the job */
 void jobs_sweep(struct master *m);
+void job_forget(struct master *m, struct job *j); /* take it out, and free it */
+/* It has ended and is to go on: nothing is left of how it ended, and all nodes drop it first. */
+void job_revive(struct master *m, struct job *j);
 void job_free(struct job *j);
 
 /* advance.c */
@@ -139,6 +166,8 @@ bool job_yields_now(const struct job *j);           /* and its checkpoint may be
 void yield_take_back(struct job *j);                /* it need not any more */
 void yield_failed(struct master *m, struct job *j); /* its checkpoint; training goes on meanwhile */
 void on_pause(struct master *m, const struct master_event *e);
+
+/* resume.c: what is paused goes on, and what has ended */
 void on_resume(struct master *m, const struct master_event *e);
 
 /* quota.c */
@@ -198,6 +227,11 @@ void fence_draw_secret(struct master *m, struct job *j); /* once, unless its row
 void fence_draw_opening(struct master *m, struct job *j);
 struct fence fence_of(const struct job *j);
 
+/* data_seen.c: what a job was trained on before */
+void data_note(struct job *j); /* the data that are known are those that it is trained on */
+/* Are they those of its checkpoint? Errors: ERR_INVALID they are not. */
+int data_check_same(const struct job *j, struct err *err);
+
 /* placement.c */
 void schedule(struct master *m);
 /* Are there enough servers that are not too small for it, busy ones included? */
@@ -207,9 +241,9 @@ bool schedule_waits(const struct job *j); /* to be started */
 /* start.c */
 void start_begin(struct master *m, struct job *j); /* its nodes are chosen */
 /* What would lie where if @spec were the file of the job, whose data are known. @out is zeroed.
- * Errors: those of model_new(), plan_make() and plan_update_check(). */
+ * Errors: those of model_new(), plan_make_job() and plan_update_check(). */
 int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err);
-void start_forget_fields(struct job *j); /* the names that an inspection told */
+void start_forget_fields(struct job *j); /* the names and variables that an inspection told */
 void start_inspect(struct master *m, struct job *j);
 void start_inspect_done(struct master *m, struct job *j, const struct master_call_done *done);
 int start_data_known(struct master *m, struct job *j); /* not 0: it ends */
@@ -260,7 +294,8 @@ void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *
 /* train_lease.c */
 bool train_leases(const struct job *j);            /* does it lease splits? */
 void train_grant(struct master *m, struct job *j); /* answer requests with what is free */
-void train_grant_one(struct master *m, struct job_worker *w, const struct lease *lease);
+void train_grant_one(struct master *m, struct job *j, struct job_worker *w,
+                     const struct lease *lease);
 void train_park_clear(struct master *m, struct job *j, struct job_worker *w, int code,
                       const char *why);
 void train_no_more_leases(struct master *m, struct job *j);
@@ -294,6 +329,10 @@ void progress_show_train(struct job *j);
 uint64_t sync_point_next(const struct job *j, uint64_t step); /* the next step to stand at */
 void sync_point_plan(struct job *j, uint64_t step); /* when the next ones after it are due */
 
+/* It goes on from a checkpoint of @step: if an evaluation is due there that was not made, all stand
+ * for it before they train. */
+void sync_point_make_up(struct job *j, uint64_t step);
+
 /* sync_point.c */
 void sync_point_advance(struct master *m, struct job *j);
 void sync_point_stop(struct job *j); /* whatever it is at; the job gives up its shards */
@@ -301,6 +340,12 @@ void sync_point_begin(struct master *m, struct job *j, bool quiesced);
 void sync_point_prune(struct master *m, struct job *j);
 void sync_point_waiters(struct master *m, struct job *j, bool all, int code, const char *message);
 void sync_point_release(struct job *j);
+
+/* sync_point_base.c */
+void base_choose(struct job *j);            /* is the checkpoint that begins a delta? */
+const char *base_used(const struct job *j); /* directory, when a file is a delta; else NULL */
+void base_written(struct job *j);           /* it is there: deltas may be of it, or it was one */
+void base_forget(struct job *j);            /* the next one has everything */
 
 /* sync_point_done.c */
 void sync_point_shard_done(struct job *j, uint32_t shard, const struct master_call_done *done,
@@ -314,6 +359,20 @@ void sync_point_pin_failed(struct master *m, struct job *j, const char *why);
 void sync_points_tick(struct master *m);
 void on_prepare_done(struct master *m, const struct master_prepare_done *done);
 void on_manifest_done(struct master *m, const struct master_manifest_done *done);
+
+/* stop.c */
+bool stop_may_end(const struct job *j);     /* the next evaluation may end the training */
+bool stop_wants_stand(const struct job *j); /* or its version be kept: all are to stand for it */
+int stop_check_data(const struct job *j, struct err *err); /* Errors: ERR_INVALID */
+/* What was evaluated says @test: is it the best, does training end, or go on? */
+void stop_evaluated(struct master *m, struct job *j, const struct job_metrics *test);
+void stop_decided(struct job *j); /* all go on, if they stand for that alone */
+/* What a checkpoint of this sync point notes; it is written; the job goes back to one, or none. */
+void stop_noted(const struct job *j, struct best *out);
+void stop_written(struct job *j);
+void stop_go_back(struct job *j, const struct master_found *found);
+/* The job has succeeded: its result becomes what its file says; why, in words, or "". */
+const char *stop_result(struct master *m, struct job *j);
 
 /* evaluate.c */
 void evaluate_begin(struct job *j);

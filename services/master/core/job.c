@@ -7,29 +7,6 @@
 #include "base/mem.h"
 #include "master/core/core.h"
 
-struct job *job_find(struct master *m, const char *id)
-{
-    for (size_t i = m->job_count; i-- > 0;) {
-        if (strcmp(m->jobs[i]->record.id, id) == 0) {
-            return m->jobs[i];
-        }
-    }
-    return NULL;
-}
-
-struct job *job_new(struct master *m)
-{
-    struct job *j = mem_new(1, sizeof *j);
-    m->jobs = mem_grow(m->jobs, &m->job_capacity, m->job_count + 1, sizeof(struct job *));
-    m->jobs[m->job_count++] = j;
-    return j;
-}
-
-void job_changed(struct job *j)
-{
-    j->changed = true;
-}
-
 bool job_is_sync(const struct job *j)
 {
     return j->record.consistency.mode == TRAINING_SYNC;
@@ -43,16 +20,12 @@ bool job_is_starting(const struct job *j)
 
 bool job_is_pinning(const struct job *j)
 {
-    bool yields = j->sync_point.yield && j->work != WORK_NONE;
-    return (j->work == WORK_PIN || yields) && j->sync_point.quiesced;
+    const struct sync_point *s = &j->sync_point;
+    bool stands = (s->yield || s->decides) && j->work != WORK_NONE;
+    return (j->work == WORK_PIN || stands) && s->quiesced;
 }
 
 /* ---- facts ---- */
-
-void job_touch(struct job *j)
-{
-    j->touched = true;
-}
 
 bool job_is_ending(const struct job *j)
 {
@@ -69,7 +42,7 @@ static void judge(struct job *j, enum verdict verdict, const char *why)
     }
     j->verdict = verdict;
     job_record_set(&j->verdict_reason, why);
-    j->touched = true;
+    job_touch(j);
 }
 
 void job_must_end(struct job *j, enum job_state state, const char *fmt, ...)

@@ -123,19 +123,30 @@ struct shard_state { /* of one parameter server, in the order of shards */
     char *file;       /* of the checkpoint in the making */
     uint64_t bytes, checksum;
     uint64_t file_version;
+    bool delta;      /* that file is */
+    char *base_file; /* in base.directory; owned; NULL: none yet */
+    uint64_t base_checksum, base_version;
     struct ledger ledger; /* async, bounded: as it said last; a complete epoch is the next one's
                              beginning */
     bool has_ledger;
+};
+
+struct checkpoint_base {
+    char directory[ID_ROOM + 32]; /* the last checkpoint since the start that has everything; "" */
+    uint64_t deltas;              /* that were written of it */
 };
 
 struct sync_point {
     uint64_t step, examples;
     bool evaluate, checkpoint, last, cancel;
     bool yield;          /* with this checkpoint the job gives up its nodes; all stand until then */
-    bool quiesced;       /* nothing may move until it is pinned */
+    bool quiesced;       /* nothing may move until it is pinned, */
+    bool decides;        /* or until it is evaluated: that may end the training */
+    bool slots;          /* they are pinned, too, for a checkpoint */
     bool attempt_failed; /* the present one; its other answers are still waited for */
     bool answered;       /* PREPARE, MANIFEST, DISCARD: the shell has */
     bool failed;         /* the checkpoint */
+    bool delta;          /* the checkpoint is to be one, of the job's base */
     unsigned attempts;   /* of it that failed */
     char *why;           /* the last one did; owned */
     char pin_id[64];
@@ -177,6 +188,10 @@ struct refusal {       /* a worker that the job does without */
 };
 
 struct job {
+    struct master *master;
+    uint64_t place; /* in the order of submission */
+    bool live;      /* is among master->live; else nothing waits for it, and it for nothing */
+    bool swept;     /* it has ended and was cleaned up */
     struct job_record record;
     struct job_spec spec;
     bool has_spec;    /* until the job is over and cleaned up */
@@ -218,6 +233,9 @@ struct job {
 
     struct dataset_info train, test; /* their names of fields are field_names */
     char **field_names;              /* owned */
+    struct given_variables given;    /* of model.program, model.onnx, from */
+    uint64_t from_fingerprint;       /* of the values of `from`; 0: nobody has looked */
+    struct variable_spec *given_own; /* owned: those of given */
     struct plan plan;
     bool has_plan;
     struct step_map step_map; /* from the beginning, the checkpoint or the last change on */
@@ -228,6 +246,7 @@ struct job {
 
     struct job_worker *workers;
     size_t worker_count, worker_capacity;
+    size_t parked_count; /* of its workers */
     struct shard_state *shards;
     size_t shard_count;
     bool regroup_needed; /* the shards know other workers than there are */
@@ -259,6 +278,7 @@ struct job {
     char *warning; /* to be shown when it runs; owned; NULL: none */
     uint64_t find_number;
     struct sync_point sync_point;
+    struct checkpoint_base base;
     uint64_t retry_ms;  /* the sync point is pinned, or its checkpoint written, again then; 0: no */
     uint64_t prune_row; /* with this row stored older checkpoints may go; 0: none have to */
     size_t prune_keep;

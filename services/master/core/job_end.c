@@ -224,6 +224,7 @@ static void release_data(struct job *j)
     memset(j->epochs, 0, sizeof j->epochs);
     for (size_t i = 0; i < j->shard_count; i++) {
         free(j->shards[i].file);
+        free(j->shards[i].base_file);
         ledger_release(&j->shards[i].ledger);
     }
     free(j->shards);
@@ -263,6 +264,48 @@ static void release_spec(struct job *j)
     j->warning = NULL;
 }
 
+/* What it waited for, and whom it did without, in the life that has ended. */
+static void forget_pauses(struct job *j)
+{
+    j->start_failures = 0;
+    j->start_after_ms = 0;
+    j->yield_again_ms = 0;
+    j->yield_failures = 0;
+    j->workers_fit = 0;
+    memset(j->refused, 0, sizeof j->refused);
+    j->refused_count = 0;
+    free(j->preempted_by);
+    j->preempted_by = NULL;
+}
+
+void job_revive(struct master *m, struct job *j)
+{
+    release_spec(j);
+    forget_pauses(j);
+    start_forget_fields(j);
+    j->train = (struct dataset_info){0}; /* they may be other files now: looked at again */
+    j->test = (struct dataset_info){0};
+    j->from_fingerprint = 0;
+    j->told = false;
+    j->over = j->over && MUTANT(revived_is_over);
+    j->hold_checkpoint = false;
+    j->hold_limit = false;
+    j->hold_cancel = false;
+    j->quiesced = false;
+    j->released = false;
+    j->training_ms = (uint64_t)(j->record.seconds * 1000);
+    j->sample_count = 0;
+    m->swept_count -= j->swept;
+    j->swept = false;
+    j->restartable = !MUTANT(revived_at_once); /* what nodes have of it goes first */
+    j->resume =
+        (j->record.checkpoint[0] != '\0' || j->record.started_ms > 0) && !MUTANT(revived_anew);
+    j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
+    job_names_clear(&j->record.workers);
+    job_names_clear(&j->record.ps);
+    job_touch(j);
+}
+
 void job_free(struct job *j)
 {
     release_data(j);
@@ -278,6 +321,12 @@ void job_free(struct job *j)
     free(j);
 }
 
+void job_forget(struct master *m, struct job *j)
+{
+    job_take_out(m, j);
+    job_free(j);
+}
+
 static bool is_clean(const struct master *m, const struct job *j)
 {
     return ((job_state_is_final(j->record.state) && row_has_end(j)) || j->restartable) &&
@@ -290,13 +339,43 @@ void job_cleaned(struct master *m, struct job *j)
     m->sweep = m->sweep || is_clean(m, j);
 }
 
+static bool refuses_for_now(const struct job *j)
+{
+    for (size_t i = 0; i < JOB_REFUSED_MAX; i++) {
+        if (j->refused[i].node != 0 && j->refused[i].until_ms != UINT64_MAX) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nobody waits for it, and it waits for nothing: no timer, no row, no answer. */
+static bool may_rest(const struct job *j)
+{
+    bool stored = j->row_stored == j->row && j->row_sent == j->row && j->store_again_ms == 0 &&
+                  j->store_failures == 0 && j->answer_count == 0 && j->told;
+    bool idle = j->phase == PHASE_NONE && j->work == WORK_NONE && !j->touched && !j->changed &&
+                j->retry_ms == 0 && j->start_after_ms == 0 && j->yield_again_ms == 0 &&
+                j->waiter_count == 0 && !j->set_waits && !refuses_for_now(j);
+    return stored && idle && j->record.waiting == JOB_WAITS_NOT && j->record.queue_position == 0;
+}
+
+/* The oldest of those that have ended. */
+static struct job *oldest_swept(const struct master *m)
+{
+    size_t i = 0;
+    while (!m->jobs[i]->swept) {
+        i++;
+    }
+    return m->jobs[i];
+}
+
 /* At the beginning of a step, when no action points to any of it. */
 void jobs_sweep(struct master *m)
 {
-    size_t finished = 0;
     m->sweep = false;
-    for (size_t i = m->job_count; i-- > 0;) {
-        struct job *j = m->jobs[i];
+    for (size_t i = m->live_count; i-- > 0;) {
+        struct job *j = m->live[i];
         if (!is_clean(m, j)) {
             continue;
         }
@@ -307,10 +386,13 @@ void jobs_sweep(struct master *m)
             continue;
         }
         release_spec(j);
-        if (++finished > m->config.finished_max) {
-            job_free(j);
-            memmove(m->jobs + i, m->jobs + i + 1, (m->job_count - i - 1) * sizeof(struct job *));
-            m->job_count--;
+        m->swept_count += !j->swept;
+        j->swept = true;
+        if (may_rest(j)) {
+            job_rest(m, j);
         }
+    }
+    while (m->swept_count > m->config.finished_max) {
+        job_forget(m, oldest_swept(m));
     }
 }

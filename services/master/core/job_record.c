@@ -34,8 +34,9 @@ bool job_name_is_good(const char *name)
 void job_record_init(struct job_record *r)
 {
     memset(r, 0, sizeof *r);
-    char **strings[] = {&r->id,         &r->name, &r->request_id, &r->reason,
-                        &r->checkpoint, &r->text, &r->activity,   &r->owner};
+    char **strings[] = {
+        &r->id,       &r->name,  &r->request_id,      &r->reason,       &r->checkpoint,  &r->text,
+        &r->activity, &r->owner, &r->best_checkpoint, &r->started_from, &r->ended_before};
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
         *strings[i] = mem_strdup("");
 }
@@ -48,8 +49,11 @@ void job_record_release(struct job_record *r)
     free(r->reason);
     free(r->activity);
     free(r->checkpoint);
+    free(r->best_checkpoint);
+    free(r->started_from);
     free(r->text);
     free(r->owner);
+    free(r->ended_before);
     free(r->evaluations);
     job_record_set_shards(r, 0);
     while (r->worker_times_count > 0) {
@@ -131,8 +135,11 @@ void job_record_copy(struct job_record *to, const struct job_record *from)
     to->reason = mem_strdup(from->reason);
     to->activity = mem_strdup(from->activity);
     to->checkpoint = mem_strdup(from->checkpoint);
+    to->best_checkpoint = mem_strdup(from->best_checkpoint);
+    to->started_from = mem_strdup(from->started_from);
     to->text = mem_strdup(from->text);
     to->owner = mem_strdup(from->owner);
+    to->ended_before = mem_strdup(from->ended_before);
     to->evaluations = NULL;
     to->evaluation_capacity = from->evaluation_count;
     if (from->evaluation_count > 0) {

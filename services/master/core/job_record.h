@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "graph/metric.h"
+#include "job/progress/best.h"
 #include "job/progress/consistency.h"
 #include "job/progress/fence.h"
 #include "job/progress/ledger.h"
@@ -71,6 +72,12 @@ struct job_names {
     size_t count, capacity;
 };
 
+/* Fingerprints of what a job is trained on; 0: not known, or there is none. */
+struct job_data {
+    uint64_t train, test;
+    uint64_t given; /* variables and their initial values that workers bring */
+};
+
 /* What one shard said last. */
 struct job_shard {
     char *ps;
@@ -104,10 +111,18 @@ struct job_record {
     size_t evaluation_count, evaluation_capacity;
     double examples_per_second, seconds, eta_seconds;
     struct job_names workers, ps;
+    struct best best;      /* by training.stop */
+    char *best_checkpoint; /* directory of the best version that is kept; "": none */
+    char *started_from;    /* what was taken by `from`, in words; "": nothing */
     uint64_t generation;
     uint8_t secret[FENCE_SECRET_BYTES]; /* stored; not shown, not logged. Zeros: not drawn yet */
     uint64_t staleness[JOB_STALENESS_BUCKETS];
     uint64_t dropped, speculated, recoveries;
+    uint64_t resumes;     /* how often it was resumed after it had ended */
+    char *ended_before;   /* the last of those ends, "FAILED: …"; "": none */
+    uint64_t stop_passed; /* it had SUCCEEDED at this step, and was resumed: training.stop begins
+                             to wait for something better there; 0: never */
+    struct job_data data; /* that it was trained on; stored, not shown */
     struct job_shard *shards;
     size_t shard_count;
     struct step_times times; /* of all workers */

@@ -8,15 +8,6 @@
 #include "base/mutant.h"
 #include "master/core/core.h"
 
-static size_t open_jobs(const struct master *m)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < m->job_count; i++) {
-        count += !job_state_is_final(m->jobs[i]->record.state);
-    }
-    return count;
-}
-
 static void spec_take(struct job *j, struct job_spec *spec)
 {
     j->spec = *spec;
@@ -55,9 +46,9 @@ void on_submit(struct master *m, const struct master_event *e)
                     JOB_NAME_BYTES_MAX);
         return;
     }
-    if (open_jobs(m) >= m->config.jobs_max) {
+    if (jobs_open(m) >= m->config.jobs_max) {
         reply_error(m, e->request, ERR_EXHAUSTED,
-                    "%zu jobs wait or run already; this master takes no more", open_jobs(m));
+                    "%zu jobs wait or run already; this master takes no more", jobs_open(m));
         return;
     }
     const char *id =
@@ -70,6 +61,7 @@ void on_submit(struct master *m, const struct master_event *e)
     struct job *j = job_new(m);
     job_record_init(&j->record);
     job_record_set(&j->record.id, id);
+    job_named(m, j);
     job_record_set(&j->record.name, submit->spec->name);
     job_record_set(&j->record.text, submit->spec->text);
     job_record_set(&j->record.request_id, submit->request_id);
@@ -168,6 +160,7 @@ void on_restore(struct master *m, const struct master_event *e)
     struct job *j = job_new(m);
     j->record = *restore->record;
     memset(restore->record, 0, sizeof *restore->record);
+    job_named(m, j);
     enum job_state state = j->record.state;
     row_restored(j);
     m->sweep = true;

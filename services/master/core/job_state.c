@@ -15,7 +15,8 @@
  *
  * PENDING may fail: a change does not fit its data. From each of the four a job may be PAUSED, and
  * from there it is PENDING again, or ends; RUNNING and RECOVERING go back to PENDING when the job
- * makes way for one of a higher priority.
+ * makes way for one of a higher priority. A job that has ended is PENDING again when a client
+ * resumes it, and for nothing else.
  */
 static const unsigned ALLOWED[JOB_STATE_END] = {
     [JOB_PENDING] = 1u << JOB_STARTING | 1u << JOB_FAILED | 1u << JOB_CANCELLED | 1u << JOB_PAUSED,
@@ -26,6 +27,9 @@ static const unsigned ALLOWED[JOB_STATE_END] = {
     [JOB_RECOVERING] = 1u << JOB_RUNNING | 1u << JOB_SUCCEEDED | 1u << JOB_FAILED |
                        1u << JOB_CANCELLED | 1u << JOB_PENDING | 1u << JOB_PAUSED,
     [JOB_PAUSED] = 1u << JOB_PENDING | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
+    [JOB_SUCCEEDED] = 1u << JOB_PENDING,
+    [JOB_FAILED] = 1u << JOB_PENDING,
+    [JOB_CANCELLED] = 1u << JOB_PENDING,
 };
 
 static const char *const NAMES[JOB_STATE_END] = {

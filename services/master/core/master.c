@@ -31,7 +31,10 @@ void master_free(struct master *m)
         node_free(m->nodes[i]);
     }
     free(m->jobs);
+    free(m->live);
     free(m->nodes);
+    name_index_release(&m->job_index);
+    name_index_release(&m->node_index);
     calls_release(&m->calls);
     free(m);
 }
@@ -49,8 +52,8 @@ static void on_tick(struct master *m)
  * first to come after them. */
 static void end_pauses(struct master *m)
 {
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *j = m->jobs[i];
+    for (size_t i = 0; i < m->live_count; i++) {
+        struct job *j = m->live[i];
         if (j->start_after_ms != 0 && j->start_after_ms <= m->now_ms) {
             j->start_after_ms = 0;
             m->reschedule = true;
@@ -67,7 +70,7 @@ static void end_pauses(struct master *m)
         }
         uint64_t preempt_ms = preempt_time(m, j);
         m->reschedule = m->reschedule || (m->before_ms < preempt_ms && preempt_ms <= m->now_ms);
-        for (size_t k = 0; k < JOB_REFUSED_MAX; k++) {
+        for (size_t k = 0; j->refused_count > 0 && k < JOB_REFUSED_MAX; k++) {
             if (j->refused[k].node != 0 && j->refused[k].until_ms <= m->now_ms) {
                 j->refused[k] = (struct refusal){0};
                 m->reschedule = true;
@@ -165,51 +168,53 @@ static void look_at_the_clock(struct master *m)
     calls_late(&m->calls, late_ms, m->now_ms);
 }
 
+static void job_timer(const struct master *m, const struct job *j, uint64_t *next)
+{
+    if (j->phase == PHASE_START && j->go_ms != 0) {
+        earlier(next, j->go_ms);
+    }
+    if (j->start_after_ms != 0) {
+        earlier(next, j->start_after_ms);
+    }
+    if (schedule_waits(j) && j->resume && j->resume_fewer_ms > m->now_ms) {
+        earlier(next, j->resume_fewer_ms);
+    }
+    if (j->store_again_ms != 0) {
+        earlier(next, j->store_again_ms);
+    }
+    if (j->yield_again_ms != 0) {
+        earlier(next, j->yield_again_ms);
+    }
+    if (preempt_time(m, j) > m->now_ms) {
+        earlier(next, preempt_time(m, j));
+    }
+    for (size_t k = 0; j->refused_count > 0 && k < JOB_REFUSED_MAX; k++) {
+        if (j->refused[k].node != 0) {
+            earlier(next, j->refused[k].until_ms);
+        }
+    }
+    if (j->retry_ms != 0) {
+        earlier(next, j->retry_ms);
+    }
+    for (size_t k = 0; j->parked_count > 0 && k < j->worker_count; k++) {
+        if (j->workers[k].parked) {
+            earlier(next, j->workers[k].parked_until_ms);
+        }
+    }
+}
+
 static uint64_t next_timer(const struct master *m)
 {
     uint64_t next = m->sweep ? m->now_ms : UINT64_MAX;
     uint64_t watch_ms = m->config.heartbeat_timeout_ms / 6;
     watch_ms = watch_ms < WATCH_MS_MAX ? watch_ms : WATCH_MS_MAX;
-    for (size_t i = 0; i < m->node_count; i++) {
-        if (m->nodes[i]->alive) {
-            earlier(&next, node_timer(m, m->nodes[i]));
-            earlier(&next, m->now_ms + watch_ms);
-        }
+    if (m->heard_first != NULL) {
+        earlier(&next, nodes_timer(m));
+        earlier(&next, m->now_ms + watch_ms);
     }
     earlier(&next, calls_timer(&m->calls));
-    for (size_t i = 0; i < m->job_count; i++) {
-        const struct job *j = m->jobs[i];
-        if (j->phase == PHASE_START && j->go_ms != 0) {
-            earlier(&next, j->go_ms);
-        }
-        if (j->start_after_ms != 0) {
-            earlier(&next, j->start_after_ms);
-        }
-        if (schedule_waits(j) && j->resume && j->resume_fewer_ms > m->now_ms) {
-            earlier(&next, j->resume_fewer_ms);
-        }
-        if (j->store_again_ms != 0) {
-            earlier(&next, j->store_again_ms);
-        }
-        if (j->yield_again_ms != 0) {
-            earlier(&next, j->yield_again_ms);
-        }
-        if (preempt_time(m, j) > m->now_ms) {
-            earlier(&next, preempt_time(m, j));
-        }
-        for (size_t k = 0; k < JOB_REFUSED_MAX; k++) {
-            if (j->refused[k].node != 0) {
-                earlier(&next, j->refused[k].until_ms);
-            }
-        }
-        if (j->retry_ms != 0) {
-            earlier(&next, j->retry_ms);
-        }
-        for (size_t k = 0; k < j->worker_count; k++) {
-            if (j->workers[k].parked) {
-                earlier(&next, j->workers[k].parked_until_ms);
-            }
-        }
+    for (size_t i = 0; i < m->live_count; i++) {
+        job_timer(m, m->live[i], &next);
     }
     return next;
 }
@@ -246,12 +251,13 @@ void master_step(struct master *m, const struct master_event *event, struct mast
         schedule(m);
         jobs_advance(m);
     }
-    for (size_t i = 0; i < m->job_count; i++) {
-        if (m->jobs[i]->changed) {
-            m->jobs[i]->changed = false;
-            action_add(m, MASTER_CHANGED)->job = job_shown(m->jobs[i]);
+    for (size_t i = 0; m->changed && i < m->live_count; i++) {
+        if (m->live[i]->changed) {
+            m->live[i]->changed = false;
+            action_add(m, MASTER_CHANGED)->job = job_shown(m->live[i]);
         }
     }
+    m->changed = false;
     actions->timer_ms = next_timer(m);
     m->timer_ms = actions->timer_ms == UINT64_MAX ? 0 : actions->timer_ms;
     m->actions = NULL;
@@ -262,6 +268,9 @@ void master_step(struct master *m, const struct master_event *event, struct mast
 static void refresh(struct master *m, struct job *j, uint64_t now_ms)
 {
     struct buf words = {0};
+    if (!j->live) {
+        return; /* it has been over for so long that nothing changes */
+    }
     progress_refresh(j, now_ms);
     job_record_set(&j->record.activity, activity_words(m, j, now_ms, &words));
     buf_release(&words);
@@ -287,29 +296,37 @@ const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_
     return job_shown(j);
 }
 
+/* Their places rise. */
+size_t master_job_place(const struct master *m, const char *id)
+{
+    const struct job *j = name_index_find(&m->job_index, id);
+    size_t low = 0, high = m->job_count;
+    while (j != NULL && low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (m->jobs[middle]->place < j->place) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return j == NULL ? SIZE_MAX : m->job_count - 1 - low;
+}
+
 const char *master_job_phase(const struct master *m, const char *id)
 {
     static const char *const NAMES[PHASE_COUNT] = {"-",     "INSPECT",  "FIND",   "OPEN",
                                                    "START", "REGROUP",  "ASSIGN", "TRAIN",
                                                    "HOLD",  "QUIESCED", "FINISH", "WAIT"};
-    for (size_t i = 0; i < m->job_count; i++) {
-        if (strcmp(m->jobs[i]->record.id, id) == 0) {
-            return NAMES[m->jobs[i]->phase];
-        }
-    }
-    return "-";
+    const struct job *j = name_index_find(&m->job_index, id);
+    return j == NULL ? "-" : NAMES[j->phase];
 }
 
 const char *master_job_work(const struct master *m, const char *id)
 {
     static const char *const NAMES[WORK_COUNT] = {"-",          "PIN",      "EVALUATE", "PREPARE",
                                                   "CHECKPOINT", "MANIFEST", "DISCARD",  "UNPIN"};
-    for (size_t i = 0; i < m->job_count; i++) {
-        if (strcmp(m->jobs[i]->record.id, id) == 0) {
-            return NAMES[m->jobs[i]->work];
-        }
-    }
-    return "-";
+    const struct job *j = name_index_find(&m->job_index, id);
+    return j == NULL ? "-" : NAMES[j->work];
 }
 
 bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_node_info *out)
@@ -348,7 +365,5 @@ void master_counts(const struct master *m, struct master_counts *out)
         out->jobs[m->jobs[i]->record.state]++;
         out->leases_out += m->jobs[i]->leases.leased_count;
     }
-    for (size_t i = 0; i < m->node_count; i++) {
-        out->nodes_alive[m->nodes[i]->role] += m->nodes[i]->alive;
-    }
+    memcpy(out->nodes_alive, m->alive, sizeof m->alive);
 }

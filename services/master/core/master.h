@@ -65,7 +65,7 @@ enum master_event_kind {
     MASTER_CHECKPOINT, /* answered when the checkpoint is complete */
     MASTER_SET,        /* answered when the change is in force */
     MASTER_PAUSE,      /* answered when it is stored that the job is to be paused */
-    MASTER_RESUME,     /* likewise */
+    MASTER_RESUME,     /* likewise: a paused job waits for its turn, or one that has ended */
     /* Requests of nodes; each is answered by one reply. */
     MASTER_JOIN,
     MASTER_HEARTBEAT,
@@ -105,6 +105,14 @@ struct master_set_event {
     const char *job;
     struct job_spec *spec; /* moved from when it is taken; else it is still the caller's */
     const char *base;      /* the text that it is a change of; ERR_ABORTED when it is another now */
+};
+struct master_resume_event {
+    const char *job;
+    /* Of a job that has ended: its file from now on, and the text that it is a change of; the spec
+     * is moved from when the job goes on. NULL for one that is paused. ERR_ABORTED: it is the other
+     * one, or the text is another now. */
+    struct job_spec *spec;
+    const char *base;
 };
 struct master_cancel_event {
     const char *job;
@@ -165,6 +173,9 @@ struct master_call_done {
     const struct err *err; /* NULL: well */
     /* INSPECT; test.records 0: no test source */
     struct dataset_info train, test;
+    struct given_variables given; /* of a job whose variables workers tell */
+    const char *from;             /* of a job with `from` that begins: what is taken; NULL: none */
+    uint64_t from_fingerprint;    /* of these values */
     /* OPEN, MEMBERSHIP, PIN, UNPIN, CHECKPOINT */
     uint64_t version;
     const struct ledger *ledger;                    /* the same; may be NULL */
@@ -177,6 +188,7 @@ struct master_call_done {
     /* CHECKPOINT */
     const char *file;
     uint64_t bytes, checksum;
+    bool delta;          /* of the base that the call named */
     const char *problem; /* OPEN: why this server could not write a checkpoint; "" or NULL: none */
 };
 struct master_manifest_done {
@@ -205,7 +217,9 @@ struct master_found {
     const struct ledger *ledger; /* the data position */
     uint64_t train_epoch;        /* as in master_manifest */
     const double *train_sums;
-    size_t train_sum_count; /* 0: of before there were any */
+    size_t train_sum_count;  /* 0: of before there were any */
+    const struct best *best; /* as in master_manifest; NULL: none was noted */
+    const char *best_path;   /* absolute, of the version that it keeps; NULL: it is not there */
 };
 
 struct master_event {
@@ -218,7 +232,8 @@ struct master_event {
         struct master_submit_event submit;
         struct master_cancel_event cancel;
         struct master_set_event set;
-        const char *job; /* CHECKPOINT, PAUSE, RESUME */
+        struct master_resume_event resume;
+        const char *job; /* CHECKPOINT, PAUSE */
         struct master_join_event join;
         struct master_node_event node;
         struct master_worker_event worker;
@@ -289,6 +304,12 @@ struct master_shard_location {
     uint64_t opening;
 };
 
+struct master_base {       /* a file that this opening of the shard wrote */
+    const char *directory; /* NULL: everything is to be written */
+    const char *file;
+    uint64_t checksum, version;
+};
+
 struct master_call {
     uint64_t number;
     enum master_call_kind kind;
@@ -307,19 +328,24 @@ struct master_call {
     const struct consistency *consistency; /* OPEN, MEMBERSHIP, ASSIGN */
     const char *const *workers;            /* OPEN, MEMBERSHIP */
     size_t worker_count;
-    const struct master_shard_location *shards; /* ASSIGN, EVALUATE: where they are in it */
+    /* ASSIGN, EVALUATE, START when workers bring initial values: where they are in it */
+    const struct master_shard_location *shards;
     size_t shard_count;
     const struct dataset_info *train, *test; /* START; test->records 0: none */
+    uint64_t given_fingerprint;              /* likewise, of the model of a program; 0: none */
+    uint64_t from_fingerprint;               /* likewise, of the values of `from`; 0: not known */
+    bool begins;                             /* INSPECT: it has no checkpoint yet */
     uint32_t replica_first, replica_end;     /* ASSIGN */
     uint64_t step, step_limit, ledger_step;
     bool hold;
     const struct lease *leases; /* ASSIGN */
     size_t lease_count;
-    const char *pin_id;    /* PIN, UNPIN, CHECKPOINT, EVALUATE */
-    bool slots;            /* PIN */
-    const char *directory; /* CHECKPOINT: "<job>/step-000000500" */
-    uint64_t first, count; /* EVALUATE */
-    const char *reason;    /* STOP */
+    const char *pin_id;      /* PIN, UNPIN, CHECKPOINT, EVALUATE */
+    bool slots;              /* PIN */
+    const char *directory;   /* CHECKPOINT: "<job>/step-000000500" */
+    struct master_base base; /* CHECKPOINT */
+    uint64_t first, count;   /* EVALUATE */
+    const char *reason;      /* STOP */
 };
 
 struct master_shard_file {
@@ -342,7 +368,8 @@ struct master_find {
     size_t avoid_count;
 };
 
-/* The job's row names the newest checkpoint by now; that one stays in any case. */
+/* The job's row names the newest checkpoint by now; that one stays in any case, and so does that of
+ * the best version. */
 struct master_prune {
     const struct job_record *job;
     size_t keep;  /* checkpoints that stay; 0: all */
@@ -364,7 +391,10 @@ struct master_manifest {
     const double *train_sums;    /* metrics_pack() */
     size_t train_sum_count;      /* 0: they are not all known */
     uint64_t step, examples, generation;
-    const char *directory;                  /* as in the CHECKPOINT calls */
+    const char *directory; /* as in the CHECKPOINT calls */
+    const char *base;      /* likewise, when it may be a delta: it is when a file is; else NULL */
+    struct best best;      /* as of its step */
+    bool result_is_best;   /* the job ends with it, and the result is the version that best says */
     const struct master_shard_file *shards; /* [plan->shard_count] */
 };
 
@@ -408,6 +438,8 @@ void master_step(struct master *m, const struct master_event *event,
 const struct job_record *master_job(struct master *m, const char *id, uint64_t now_ms);
 /* The @i-th newest job; NULL past the end. */
 const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_ms);
+/* Which @i that is; SIZE_MAX: unknown. */
+size_t master_job_place(const struct master *m, const char *id);
 /* Where the job is inside its state, for logs, traces and tests: "TRAIN", "EVALUATE" ("-": none).
  */
 const char *master_job_phase(const struct master *m, const char *id);

@@ -11,12 +11,45 @@
 
 struct node *node_named(struct master *m, const char *id)
 {
-    for (size_t i = 0; i < m->node_count; i++) {
-        if (strcmp(m->nodes[i]->id, id) == 0) {
-            return m->nodes[i];
-        }
-    }
-    return NULL;
+    return name_index_find(&m->node_index, id);
+}
+
+static void unlink_node(struct master *m, struct node *n)
+{
+    *(n->heard_before == NULL ? &m->heard_first : &n->heard_before->heard_after) = n->heard_after;
+    *(n->heard_after == NULL ? &m->heard_last : &n->heard_after->heard_before) = n->heard_before;
+}
+
+static void link_last(struct master *m, struct node *n)
+{
+    n->heard_before = m->heard_last;
+    n->heard_after = NULL;
+    *(m->heard_last == NULL ? &m->heard_first : &m->heard_last->heard_after) = n;
+    m->heard_last = n;
+}
+
+void node_lives(struct master *m, struct node *n)
+{
+    n->alive = true;
+    n->heartbeat_ms = m->now_ms;
+    m->alive[n->role]++;
+    link_last(m, n);
+}
+
+void node_heard(struct master *m, struct node *n)
+{
+    n->heartbeat_ms = m->now_ms;
+    unlink_node(m, n);
+    link_last(m, n);
+}
+
+void node_dies(struct master *m, struct node *n)
+{
+    n->alive = false;
+    m->alive[n->role]--;
+    unlink_node(m, n);
+    m->dead_ms =
+        m->dead_count++ == 0 || n->heartbeat_ms < m->dead_ms ? n->heartbeat_ms : m->dead_ms;
 }
 
 struct node *node_find(struct master *m, const char *id, uint64_t incarnation)
@@ -98,6 +131,7 @@ void node_works(struct node *n, const struct master_event *e)
     }
 }
 
+/* The order in which they were heard stays. */
 void nodes_late(struct master *m, uint64_t late_ms)
 {
     for (size_t i = 0; i < m->node_count; i++) {
@@ -112,7 +146,7 @@ void nodes_late(struct master *m, uint64_t late_ms)
     }
 }
 
-uint64_t node_timer(const struct master *m, const struct node *n)
+static uint64_t node_timer(const struct master *m, const struct node *n)
 {
     uint64_t due = n->heartbeat_ms + m->config.heartbeat_timeout_ms;
     uint64_t judged = n->overdue_ms > n->heartbeat_ms ? n->overdue_ms + NODE_READ_MS : due;
@@ -122,4 +156,16 @@ uint64_t node_timer(const struct master *m, const struct node *n)
 bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms)
 {
     return now_ms >= n->heartbeat_ms + m->config.heartbeat_timeout_ms * 2 / 5;
+}
+
+/* None is looked at before its heartbeat is due, so those that were heard later need no look. */
+uint64_t nodes_timer(const struct master *m)
+{
+    uint64_t next = UINT64_MAX;
+    for (const struct node *n = m->heard_first;
+         n != NULL && n->heartbeat_ms + m->config.heartbeat_timeout_ms < next; n = n->heard_after) {
+        uint64_t at = node_timer(m, n);
+        next = at < next ? at : next;
+    }
+    return next;
 }

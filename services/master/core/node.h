@@ -33,6 +33,7 @@ struct node {
     unsigned overdue_again; /* times that this was put off, because the master itself was late */
     struct node_work works[MASTER_WORKS_MAX]; /* what keeps it busy, as it said last */
     size_t work_count;
+    struct node *heard_before, *heard_after;  /* while it is alive */
     struct job *jobs[MASTER_JOBS_PER_PS_MAX]; /* that it serves or is being told to drop */
     size_t job_count;                         /* a worker: at most 1 */
 };

@@ -23,6 +23,8 @@ static const char *const ROLE_NAMES[] = {"", "ps", "worker"};
  * points to it. */
 static void forget(struct master *m, size_t i)
 {
+    name_index_remove(&m->node_index, m->nodes[i]->id);
+    m->dead_count--;
     node_free(m->nodes[i]);
     memmove(m->nodes + i, m->nodes + i + 1, (m->node_count - i - 1) * sizeof(struct node *));
     m->node_count--;
@@ -41,8 +43,19 @@ static void overdue(struct master *m, struct node *n)
     }
 }
 
+/* Nobody is late, and nobody has been dead for long. */
+static bool nothing_is_due(const struct master *m)
+{
+    return (m->heard_first == NULL ||
+            m->now_ms - m->heard_first->heartbeat_ms < m->config.heartbeat_timeout_ms) &&
+           (m->dead_count == 0 || m->now_ms - m->dead_ms < NODE_FORGET_MS);
+}
+
 void nodes_tick(struct master *m)
 {
+    if (nothing_is_due(m)) {
+        return;
+    }
     for (size_t i = m->node_count; i-- > 0;) {
         struct node *n = m->nodes[i];
         if (!n->alive && m->now_ms - n->heartbeat_ms >= NODE_FORGET_MS) {
@@ -62,7 +75,7 @@ void node_lost(struct master *m, struct node *n, const char *why)
     action_log(m, n->left ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, n->left ? "node_left" : "node_lost",
                "node=%s role=%s reason=%s", n->id, ROLE_NAMES[n->role],
                log_quote(why, quoted, sizeof quoted));
-    n->alive = false;
+    node_dies(m, n);
     m->counts.nodes_lost++;
     m->reschedule = true;
     while (n->job_count > 0) {
@@ -182,7 +195,7 @@ void on_join(struct master *m, const struct master_event *e)
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];
         if (n->alive && n->incarnation == join->incarnation && (int)n->role == join->role) {
-            n->heartbeat_ms = m->now_ms; /* its first answer was lost */
+            node_heard(m, n); /* its first answer was lost */
             reply_add(m, e->request)->node = n->id;
             return;
         }
@@ -208,11 +221,11 @@ void on_join(struct master *m, const struct master_event *e)
         .http_address = mem_strdup(join->http_address),
         .version = mem_strdup(join->version),
         .host = mem_strdup(join->host),
-        .alive = true,
         .joined_wall_ms = m->wall_ms,
-        .heartbeat_ms = m->now_ms,
     };
     name_node(m, n, join->name);
+    name_index_put(&m->node_index, n->id, n);
+    node_lives(m, n);
     m->nodes = mem_grow(m->nodes, &m->node_capacity, m->node_count + 1, sizeof(struct node *));
     m->nodes[m->node_count++] = n;
     m->reschedule = true;
@@ -342,7 +355,7 @@ void on_heartbeat(struct master *m, const struct master_event *e)
     if (n == NULL) {
         return;
     }
-    n->heartbeat_ms = m->now_ms;
+    node_heard(m, n);
     m->reschedule = m->reschedule || n->doubted;
     n->doubted = false;
     node_works(n, e);

@@ -28,7 +28,8 @@ void yield_take_back(struct job *j)
     j->yield_failures = 0;
     if (j->sync_point.yield && j->work != WORK_NONE) {
         j->sync_point.yield = false;
-        j->released = j->work != WORK_PIN && j->sync_point.quiesced; /* else when it is pinned */
+        /* Else when it is pinned, or has decided. */
+        j->released = j->work != WORK_PIN && j->sync_point.quiesced && !j->sync_point.decides;
     }
     job_touch(j);
 }
@@ -96,33 +97,6 @@ void on_pause(struct master *m, const struct master_event *e)
     } else {
         job_say(j, "is being paused: stops at the next step, with a checkpoint");
         job_touch(j);
-    }
-    job_store(m, j);
-    row_reply(m, j, e->request, false);
-}
-
-void on_resume(struct master *m, const struct master_event *e)
-{
-    struct job *j = job_for(m, e);
-    if (j == NULL) {
-        return;
-    }
-    if (!j->record.paused) {
-        row_reply(m, j, e->request, false); /* as it is wanted already */
-        return;
-    }
-    j->record.paused = false;
-    j->record.waiting = JOB_WAITS_NOT;
-    action_log(m, LOG_LEVEL_INFO, "job_resume", "job=%s step=%" PRIu64, j->record.id,
-               j->record.step);
-    if (j->record.state == JOB_PAUSED) {
-        job_record_set(&j->resume_reason, "resumed");
-        j->resume = j->resume && !MUTANT(resume_anew);
-        j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
-        job_enter(m, j, JOB_PENDING, "resumed");
-    } else if (!j->over) {
-        job_say(j, j->record.state == JOB_RUNNING ? "" : "resumed");
-        yield_take_back(j);
     }
     job_store(m, j);
     row_reply(m, j, e->request, false);

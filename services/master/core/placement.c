@@ -17,21 +17,20 @@ static bool is_free(const struct node *n)
            n->job_count < (n->role == MASTER_PS ? MASTER_JOBS_PER_PS_MAX : 1);
 }
 
-struct supply {
-    size_t alive, free;
-};
+/* Counted once, and again after somebody was given a node: not for each job that waits. */
+static void count_supply(struct master *m)
+{
+    memset(m->supply, 0, sizeof m->supply);
+    for (size_t i = 0; i < m->node_count; i++) {
+        const struct node *n = m->nodes[i];
+        m->supply[n->role].alive += n->alive;
+        m->supply[n->role].free += is_free(n);
+    }
+}
 
 static struct supply supply_of(const struct master *m, enum master_role role)
 {
-    struct supply s = {0};
-    for (size_t i = 0; i < m->node_count; i++) {
-        const struct node *n = m->nodes[i];
-        if (n->role == role && n->alive) {
-            s.alive++;
-            s.free += is_free(n);
-        }
-    }
-    return s;
+    return m->supply[role];
 }
 
 /* When @n may be asked again: UINT64_MAX: never; 0: it has refused nothing. */
@@ -47,8 +46,8 @@ static uint64_t refused_until(const struct job *j, const struct node *n)
 
 bool placement_has_room(const struct master *m, const struct job *j)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < m->node_count; i++) {
+    size_t count = j->refused_count == 0 ? m->alive[MASTER_PS] : 0;
+    for (size_t i = 0; j->refused_count > 0 && i < m->node_count; i++) {
         const struct node *n = m->nodes[i];
         count += n->role == MASTER_PS && n->alive && refused_until(j, n) != UINT64_MAX;
     }
@@ -59,6 +58,9 @@ bool placement_has_room(const struct master *m, const struct job *j)
  */
 static void refill(struct master *m, struct job *j, size_t most)
 {
+    if (m->supply[MASTER_WORKER].free == 0 || j->worker_count >= most) {
+        return;
+    }
     size_t quota = quota_workers(m, j);
     most = quota < most ? quota : most;
     for (size_t i = 0; i < m->node_count; i++) {
@@ -69,6 +71,7 @@ static void refill(struct master *m, struct job *j, size_t most)
         if (n->role == MASTER_WORKER && is_free(n) && refused_until(j, n) == 0) {
             action_log(m, LOG_LEVEL_INFO, "worker_added", "job=%s node=%s", j->record.id, n->id);
             job_worker_add(j, n);
+            m->supply[MASTER_WORKER].free--;
             call_start(m, j, n, MASTER_CALL_START, 0);
             job_changed(j);
         }
@@ -131,6 +134,7 @@ static void start(struct master *m, struct job *j)
             job_worker_add(j, m->nodes[i]);
         }
     }
+    count_supply(m);
     j->chosen = true;
     job_touch(j);
 }
@@ -199,9 +203,9 @@ static bool is_queued(const struct job *j)
 
 static struct queue queue_make(const struct master *m)
 {
-    struct queue q = {mem_new(m->job_count + 1, sizeof *q.items), 0};
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *j = m->jobs[i];
+    struct queue q = {mem_new(m->live_count + 1, sizeof *q.items), 0};
+    for (size_t i = 0; i < m->live_count; i++) {
+        struct job *j = m->live[i];
         if (runs(j) || is_queued(j)) {
             int rank = runs(j) ? 0 : j->record.state == JOB_RECOVERING ? 1 : 2;
             q.items[q.count++] = (struct entry){j, rank, i};
@@ -302,8 +306,8 @@ static void say_positions(struct master *m, const struct queue *q)
             job_changed(j);
         }
     }
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *j = m->jobs[i];
+    for (size_t i = 0; i < m->live_count; i++) {
+        struct job *j = m->live[i];
         bool queued = is_queued(j) && !j->chosen;
         enum job_waiting what = j->record.state == JOB_PAUSED ? JOB_WAITS_RESUME
                                 : !queued                     ? JOB_WAITS_NOT
@@ -325,6 +329,7 @@ void schedule(struct master *m)
     m->reschedule = false;
     m->preempt_waits = false;
     preempt_review(m);
+    count_supply(m);
     for (size_t i = q.count; i-- > 0;) {
         awaited = q.items[i].j->awaited && schedule_waits(q.items[i].j) ? q.items[i].j : awaited;
     }

@@ -67,8 +67,8 @@ static bool may_make_way(const struct master *m, const struct job *v, const stru
 static struct job *next_victim(const struct master *m, const struct job *j)
 {
     struct job *next = NULL;
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *v = m->jobs[i];
+    for (size_t i = 0; i < m->live_count; i++) {
+        struct job *v = m->live[i];
         if (may_make_way(m, v, j) &&
             (next == NULL || v->record.priority <= next->record.priority)) {
             next = v;
@@ -81,8 +81,8 @@ static struct job *next_victim(const struct master *m, const struct job *j)
 static void spare_some(const struct master *m, const struct job *j, size_t workers)
 {
     for (int32_t p = JOB_PRIORITY_MAX; p >= -JOB_PRIORITY_MAX; p--) {
-        for (size_t i = 0; i < m->job_count; i++) {
-            struct job *v = m->jobs[i];
+        for (size_t i = 0; i < m->live_count; i++) {
+            struct job *v = m->live[i];
             if (v->victim && v->record.priority == p) {
                 v->victim = false;
                 v->victim = !will_do(m, j, workers);
@@ -117,19 +117,19 @@ bool preempt_for(struct master *m, struct job *j, size_t workers)
     if (enough) {
         spare_some(m, j, workers);
     }
-    for (size_t i = 0; i < m->job_count; i++) {
-        if (m->jobs[i]->victim && (enough || MUTANT(preempts_in_vain))) {
-            make_way(m, m->jobs[i], j);
+    for (size_t i = 0; i < m->live_count; i++) {
+        if (m->live[i]->victim && (enough || MUTANT(preempts_in_vain))) {
+            make_way(m, m->live[i], j);
         }
-        m->jobs[i]->victim = false;
+        m->live[i]->victim = false;
     }
     return enough;
 }
 
 static bool waits_above(const struct master *m, const struct job *v)
 {
-    for (size_t i = 0; i < m->job_count; i++) {
-        const struct job *j = m->jobs[i];
+    for (size_t i = 0; i < m->live_count; i++) {
+        const struct job *j = m->live[i];
         if (j->record.priority > v->record.priority && !job_state_is_final(j->record.state) &&
             !job_holds_nodes(j) && !j->record.paused && j->record.waiting != JOB_WAITS_QUOTA) {
             return true;
@@ -140,8 +140,8 @@ static bool waits_above(const struct master *m, const struct job *v)
 
 void preempt_review(struct master *m)
 {
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *v = m->jobs[i];
+    for (size_t i = 0; i < m->live_count; i++) {
+        struct job *v = m->live[i];
         if (v->preempted_by != NULL && job_holds_nodes(v) && !waits_above(m, v)) {
             free(v->preempted_by);
             v->preempted_by = NULL;

@@ -36,7 +36,7 @@ static void set_step(struct job *j, uint64_t step)
     j->record.step = step;
     j->record.examples = step_map_examples(&j->step_map, step);
     j->record.epoch = (double)j->record.examples / (double)j->train.records;
-    j->changed = true;
+    job_changed(j);
 }
 
 /* What came after @step is done again. */

@@ -23,8 +23,8 @@ static bool same_owner(const struct job *a, const struct job *b)
 void quota_usage(const struct master *m, const struct job *j, struct usage *out)
 {
     *out = (struct usage){0};
-    for (size_t i = 0; i < m->job_count; i++) {
-        const struct job *o = m->jobs[i];
+    for (size_t i = 0; i < m->live_count; i++) {
+        const struct job *o = m->live[i];
         if (o == j || !same_owner(o, j)) {
             continue;
         }
@@ -57,8 +57,11 @@ static bool is_beyond_memory(const struct master *m, const struct job *j, const 
 bool quota_memory_is_reached(const struct master *m, const struct job *j)
 {
     struct usage used;
+    if (j->record.owner[0] == '\0' || m->config.owner_ps_memory_max == 0) {
+        return false;
+    }
     quota_usage(m, j, &used);
-    return j->record.owner[0] != '\0' && is_beyond_memory(m, j, &used);
+    return is_beyond_memory(m, j, &used);
 }
 
 bool quota_is_reached(const struct master *m, const struct job *j, size_t workers,
@@ -66,7 +69,8 @@ bool quota_is_reached(const struct master *m, const struct job *j, size_t worker
 {
     const struct master_config *c = &m->config;
     struct usage used;
-    if (j->record.owner[0] == '\0') {
+    if (j->record.owner[0] == '\0' ||
+        (c->owner_running_max == 0 && c->owner_workers_max == 0 && c->owner_ps_memory_max == 0)) {
         return false;
     }
     quota_usage(m, j, &used);

@@ -28,7 +28,7 @@ void job_store(struct master *m, struct job *j)
     if (j->store_again_ms == 0) {
         row_send(m, j); /* else it goes with the next attempt */
     }
-    j->changed = true;
+    job_changed(j);
 }
 
 bool row_has_generation(const struct job *j)

@@ -30,13 +30,7 @@ static void refuse(struct master *m, struct job *j, const struct err *err)
 {
     answer(m, j, UINT64_MAX,
            action_printf(m, "the job cannot be stored, so it is not taken: %s", err->msg));
-    size_t i = 0;
-    while (m->jobs[i] != j) {
-        i++;
-    }
-    memmove(m->jobs + i, m->jobs + i + 1, (m->job_count - i - 1) * sizeof(struct job *));
-    m->job_count--;
-    job_free(j);
+    job_forget(m, j);
 }
 
 static void failed(struct master *m, struct job *j, const struct err *err)
@@ -89,8 +83,8 @@ void on_stored(struct master *m, const struct master_stored *done)
 
 void rows_tick(struct master *m)
 {
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *j = m->jobs[i];
+    for (size_t i = 0; i < m->live_count; i++) {
+        struct job *j = m->live[i];
         if (j->store_again_ms != 0 && j->store_again_ms <= m->now_ms) {
             row_send(m, j);
         }

@@ -32,6 +32,7 @@ void start_begin(struct master *m, struct job *j)
 {
     j->record.generation++;
     fence_draw_opening(m, j);
+    base_forget(j); /* the shards will know none */
     j->regroup_needed = false;
     const char *reads =
         j->resume ? action_printf(m, "%s; reads the data", j->resume_reason) : "reads the data";
@@ -55,6 +56,9 @@ void start_inspect(struct master *m, struct job *j)
 static uint64_t steps_total(const struct job *j, uint64_t step)
 {
     const struct training_spec *t = &j->spec.training;
+    if (j->record.best.stops) {
+        return step; /* and no more */
+    }
     uint64_t epochs = t->epochs > 0 ? (uint64_t)t->epochs : 0;
     uint64_t by_epochs = epochs == 0 ? UINT64_MAX
                          : epochs <= j->step_map.ledger.epoch
@@ -113,6 +117,7 @@ static int set_counts(struct job *j, struct err *err)
         shape.split_batches = start_split_batches(batches, (uint64_t)j->spec.cluster.workers.max);
     }
     struct ledger ledger;
+    j->record.best = (struct best){0}; /* a checkpoint that it goes back to has its own */
     if (ledger_init(&ledger, &shape, 0, err) < 0) {
         return err_wrap(err, "data");
     }
@@ -124,8 +129,24 @@ static int set_counts(struct job *j, struct err *err)
     return rc;
 }
 
+/* The plan of these variables. */
+static int make_plan(const struct job_spec *spec, const struct variable_spec *variables,
+                     size_t count, struct plan *out, struct err *err)
+{
+    int rc = plan_make_job(variables, count, spec, out, err);
+    rc = rc != 0 ? rc : plan_update_check(out, &spec->update, err);
+    if (rc < 0) {
+        plan_release(out);
+        return err_wrap(err, "plan");
+    }
+    return 0;
+}
+
 int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err)
 {
+    if (job_spec_is_given(spec) || job_spec_has_from(spec)) {
+        return make_plan(spec, j->given.variables, j->given.count, out, err);
+    }
     struct model *model = NULL;
     int rc = model_new(&spec->model, &j->train.features, &j->train.fields,
                        j->train.label_is_class ? j->train.classes : 0, &model, err);
@@ -138,17 +159,24 @@ int start_plan(const struct job *j, const struct job_spec *spec, struct plan *ou
         return err_wrap(err, "model");
     }
     size_t count = model_variable_count(model);
-    struct variable_spec *variables = mem_new(count == 0 ? 1 : count, sizeof *variables);
-    for (size_t i = 0; i < count; i++) {
-        variables[i] = *model_variable(model, i);
-    }
-    rc = plan_make(variables, count, &spec->cluster, out, err);
-    rc = rc != 0 ? rc : plan_update_check(out, &spec->update, err);
+    struct variable_spec *variables = model_variables(model);
+    rc = make_plan(spec, variables, count, out, err);
     free(variables);
     model_free(model);
-    if (rc < 0) {
-        plan_release(out);
-        return err_wrap(err, "plan");
+    return rc;
+}
+
+static int check_labels(const struct job *j, struct err *err)
+{
+    enum data_label_kind kind = job_spec_label_kind(&j->spec);
+    if ((kind == DATA_LABEL_CLASS) != j->train.label_is_class) {
+        return err_set(err, ERR_INVALID, "data: the labels are %s, but the %s needs %s",
+                       j->train.label_is_class ? "classes" : "real numbers",
+                       job_spec_is_program(&j->spec) ? "job" : "loss",
+                       kind == DATA_LABEL_CLASS ? "classes" : "real numbers");
+    }
+    if (j->train.label_is_class && j->train.classes == 0) {
+        return err_set(err, ERR_INVALID, "data: no classes among the labels");
     }
     return 0;
 }
@@ -159,16 +187,15 @@ int start_check_data(struct job *j, struct err *err)
     if (j->train.records == 0) {
         return err_set(err, ERR_INVALID, "data.train: no records");
     }
-    enum data_label_kind kind = job_spec_label_kind(&j->spec);
-    if ((kind == DATA_LABEL_CLASS) != j->train.label_is_class) {
-        return err_set(err, ERR_INVALID, "data: the labels are %s, but the loss needs %s",
-                       j->train.label_is_class ? "classes" : "real numbers",
-                       kind == DATA_LABEL_CLASS ? "classes" : "real numbers");
+    if ((job_spec_is_given(&j->spec) || job_spec_has_from(&j->spec)) && j->given.count == 0) {
+        return err_set(err, ERR_INVALID, "%s: the worker told no variables",
+                       job_spec_is_program(&j->spec) ? "model.program"
+                       : job_spec_is_given(&j->spec) ? "model.onnx"
+                                                     : "from");
     }
-    if (j->train.label_is_class && j->train.classes == 0) {
-        return err_set(err, ERR_INVALID, "data: no classes among the labels");
-    }
-    int rc = start_plan(j, &j->spec, &j->plan, err);
+    int rc = job_spec_has_data(&j->spec) ? check_labels(j, err) : 0;
+    rc = rc != 0 ? rc : stop_check_data(j, err);
+    rc = rc != 0 ? rc : start_plan(j, &j->spec, &j->plan, err);
     j->has_plan = rc == 0;
     return rc < 0 ? rc : set_counts(j, err);
 }
@@ -200,6 +227,7 @@ void start_open(struct master *m, struct job *j)
     job_say(j, j->resume ? action_printf(m, "%s; goes back to step %" PRIu64, j->resume_reason,
                                          j->step_map.step)
                          : "opens the shards");
+    data_note(j);
     job_record_set_shards(&j->record, j->shard_count);
     for (size_t i = 0; i < j->shard_count; i++) {
         job_record_set(&j->record.shards[i].ps, j->shards[i].node->id);
@@ -216,6 +244,9 @@ void start_forget_fields(struct job *j)
     free(j->field_names);
     j->field_names = NULL;
     j->train.fields = j->test.fields = (struct sparse_names){0};
+    free(j->given_own);
+    j->given_own = NULL;
+    j->given = (struct given_variables){0};
 }
 
 /* The first answer counts. */
@@ -231,6 +262,19 @@ void start_inspect_done(struct master *m, struct job *j, const struct master_cal
     j->train = done->train;
     j->test = done->test;
     j->train.fields.names = j->test.fields.names = (const char *const *)j->field_names;
+    if (done->given.count > 0) {
+        j->given_own = mem_new(done->given.count, sizeof *j->given_own);
+        memcpy(j->given_own, done->given.variables, done->given.count * sizeof *j->given_own);
+        j->given = done->given;
+        j->given.variables = j->given_own;
+    }
+    if (done->from != NULL && done->from[0] != '\0') {
+        char quoted[1200];
+        job_record_set(&j->record.started_from, done->from);
+        j->from_fingerprint = done->from_fingerprint;
+        action_log(m, LOG_LEVEL_INFO, "job_from", "job=%s took=%s", j->record.id,
+                   log_quote(done->from, quoted, sizeof quoted));
+    }
     j->inspected = true;
 }
 
@@ -269,6 +313,7 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
                    struct err *err)
 {
     uint64_t step = found->found ? found->step : 0;
+    stop_go_back(j, found);
     if (found->found) {
         const struct ledger_shape *there = &found->ledger->shape;
         const struct ledger_shape *here = &j->step_map.ledger.shape;
@@ -278,6 +323,9 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
                            " in batches of %u",
                            there->records, there->batch_records, here->records,
                            here->batch_records);
+        }
+        if (data_check_same(j, err) < 0) {
+            return err->code;
         }
         int rc = MUTANT(restore_from_the_start) ? 0 : start_step_map(j, step, found->ledger, err);
         if (rc < 0) {
@@ -293,6 +341,9 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
         j->restore = NULL;
     }
     progress_go_back(j, step);
+    if (j->record.resumes > 0) {
+        sync_point_make_up(j, step);
+    }
     action_log(m, LOG_LEVEL_WARN, "job_resumes", "job=%s step=%" PRIu64 " checkpoint=%s",
                j->record.id, step, j->restore == NULL ? "-" : j->restore);
     return 0;

@@ -69,8 +69,11 @@ static void write_manifest(struct master *m, struct job *j)
         .examples = j->sync_point.examples,
         .generation = j->record.generation,
         .directory = j->sync_point.directory,
+        .base = j->sync_point.delta ? j->base.directory : NULL,
+        .result_is_best = j->sync_point.last && j->spec.training.stop_restore_best,
         .shards = files,
     };
+    stop_noted(j, &action->manifest.best);
 }
 
 /* @work is begun, unless it pauses before that. */
@@ -89,6 +92,9 @@ static void enter(struct master *m, struct job *j, enum work work)
         evaluate_begin(j);
         break;
     case WORK_PREPARE:
+        base_choose(j);
+        prepare(m, j);
+        break;
     case WORK_DISCARD: /* room comes back */
         prepare(m, j);
         break;
@@ -113,24 +119,6 @@ void sync_point_stop(struct job *j)
     j->retry_ms = 0;
 }
 
-void sync_point_waiters(struct master *m, struct job *j, bool all, int code, const char *message)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < j->waiter_count; i++) {
-        struct waiter w = j->waiters[i];
-        if (!all && !w.served) {
-            j->waiters[kept++] = w;
-        } else if (code != ERR_OK) {
-            reply_error(m, w.request, code, "%s", message);
-        } else {
-            struct master_reply *reply = reply_add(m, w.request);
-            reply->path = action_printf(m, "%s", j->record.checkpoint);
-            reply->step = j->sync_point.step;
-        }
-    }
-    j->waiter_count = kept;
-}
-
 /* A request that is served by a checkpoint which exists already. */
 static void reuse(struct master *m, struct job *j)
 {
@@ -150,7 +138,7 @@ static void finish(struct master *m, struct job *j)
         job_must_end(j, JOB_CANCELLED, "by request, at step %" PRIu64 "; %s", s->step,
                      job_checkpoint_words(m, j));
     } else {
-        job_must_end(j, JOB_SUCCEEDED, "%s", "");
+        job_must_end(j, JOB_SUCCEEDED, "%s", stop_result(m, j));
     }
 }
 
@@ -185,6 +173,8 @@ void sync_point_begin(struct master *m, struct job *j, bool quiesced)
         s->checkpoint = false;
         reuse(m, j);
     }
+    s->decides = s->evaluate && quiesced && !s->last && stop_may_end(j);
+    s->slots = s->checkpoint || (s->evaluate && quiesced && stop_wants_stand(j));
     s->examples = step_map_examples(&j->step_map, s->step);
     s->epoch = (double)s->examples / (double)j->train.records;
     s->data_epoch =
@@ -240,8 +230,8 @@ static void pinned(struct master *m, struct job *j)
     if (j->sync_point.last || j->sync_point.cancel) {
         train_over(m, j);
     } else {
-        j->released =
-            j->sync_point.quiesced && (!j->sync_point.yield || MUTANT(yield_does_not_stand));
+        j->released = j->sync_point.quiesced && (!j->sync_point.decides || MUTANT(stop_runs_on)) &&
+                      (!j->sync_point.yield || MUTANT(yield_does_not_stand));
     }
     if (j->sync_point.evaluate) {
         enter(m, j, WORK_EVALUATE);
@@ -281,14 +271,19 @@ static void evaluated(struct master *m, struct job *j)
     action_log(m, LOG_LEVEL_INFO, "evaluated", "job=%s step=%" PRIu64 "%s", j->record.id, e.step,
                buf_str(&words));
     buf_release(&words);
+    stop_evaluated(m, j, &e.test);
     job_store(m, j);
 }
 
 static void written(struct master *m, struct job *j)
 {
     char quoted[1200];
-    action_log(m, LOG_LEVEL_INFO, "checkpoint", "job=%s step=%" PRIu64 " path=%s", j->record.id,
-               j->sync_point.step, log_quote(j->record.checkpoint, quoted, sizeof quoted));
+    const char *base = base_used(j);
+    action_log(m, LOG_LEVEL_INFO, "checkpoint", "job=%s step=%" PRIu64 " path=%s%s%s", j->record.id,
+               j->sync_point.step, log_quote(j->record.checkpoint, quoted, sizeof quoted),
+               base == NULL ? "" : " delta_of=", base == NULL ? "" : base);
+    base_written(j);
+    stop_written(j);
     j->checkpointed_step = j->sync_point.step;
     say_nothing(j);
     sync_point_waiters(m, j, false, ERR_OK, NULL);
@@ -321,6 +316,7 @@ static void evaluation_over(struct master *m, struct job *j)
         return;
     }
     s->attempts = 0;
+    stop_decided(j); /* what was not evaluated does not count */
     checkpoint_or_let_go(m, j);
 }
 
@@ -345,6 +341,7 @@ static void attempt_over(struct master *m, struct job *j)
         return;
     }
     s->failed = !s->yield || !MUTANT(yield_without_checkpoint);
+    s->decides = false;
     sync_point_waiters(m, j, false, ERR_INTERNAL, action_printf(m, "%s", s->why));
     if (j->work == WORK_PIN && s->cancel) {
         train_over(m, j);

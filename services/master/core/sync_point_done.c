@@ -13,6 +13,7 @@ static void keep_file(struct shard_state *s, const struct master_call_done *done
     s->bytes = done->bytes;
     s->checksum = done->checksum;
     s->file_version = done->version;
+    s->delta = done->delta;
 }
 
 /* Is what shard @i pinned the cut that the master thinks it is? */
@@ -73,6 +74,9 @@ void on_manifest_done(struct master *m, const struct master_manifest_done *done)
         j->sync_point.answered = true;
         job_touch(j);
         if (done->err != NULL) {
+            if (done->err->code == ERR_NOT_FOUND || done->err->code == ERR_CORRUPT) {
+                base_forget(j); /* perhaps that is what is wrong */
+            }
             sync_point_checkpoint_failed(m, j, done->err->msg);
         } else {
             job_record_set(&j->record.checkpoint, done->path);
@@ -82,9 +86,9 @@ void on_manifest_done(struct master *m, const struct master_manifest_done *done)
 
 void sync_points_tick(struct master *m)
 {
-    for (size_t i = 0; i < m->job_count; i++) {
-        if (m->jobs[i]->retry_ms != 0 && m->jobs[i]->retry_ms <= m->now_ms) {
-            job_touch(m->jobs[i]);
+    for (size_t i = 0; i < m->live_count; i++) {
+        if (m->live[i]->retry_ms != 0 && m->live[i]->retry_ms <= m->now_ms) {
+            job_touch(m->live[i]);
         }
     }
 }

@@ -23,3 +23,27 @@ uint64_t sync_point_next(const struct job *j, uint64_t step)
     next = checkpoint < next ? checkpoint : next;
     return next < j->record.steps_total ? next : j->record.steps_total;
 }
+
+/* The evaluation of @step was made, and (training.stop) what it said was not lost with the way back
+ * to a checkpoint that is older than it. */
+static bool is_evaluated(const struct job *j, uint64_t step)
+{
+    return j->evaluated_step == step &&
+           (!best_is_wanted(&j->spec.training) || j->record.best.last >= step);
+}
+
+/* A job that was cancelled has a checkpoint of where it stood, and no evaluation of it. */
+void sync_point_make_up(struct job *j, uint64_t step)
+{
+    const struct field_interval *every = &j->spec.training.evaluate_every;
+    uint64_t passed = every->epochs ? ledger_records(&j->step_map.ledger) : step;
+    uint64_t unit = (uint64_t)every->count * (every->epochs ? j->train.records : 1);
+    bool due = j->test.records > 0 && unit > 0 && passed > 0 && passed % unit == 0;
+    if (!due || is_evaluated(j, step)) {
+        return;
+    }
+    j->record.evaluation_count -= j->evaluated_step == step; /* it is made again */
+    j->evaluated_step = NO_STEP;
+    j->next_evaluate = step;
+    j->step_limit = job_is_sync(j) ? step : 0;
+}

@@ -169,12 +169,20 @@ bool train_is_at_end(const struct job *j)
     return job_is_sync(j) ? are_at_limit(j) : job_is_pinning(j) || leases_epoch_done(&j->leases);
 }
 
+/* Async, bounded: the next evaluation is due, and all are to stand for it. */
+static bool is_stop_due(const struct job *j)
+{
+    return !job_is_sync(j) && j->work == WORK_NONE && stop_wants_stand(j) &&
+           train_step(j) >= j->next_evaluate;
+}
+
 /* All must stop soon: for a client, or (async, bounded) for a checkpoint within an epoch, which is
- * of one cut through all shards. */
+ * of one cut through all shards, or for an evaluation that may end the training. */
 bool train_wants_hold(const struct job *j)
 {
     return j->hold_checkpoint || j->hold_cancel || j->change != NULL || job_yields_now(j) ||
-           (!job_is_sync(j) && j->work == WORK_NONE && train_step(j) >= j->next_checkpoint);
+           (!job_is_sync(j) && j->work == WORK_NONE && train_step(j) >= j->next_checkpoint) ||
+           is_stop_due(j);
 }
 
 /* The last step is done and pinned: no more leases. */

@@ -23,6 +23,7 @@ void train_park_clear(struct master *m, struct job *j, struct job_worker *w, int
         return;
     }
     w->parked = false;
+    j->parked_count--;
     if (code == ERR_OK) {
         reply_add(m, w->parked_request)->lease_kind = MASTER_LEASE_WAIT;
     } else {
@@ -45,7 +46,8 @@ void train_drop_finished(struct job *j)
     }
 }
 
-void train_grant_one(struct master *m, struct job_worker *w, const struct lease *lease)
+void train_grant_one(struct master *m, struct job *j, struct job_worker *w,
+                     const struct lease *lease)
 {
     w->idle = false;
     m->counts.leases_granted++;
@@ -53,6 +55,7 @@ void train_grant_one(struct master *m, struct job_worker *w, const struct lease 
     reply->lease_kind = MASTER_LEASE_GRANTED;
     reply->lease = *lease;
     w->parked = false;
+    j->parked_count--;
 }
 
 void train_grant(struct master *m, struct job *j)
@@ -63,7 +66,7 @@ void train_grant(struct master *m, struct job *j)
         if (w->parked && w->lease_count < LEASES_PER_WORKER &&
             leases_take(&j->leases, w->node->number, &lease)) {
             w->leases[w->lease_count++] = lease;
-            train_grant_one(m, w, &lease);
+            train_grant_one(m, j, w, &lease);
         }
     }
 }
@@ -73,6 +76,7 @@ void train_no_more_leases(struct master *m, struct job *j)
     for (size_t i = 0; i < j->worker_count; i++) {
         if (j->workers[i].parked) {
             j->workers[i].parked = false;
+            j->parked_count--;
             reply_add(m, j->workers[i].parked_request)->lease_kind = MASTER_LEASE_DONE;
         }
     }
@@ -80,9 +84,9 @@ void train_no_more_leases(struct master *m, struct job *j)
 
 void leases_tick(struct master *m)
 {
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *j = m->jobs[i];
-        for (size_t k = 0; k < j->worker_count; k++) {
+    for (size_t i = 0; i < m->live_count; i++) {
+        struct job *j = m->live[i];
+        for (size_t k = 0; j->parked_count > 0 && k < j->worker_count; k++) {
             struct job_worker *w = &j->workers[k];
             if (w->parked && w->parked_until_ms <= m->now_ms) {
                 train_park_clear(m, j, w, ERR_OK, NULL);

@@ -16,7 +16,7 @@ static struct job_worker *sender(struct master *m, const struct master_event *e,
         reply_error(m, e->request, ERR_NOT_FOUND, "this master does not know the node; join again");
         return NULL;
     }
-    n->heartbeat_ms = m->now_ms; /* as good as a heartbeat */
+    node_heard(m, n); /* as good as a heartbeat */
     struct job *j = job_find(m, ask->job);
     struct job_worker *w = j == NULL ? NULL : job_worker_of(j, n);
     if (w == NULL) {
@@ -104,6 +104,7 @@ void on_lease_split(struct master *m, const struct master_event *e)
         return;
     }
     w->parked = true;
+    j->parked_count++;
     w->parked_request = e->request;
     uint64_t wait = e->worker.wait_ms < LEASE_WAIT_MS_MAX ? e->worker.wait_ms : LEASE_WAIT_MS_MAX;
     w->parked_until_ms = m->now_ms + wait;
@@ -113,7 +114,7 @@ void on_lease_split(struct master *m, const struct master_event *e)
     if (lost != NULL) {
         struct lease again = *lost;
         again.fresh = false; /* it may have begun, if an answer came twice */
-        train_grant_one(m, w, &again);
+        train_grant_one(m, j, w, &again);
         return;
     }
     job_touch(j);

@@ -83,7 +83,15 @@ int checkpoints_prune(const struct checkpoints *c, const struct checkpoints_job 
     int rc = checkpoints_check(c, job, false, err);
     if (rc == 0) {
         char *dir = file_join(c->root, job->id);
-        rc = checkpoint_prune(dir, keep, job->named[0] == '\0' ? NULL : job->named, err);
+        const char *named[2];
+        size_t count = 0;
+        if (job->named[0] != '\0') {
+            named[count++] = job->named;
+        }
+        if (job->best != NULL && job->best[0] != '\0') {
+            named[count++] = job->best;
+        }
+        rc = checkpoint_prune(dir, keep, named, count, err);
         free(dir);
     }
     return rc;
@@ -133,6 +141,7 @@ void checkpoint_found_release(struct checkpoint_found *f)
 {
     free(f->train_sums);
     free(f->directory);
+    free(f->best_path);
     free(f->path);
     ledger_release(&f->ledger);
     buf_release(&f->skipped);
@@ -161,7 +170,8 @@ static int check(const struct manifest *m, const char *job, const char *path, st
 }
 
 /* Fills @out but for @skipped, on success only. */
-static int take(const char *job, char *path, struct checkpoint_found *out, struct err *err)
+static int take(const struct checkpoints *c, const char *job, char *path,
+                struct checkpoint_found *out, struct err *err)
 {
     struct manifest m = {0};
     int rc = manifest_read(path, &m, err);
@@ -177,6 +187,14 @@ static int take(const char *job, char *path, struct checkpoint_found *out, struc
         out->train_sums = m.train_sums; /* moved */
         out->train_sum_count = m.train_sum_count;
         m.train_sums = NULL;
+        out->best = m.best;
+        if (m.best.kept && checkpoint_best(path, &out->best_path, NULL) == 0 &&
+            m.best.kept_step != m.step) { /* as rows have it */
+            free(out->best_path);
+            char *dir = file_join(c->root, job);
+            out->best_path = checkpoint_step_path(dir, m.best.kept_step);
+            free(dir);
+        }
     }
     manifest_release(&m);
     return rc;
@@ -200,7 +218,7 @@ int checkpoints_find(const struct checkpoints *c, const struct checkpoints_job *
         char *path = NULL;
         buf_reset(&out->skipped);
         rc = checkpoint_find(dir, not, avoid_count + count, &path, &out->skipped, &local);
-        rc = rc < 0 ? rc : take(job->id, path, out, &local);
+        rc = rc < 0 ? rc : take(c, job->id, path, out, &local);
         if (rc == ERR_CORRUPT && path != NULL && count < FIND_WRONG_MAX) { /* an older one, then */
             not [avoid_count + count] = wrong[count] = path;
             buf_printf(&reasons, "%s\n", local.msg);

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "checkpoint/claim.h"
+#include "job/progress/best.h"
 #include "job/progress/ledger.h"
 
 struct checkpoints { /* does not change while others use it */
@@ -26,6 +27,7 @@ struct checkpoints_job {
     const char *id;
     const char *named; /* the checkpoint of its row; "" none */
     int64_t submitted_ms;
+    const char *best; /* likewise that of its best version; NULL or "" none */
 };
 
 struct checkpoint_found {
@@ -38,6 +40,8 @@ struct checkpoint_found {
     uint64_t train_epoch; /* as in the manifest */
     double *train_sums;
     size_t train_sum_count;
+    struct best best;   /* as in the manifest */
+    char *best_path;    /* as path, of what that keeps; NULL: it is not there */
     struct buf skipped; /* a line on each newer one that is not complete, or avoided */
 };
 

@@ -24,6 +24,7 @@ struct times_room {
 };
 struct room { /* everything that the message points to, but for the record's own strings */
     struct evaluation_room now;
+    Gradus__V1__BestVersion best;
     Gradus__V1__Consistency consistency;
     struct shard_room *shards;
     Gradus__V1__ShardProgress **shard_list;
@@ -153,6 +154,27 @@ static void fill_times(Gradus__V1__Job *j, const struct job_record *r, struct ro
     j->worker_times = room->worker_times_list;
 }
 
+static void fill_best(Gradus__V1__Job *j, const struct job_record *r, struct room *room)
+{
+    const struct best *b = &r->best;
+    Gradus__V1__BestVersion *to = &room->best;
+    if (b->count == 0) {
+        return;
+    }
+    gradus__v1__best_version__init(to);
+    to->metric = name_of((int)b->metric);
+    to->value = b->value;
+    to->step = b->step;
+    to->known = b->known;
+    to->count = b->count;
+    to->last = b->last;
+    to->without = b->without;
+    to->stops = b->stops;
+    to->checkpoint = r->best_checkpoint;
+    to->kept_step = b->kept ? b->kept_step : 0;
+    j->best = to;
+}
+
 void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned parts)
 {
     Gradus__V1__Job *j = &out->job;
@@ -173,12 +195,16 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     j->seconds = r->seconds;
     j->eta_seconds = r->eta_seconds;
     j->checkpoint = r->checkpoint;
+    j->started_from = r->started_from;
     j->generation = r->generation;
     j->mode = wire_mode_to_proto(r->consistency.mode);
     j->examples = r->examples;
     j->dropped = r->dropped;
     j->speculated = r->speculated;
     j->recoveries = r->recoveries;
+    j->resumes = r->resumes;
+    j->ended_before = r->ended_before;
+    j->stop_passed = r->stop_passed;
     j->owner = r->owner;
     j->priority = r->priority;
     j->queue_position = r->queue_position;
@@ -195,6 +221,7 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     fill_arrays(j, r, room, evaluations);
     fill_shards(j, r, room, (parts & JOB_WIRE_LEDGERS) != 0);
     fill_times(j, r, room);
+    fill_best(j, r, room);
     if (r->consistency.replicas > 0) {
         wire_consistency_to_proto(&r->consistency, &room->consistency);
         j->consistency = &room->consistency;
@@ -227,6 +254,9 @@ void job_wire_pack(const struct job_record *record, struct buf *out)
             w.job.secret = (ProtobufCBinaryData){.len = sizeof secret, .data = secret};
         }
     }
+    w.job.train_fingerprint = record->data.train;
+    w.job.test_fingerprint = record->data.test;
+    w.job.given_fingerprint = record->data.given;
     size_t n = gradus__v1__job__get_packed_size(&w.job);
     uint8_t *bytes = mem_new(n == 0 ? 1 : n, 1);
     gradus__v1__job__pack(&w.job, bytes);
@@ -243,6 +273,25 @@ static void take_metrics(struct job_metrics *m, Gradus__V1__MetricValue *const *
                 m->kinds |= 1u << kind;
                 m->values[kind] = values[i]->value;
             }
+        }
+    }
+}
+
+static void take_best(struct job_record *r, const Gradus__V1__BestVersion *from)
+{
+    for (int kind = 0; from != NULL && kind < METRIC_KIND_COUNT; kind++) {
+        if (strcmp(from->metric, metric_kind_names[kind]) == 0) {
+            r->best = (struct best){.metric = (enum metric_kind)kind,
+                                    .count = from->count,
+                                    .last = from->last,
+                                    .known = from->known != 0,
+                                    .value = from->value,
+                                    .step = from->step,
+                                    .without = from->without,
+                                    .stops = from->stops != 0,
+                                    .kept = from->checkpoint[0] != '\0',
+                                    .kept_step = from->kept_step};
+            job_record_set(&r->best_checkpoint, from->checkpoint);
         }
     }
 }
@@ -313,6 +362,7 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     job_record_set(&r->name, j->name);
     job_record_set(&r->reason, j->reason);
     job_record_set(&r->checkpoint, j->checkpoint);
+    job_record_set(&r->started_from, j->started_from);
     job_record_set(&r->text, j->text);
     r->state = (enum job_state)j->state;
     r->submitted_ms = j->submitted_ms;
@@ -332,6 +382,10 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     r->dropped = j->dropped;
     r->speculated = j->speculated;
     r->recoveries = j->recoveries;
+    r->resumes = j->resumes;
+    job_record_set(&r->ended_before, j->ended_before);
+    r->stop_passed = j->stop_passed;
+    r->data = (struct job_data){j->train_fingerprint, j->test_fingerprint, j->given_fingerprint};
     job_record_set(&r->owner, j->owner);
     r->priority = j->priority;
     r->paused = j->paused != 0;
@@ -339,6 +393,7 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     r->ps_memory = j->ps_memory;
     wire_step_times_from_proto(j->times, &r->times);
     take_arrays(r, j);
+    take_best(r, j->best);
     struct err local = {0};
     int rc = take_consistency(r, j, &local);
     rc = rc < 0 ? rc : take_shards(r, j, &local);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Jobs service, but for Submit, Set, Trace, Tables and Watch, which have files of their own. */
+/* The Jobs service, but for Submit, Set, Resume, Trace, Tables and Watch, which have files of their
+ * own. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,19 +50,36 @@ static void run_get(struct request *r)
 
 /* ---- List ---- */
 
+static bool is_listed(const Gradus__V1__ListJobsRequest *q, const struct job_record *record)
+{
+    bool listed = q->n_states == 0;
+    for (size_t i = 0; i < q->n_states; i++) {
+        listed = listed || (int)q->states[i] == (int)record->state;
+    }
+    return listed && (q->owner[0] == '\0' || strcmp(q->owner, record->owner) == 0);
+}
+
 static void run_list(struct request *r)
 {
     const Gradus__V1__ListJobsRequest *q = (const Gradus__V1__ListJobsRequest *)r->msg->body;
+    size_t last = q->before[0] == '\0' ? 0 : master_job_place(r->shell->master, q->before);
+    if (last == SIZE_MAX) {
+        struct err err = {0};
+        err_set(&err, ERR_NOT_FOUND, "no job %.128s to go on from", q->before);
+        request_fail(r, &err);
+        return;
+    }
     size_t limit = q->limit == 0 ? LIST_DEFAULT : q->limit < LIST_MAX ? q->limit : LIST_MAX;
     struct job_wire *items = mem_new(limit, sizeof *items);
     Gradus__V1__Job **jobs = mem_new(limit, sizeof *jobs);
     Gradus__V1__ListJobsResponse response = GRADUS__V1__LIST_JOBS_RESPONSE__INIT;
     uint64_t now_ms = chrono_now_ms();
     const struct job_record *record;
-    for (size_t i = 0;
-         response.n_jobs < limit && (record = master_job_at(r->shell->master, i, now_ms)) != NULL;
-         i++) {
-        if (q->owner[0] == '\0' || strcmp(q->owner, record->owner) == 0) {
+    for (size_t i = q->before[0] == '\0' ? 0 : last + 1;
+         !response.more && (record = master_job_at(r->shell->master, i, now_ms)) != NULL; i++) {
+        if (is_listed(q, record) && response.n_jobs == limit) {
+            response.more = true;
+        } else if (is_listed(q, record)) {
             job_wire_init(&items[response.n_jobs], record, JOB_WIRE_BRIEF);
             jobs[response.n_jobs] = &items[response.n_jobs].job;
             response.n_jobs++;
@@ -76,7 +94,7 @@ static void run_list(struct request *r)
     free(jobs);
 }
 
-/* ---- Cancel, Pause, Resume, Checkpoint ---- */
+/* ---- Cancel, Pause, Checkpoint ---- */
 
 static void answer_cancel(struct request *r, const struct master_reply *reply)
 {
@@ -101,31 +119,14 @@ static void answer_pause(struct request *r, const struct master_reply *reply)
     request_reply_job(r, reply->job, JOB_WIRE_EVALUATIONS);
 }
 
-static void answer_resume(struct request *r, const struct master_reply *reply)
-{
-    request_done(r, "resume", reply->job->id);
-    request_reply_job(r, reply->job, JOB_WIRE_EVALUATIONS);
-}
-
-static void change_turn(struct request *r, const char *action, enum master_event_kind kind,
-                        void (*answer)(struct request *r, const struct master_reply *reply))
-{
-    const Gradus__V1__GetJobRequest *q = (const Gradus__V1__GetJobRequest *)r->msg->body;
-    if (request_may_change(r, action, q->job)) {
-        struct master_event e = {.kind = kind};
-        e.job = q->job;
-        request_event(r, &e, answer);
-    }
-}
-
 static void run_pause(struct request *r)
 {
-    change_turn(r, "pause", MASTER_PAUSE, answer_pause);
-}
-
-static void run_resume(struct request *r)
-{
-    change_turn(r, "resume", MASTER_RESUME, answer_resume);
+    const Gradus__V1__GetJobRequest *q = (const Gradus__V1__GetJobRequest *)r->msg->body;
+    if (request_may_change(r, "pause", q->job)) {
+        struct master_event e = {.kind = MASTER_PAUSE};
+        e.job = q->job;
+        request_event(r, &e, answer_pause);
+    }
 }
 
 static void answer_checkpoint(struct request *r, const struct master_reply *reply)

@@ -89,9 +89,8 @@ static void put(struct shell *s, const struct master_store *store)
     struct shell_row *row = &s->rows[s->row_count++];
     *row = (struct shell_row){.row = store->row};
     (void)snprintf(row->job, sizeof row->job, "%s", store->job->id);
-    if (shell_store_put(s, store->job, &row->err) < 0) {
-        meter_add(s->meters.store_failures, 1);
-    }
+    bool well = shell_store_put(s, store->job, &row->err) == 0;
+    meter_add(well ? s->meters.rows_stored : s->meters.store_failures, 1);
     shell_store_is(s, row->err.code == 0 ? NULL : &row->err);
 }
 
@@ -155,7 +154,7 @@ void shell_event(struct shell *s, struct master_event *e)
         step(s, &stored);
     }
     s->row_count = 0;
-    shell_meters_update(s);
+    shell_meters_changed(s);
     if (s->actions.timer_ms == UINT64_MAX) {
         loop_timer_clear(s->loop, &s->timer);
     } else {
@@ -186,6 +185,7 @@ static void shell_free(struct shell *s)
     }
     master_actions_release(&s->actions);
     master_free(s->master);
+    name_index_release(&s->watched);
     free(s->checkpoints.root);
     free(s->rows);
     free(s);
@@ -212,7 +212,7 @@ static int start_threads(struct shell *s, struct err *err)
     s->pool = pool_new(POOL_THREADS, POOL_QUEUE, "master-pool", err);
     s->files = s->pool == NULL ? NULL : pool_new(1, POOL_QUEUE, "master-files", err);
     s->probes = s->files == NULL ? NULL : pool_new(1, 4, "master-probes", err);
-    s->rpc_loop = s->probes == NULL ? NULL : rpc_loop_new(err);
+    s->rpc_loop = s->probes == NULL ? NULL : rpc_loop_new(NULL, err);
     return s->rpc_loop == NULL ? err->code : 0;
 }
 
@@ -313,6 +313,7 @@ static void end(void *ctx)
     traces_end(s, "the master is stopping");
     watchers_end(s);
     loop_timer_clear(s->loop, &s->timer);
+    loop_timer_clear(s->loop, &s->meters_timer);
     loop_timer_clear(s->loop, &s->root.timer);
     loop_timer_clear(s->loop, &s->trim_timer);
     loop_timer_clear(s->loop, &s->address_timer);

@@ -4,7 +4,6 @@
  * Changes come thousands a second; a watcher gets at most one message in WATCH_MS, but a new state
  * at once. Who does not read fast enough misses the ones between, never the last. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/chrono.h"
 #include "base/mem.h"
@@ -25,7 +24,33 @@ struct watcher {
     enum job_state sent_state; /* 0: nothing was sent */
     uint64_t sent_ms;
     struct watcher *prev, *next;
+    struct watcher *same_prev, *same_next; /* that watch the same job */
 };
+
+/* Jobs change thousands of times a second: who watches one is found without a look at all. */
+static void link_same(struct watcher *w)
+{
+    w->same_next = name_index_find(&w->shell->watched, w->job);
+    if (w->same_next != NULL) {
+        w->same_next->same_prev = w;
+    }
+    name_index_put(&w->shell->watched, w->job, w);
+}
+
+static void unlink_same(struct watcher *w)
+{
+    if (w->same_next != NULL) {
+        w->same_next->same_prev = w->same_prev;
+    }
+    if (w->same_prev != NULL) {
+        w->same_prev->same_next = w->same_next;
+        return;
+    }
+    name_index_remove(&w->shell->watched, w->job);
+    if (w->same_next != NULL) {
+        name_index_put(&w->shell->watched, w->same_next->job, w->same_next);
+    }
+}
 
 static void watcher_unlink(struct watcher *w)
 {
@@ -41,6 +66,7 @@ static void watcher_unlink(struct watcher *w)
     if (w->next != NULL) {
         w->next->prev = w->prev;
     }
+    unlink_same(w);
     w->listed = false;
     s->watcher_count--;
 }
@@ -95,11 +121,8 @@ static void on_timer(void *ctx)
 
 void watchers_changed(struct shell *s, const struct job_record *record)
 {
-    for (struct watcher *w = s->watchers, *next; w != NULL; w = next) {
-        next = w->next;
-        if (strcmp(w->job, record->id) != 0) {
-            continue;
-        }
+    for (struct watcher *w = name_index_find(&s->watched, record->id), *next; w != NULL; w = next) {
+        next = w->same_next;
         w->changed = true;
         if (w->sent_state != record->state) {
             tell(w, record);
@@ -157,6 +180,7 @@ static void add(void *ctx)
         s->watchers->prev = w;
     }
     s->watchers = w;
+    link_same(w);
     s->watcher_count++;
     w->listed = true;
     tell(w, record);

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "base/name_index.h"
 #include "master/shell/checkpoints.h"
 #include "master/core/master.h"
 #include "master/shell/master_shell.h"
@@ -41,8 +42,8 @@ struct request {
 struct shell_meters {
     struct meter *jobs[JOB_STATE_END], *nodes[3], *steps, *examples, *leases_granted,
         *leases_returned, *leases_out, *calls, *call_failures, *nodes_lost, *store_failures,
-        *store_writable, *rows_unreadable, *watchers, *requests_waiting, *events, *dropped,
-        *speculated, *recoveries, *preemptions, *changes;
+        *store_writable, *rows_stored, *rows_unreadable, *watchers, *requests_waiting, *events,
+        *dropped, *speculated, *recoveries, *preemptions, *changes;
 };
 
 struct shell {
@@ -67,13 +68,16 @@ struct shell {
         uint64_t asked_ms;
     } root;
     char store_problem[1100], root_problem[1100]; /* "": none */
-    struct loop_timer timer, watch_timer, probe_timer, address_timer, trim_timer;
+    struct loop_timer timer, watch_timer, probe_timer, address_timer, trim_timer, meters_timer;
+    uint64_t metered_ms;  /* when the meters were brought up to date; 0: never */
     bool address_missing; /* master.address could not be written */
     struct request *waiting;
     size_t waiting_count;
     struct peer *peers;
+    struct name_index peer_index; /* by address */
     struct watcher *watchers;
     size_t watcher_count;
+    struct name_index watched; /* the first watcher of each job, by its id */
     atomic_bool ending;
     struct tracing *traces;
     size_t trace_count;
@@ -174,6 +178,32 @@ void on_watch_done(struct rpc_call *call, bool cancelled, void *service);
 void watchers_changed(struct shell *s, const struct job_record *record);
 void watchers_end(struct shell *s);
 
+/* job_change.c */
+struct job_change { /* of a job's file, on its way to the core; the data of a request */
+    const char *job;
+    char *const *sets; /* of the request's message */
+    size_t set_count;
+    char *base;           /* the text that they are applied to; owned */
+    struct job_spec spec; /* what comes of it; owned */
+    unsigned tries;
+    void (*parsed)(struct request *r); /* on the loop */
+    int64_t submitted_ms;              /* RESUME of a job that has ended: what there is of it, */
+    char *named;                       /* the checkpoint in its row; owned; "": none */
+};
+/* @r wants @sets, which may be none, of @job. */
+void job_change_begin(struct request *r, const char *job, char *const *sets, size_t set_count);
+/* Apply the changes to @text, on the pool; then c->parsed(). What is wrong is answered. */
+void job_change_parse(struct request *r, const char *text);
+/* The job was changed meanwhile: may it be tried once more? */
+bool job_change_again(const struct request *r, const struct err *err);
+/* Why a job that the core does not know cannot be changed; @away: what is said of one whose row is
+ * all that there is. Returns an error in any case. */
+int job_change_absent(struct shell *s, const char *job, const char *away, struct err *err);
+#define JOB_SETS_MAX 1000
+
+/* on_resume.c */
+void run_resume(struct request *r);
+
 /* on_set.c */
 void on_set_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 
@@ -198,6 +228,8 @@ extern const size_t cluster_method_count;
 
 /* shell_meters.c */
 void shell_meters_init(struct shell *s, struct meter_registry *r);
-void shell_meters_update(struct shell *s);
+/* The core has had an event: now, or in a moment when that was just done. */
+void shell_meters_changed(struct shell *s);
+void shell_meters_update(struct shell *s); /* at once */
 
 #endif

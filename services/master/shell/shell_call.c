@@ -40,14 +40,25 @@ static int take_shard_state(const Gradus__V1__ShardState *r, struct master_call_
     return 0;
 }
 
+static int take_inspection(const Gradus__V1__DataInfo *r, struct master_call_done *done,
+                           struct variable_spec **given, struct err *err)
+{
+    int rc = wire_data_from_proto(r, &done->train, &done->test, err);
+    done->from = r->from;
+    done->from_fingerprint = r->from_fingerprint;
+    return rc != 0 || r->program == NULL
+               ? rc
+               : wire_program_from_proto(r->program, given, &done->given, err);
+}
+
+/* @ledger and @given become the caller's, where there are any. */
 static int take_answer(const struct call *c, struct master_call_done *done, struct ledger *ledger,
-                       struct err *err)
+                       struct variable_spec **given, struct err *err)
 {
     const ProtobufCMessage *body = c->reply->body;
     switch (c->kind) {
     case MASTER_CALL_INSPECT:
-        return wire_data_from_proto((const Gradus__V1__DataInfo *)body, &done->train, &done->test,
-                                    err);
+        return take_inspection((const Gradus__V1__DataInfo *)body, done, given, err);
     case MASTER_CALL_OPEN:
     case MASTER_CALL_MEMBERSHIP:
     case MASTER_CALL_PIN:
@@ -72,6 +83,7 @@ static int take_answer(const struct call *c, struct master_call_done *done, stru
         done->bytes = r->bytes;
         done->checksum = r->checksum;
         done->version = r->version;
+        done->delta = r->delta;
         if (r->ledger == NULL) {
             return 0;
         }
@@ -88,13 +100,14 @@ static void deliver(void *ctx)
 {
     struct call *c = ctx;
     struct ledger ledger = {0};
+    struct variable_spec *given = NULL;
     struct master_event e = {.kind = MASTER_CALL_DONE};
     e.call.number = c->number;
     if (!loop_discarding(c->shell->loop)) {
         struct err err = {0};
         if (c->err.code != 0) {
             e.call.err = &c->err;
-        } else if (take_answer(c, &e.call, &ledger, &err) < 0) {
+        } else if (take_answer(c, &e.call, &ledger, &given, &err) < 0) {
             e.call = (struct master_call_done){.number = c->number, .err = &err};
         } else if (c->kind == MASTER_CALL_INSPECT) {
             bad_records_store(c->shell, c->job,
@@ -103,6 +116,7 @@ static void deliver(void *ctx)
         shell_event(c->shell, &e);
     }
     ledger_release(&ledger);
+    free(given);
     rpc_msg_unref(c->reply);
     free(c->job);
     free(c);
@@ -263,6 +277,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.text = borrow(call->text);
         q.secret = worker_secret(call, &fence);
         q.incarnation = call->incarnation;
+        q.begins = call->begins;
         start(s, call, false, &q.base);
         return;
     }
@@ -272,6 +287,10 @@ static void worker_call(struct shell *s, const struct master_call *call)
         Gradus__V1__DataInfo data;
         wire_plan_to_proto(call->plan, &plan);
         wire_data_to_proto(call->train, call->test->records == 0 ? NULL : call->test, &data);
+        Gradus__V1__ProgramModel program = GRADUS__V1__PROGRAM_MODEL__INIT; /* the plan has it */
+        program.fingerprint = call->given_fingerprint;
+        data.program = call->given_fingerprint == 0 ? NULL : &program;
+        data.from_fingerprint = call->from_fingerprint;
         q.job = borrow(call->job);
         q.text = borrow(call->text);
         q.plan = &plan;
@@ -280,7 +299,10 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.start = call->start;
         q.secret = worker_secret(call, &fence);
         q.incarnation = call->incarnation;
+        q.shards = locations(call);
+        q.n_shards = call->shard_count;
         start(s, call, false, &q.base);
+        free(q.shards);
         wire_plan_release(&plan);
         return;
     }
@@ -374,6 +396,12 @@ static void shard_call(struct shell *s, const struct master_call *call)
         q.pin_id = borrow(call->pin_id);
         q.directory = borrow(call->directory);
         q.owner = s->checkpoints.owner;
+        Gradus__V1__CheckpointBase base = GRADUS__V1__CHECKPOINT_BASE__INIT;
+        base.directory = borrow(call->base.directory);
+        base.file = borrow(call->base.file);
+        base.checksum = call->base.checksum;
+        base.version = call->base.version;
+        q.base_file = call->base.directory == NULL ? NULL : &base;
         start(s, call, true, &q.base);
         return;
     }

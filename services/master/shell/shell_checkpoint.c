@@ -13,7 +13,7 @@
 struct task {
     struct shell *shell;
     uint64_t number;
-    char *id, *named; /* of the job */
+    char *id, *named, *best; /* of the job */
     int64_t submitted_ms;
     char *directory; /* PREPARE */
     char **avoid;    /* FIND */
@@ -31,6 +31,7 @@ static struct task *task_new(struct shell *s, uint64_t number, const struct job_
                        .number = number,
                        .id = mem_strdup(job->id),
                        .named = mem_strdup(job->checkpoint),
+                       .best = mem_strdup(job->best_checkpoint),
                        .submitted_ms = job->submitted_ms};
     return t;
 }
@@ -44,13 +45,14 @@ static void task_free(struct task *t)
     free(t->avoid);
     free(t->directory);
     free(t->named);
+    free(t->best);
     free(t->id);
     free(t);
 }
 
 static struct checkpoints_job job_of(const struct task *t)
 {
-    return (struct checkpoints_job){t->id, t->named, t->submitted_ms};
+    return (struct checkpoints_job){t->id, t->named, t->submitted_ms, t->best};
 }
 
 static void start(struct task *t, void (*work)(void *ctx), void (*deliver)(void *ctx))
@@ -185,7 +187,9 @@ static void deliver_found(void *ctx)
                                         .ledger = f->found ? &f->ledger : NULL,
                                         .train_epoch = f->train_epoch,
                                         .train_sums = f->train_sums,
-                                        .train_sum_count = f->train_sum_count};
+                                        .train_sum_count = f->train_sum_count,
+                                        .best = &f->best,
+                                        .best_path = f->best_path};
         shell_event(t->shell, &e);
     }
     task_free(t);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The last file of a checkpoint, written on the pool. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +46,7 @@ static void deliver(void *ctx)
 static void write_manifest(void *ctx)
 {
     struct task *t = ctx;
-    const struct checkpoints_job job = {t->job.id, t->job.checkpoint, t->job.submitted_ms};
+    const struct checkpoints_job job = {t->job.id, t->job.checkpoint, t->job.submitted_ms, NULL};
     if (checkpoints_check(&t->shell->checkpoints, &job, false, &t->err) == 0) {
         enum storage_thing thing = STORAGE_NOTHING;
         int rc = storage_look(t->dir, &thing, &t->err);
@@ -81,7 +82,13 @@ void shell_manifest(struct shell *s, const struct master_manifest *in)
     m->epoch = in->ledger->epoch;
     m->records = in->examples;
     m->created_ms = chrono_wall_ms();
+    m->best = in->best;
+    m->result_is_best = in->result_is_best;
     ledger_copy(&m->ledger, in->ledger);
+    const char *base = in->base == NULL ? NULL : strrchr(in->base, '/');
+    if (base != NULL) {
+        (void)snprintf(m->base.directory, sizeof m->base.directory, "%s", base + 1);
+    }
     if (in->train_sum_count > 0) {
         m->train_epoch = in->train_epoch;
         m->train_sum_count = in->train_sum_count;

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The master's metrics for Prometheus. After each event they are brought up to the numbers that the
- * core has counted. */
+/* The master's metrics for Prometheus. Soon after an event they are brought up to the numbers that
+ * the core has counted: not after each one, as there are thousands in a second and jobs to count.
+ */
+#include "base/chrono.h"
 #include "master/shell/shell.h"
+
+#define UPDATE_MS 100
 
 void shell_meters_init(struct shell *s, struct meter_registry *r)
 {
@@ -27,6 +31,8 @@ void shell_meters_init(struct shell *s, struct meter_registry *r)
         meter_counter(r, "master_call_failures_total", "Calls to nodes that failed", NULL, 0);
     m->store_failures =
         meter_counter(r, "master_store_failures_total", "Rows that could not be stored", NULL, 0);
+    m->rows_stored =
+        meter_counter(r, "master_rows_stored_total", "Rows of jobs that were written", NULL, 0);
     m->store_writable = meter_gauge(r, "master_store_writable",
                                     "1: the last row was stored; 0: it was refused", NULL, 0);
     meter_set(m->store_writable, 1);
@@ -81,4 +87,21 @@ void shell_meters_update(struct shell *s)
     raise(m->changes, &s->told.changes, now.changes);
     raise(m->calls, &s->told.calls, now.calls);
     raise(m->call_failures, &s->told.call_failures, now.call_failures);
+}
+
+static void on_timer(void *ctx)
+{
+    struct shell *s = ctx;
+    s->metered_ms = chrono_now_ms();
+    shell_meters_update(s);
+}
+
+void shell_meters_changed(struct shell *s)
+{
+    if (s->metered_ms == 0 || chrono_now_ms() - s->metered_ms >= UPDATE_MS) {
+        loop_timer_clear(s->loop, &s->meters_timer);
+        on_timer(s);
+    } else if (s->meters_timer.slot == 0) {
+        loop_timer_set(s->loop, &s->meters_timer, s->metered_ms + UPDATE_MS, on_timer, s);
+    }
 }

@@ -25,6 +25,7 @@ static void peer_free(struct peer *p)
 
 void peers_free(struct shell *s)
 {
+    name_index_release(&s->peer_index);
     while (s->peers != NULL) {
         struct peer *p = s->peers;
         s->peers = p->next;
@@ -44,17 +45,17 @@ static void peers_trim(struct shell *s)
     if (count >= PEERS_MAX) {
         struct peer *gone = *oldest;
         *oldest = gone->next;
+        name_index_remove(&s->peer_index, gone->address);
         peer_free(gone);
     }
 }
 
 struct rpc_channel *peer_channel(struct shell *s, const char *address, struct err *err)
 {
-    for (struct peer *p = s->peers; p != NULL; p = p->next) {
-        if (strcmp(p->address, address) == 0) {
-            p->used_ms = chrono_now_ms();
-            return p->channel;
-        }
+    struct peer *known = name_index_find(&s->peer_index, address);
+    if (known != NULL) {
+        known->used_ms = chrono_now_ms();
+        return known->channel;
     }
     peers_trim(s);
     struct rpc_channel_options options = {
@@ -66,5 +67,6 @@ struct rpc_channel *peer_channel(struct shell *s, const char *address, struct er
     struct peer *p = mem_new(1, sizeof *p);
     *p = (struct peer){s->peers, mem_strdup(address), channel, chrono_now_ms()};
     s->peers = p;
+    name_index_put(&s->peer_index, p->address, p);
     return channel;
 }

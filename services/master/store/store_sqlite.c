@@ -52,9 +52,9 @@ static const char *const STATEMENTS[STATEMENT_COUNT] = {
     [GET] = "SELECT job, checksum FROM job WHERE id = ?1",
     [FIND_REQUEST] = "SELECT id FROM job WHERE request_id = ?1",
     [NEXT_NUMBER] =
-        ("SELECT max(coalesce(max(number), 0), 0, coalesce((SELECT cast(value AS INTEGER)"
-         " FROM text WHERE key = '" STORE_NUMBER_OF "' || ?1), 0))"
-         " FROM job WHERE name = ?1"),
+        ("SELECT max(coalesce((SELECT max(number) FROM job WHERE name = ?1), 0), 0,"
+         " coalesce((SELECT cast(value AS INTEGER)"
+         " FROM text WHERE key = '" STORE_NUMBER_OF "' || ?1), 0))"), /* a step into the index */
     [GET_TEXT] = "SELECT value FROM text WHERE key = ?1",
     [PUT_TEXT] = ("INSERT INTO text(key, value) VALUES(?1, ?2)"
                   " ON CONFLICT(key) DO UPDATE SET value = ?2"),

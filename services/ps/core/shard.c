@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "ps/core/shard_internal.h"
 
 static void (*const handlers[SHARD_EVENT_KINDS])(struct shard *, const struct shard_event *,
@@ -64,9 +65,6 @@ void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *o
 
 static int check_options(const struct shard_options *o, struct err *err)
 {
-    if (o->elements == 0) {
-        return err_set(err, ERR_INVALID, "no elements");
-    }
     if (o->rounds > SHARD_ROUNDS_MAX) {
         return err_set(err, ERR_INVALID, "%" PRIu32 " rounds of sums; at most %d", o->rounds,
                        SHARD_ROUNDS_MAX);
@@ -88,6 +86,7 @@ struct shard *shard_new(const struct shard_options *o, struct err *err)
     s->version = o->version;
     s->version_first = o->version;
     s->elements = o->elements;
+    s->filled = o->given ? 0 : o->elements;
     s->examples = o->examples;
     s->consistency = o->consistency;
     s->has_slots = o->has_slots;
@@ -146,7 +145,10 @@ int shard_check_fence(const struct shard *s, const struct shard_event *e, struct
     if (e->own || !wants_reply(e->kind)) {
         return 0;
     }
-    if (e->kind == SHARD_EXCHANGE) {
+    if (e->kind == SHARD_FILL && MUTANT(fill_of_another_opening)) {
+        return 0;
+    }
+    if (e->kind == SHARD_EXCHANGE || e->kind == SHARD_FILL) {
         return fence_check_opening(&s->fence, &e->fence, err);
     }
     int rc = fence_check_secret(&s->fence, &e->fence, err);
@@ -198,6 +200,7 @@ void shard_info(const struct shard *s, struct shard_info *out)
         .generation = s->generation,
         .version = s->version,
         .elements = s->elements,
+        .filled = s->filled,
         .consistency = s->consistency,
         .examples = s->examples,
         .pushes_applied = s->pushes_applied,

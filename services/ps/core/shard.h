@@ -43,6 +43,7 @@ struct shard;
 /* One line per kind: its handler is shard_on_<name>(), in the file that is named here. */
 #define SHARD_EVENTS(X)                                                                            \
     X(EXCHANGE, exchange)     /* shard_exchange.c: of any kind */                                  \
+    X(FILL, fill)             /* shard_fill.c: initial values that a worker brings */              \
     X(MEMBERSHIP, membership) /* shard_membership.c: a new generation */                           \
     X(PIN, pin)               /* shard_pin.c */                                                    \
     X(UNPIN, unpin)           /* shard_pin.c */                                                    \
@@ -75,6 +76,11 @@ struct shard_event {
     void *gradient;    /* of its push; NULL: none came */
     uint64_t elements; /* of that */
 
+    /* SHARD_FILL: initial values of elements [first, first + elements), which SHARD_PUT borrows;
+     * none: how far is it filled? */
+    uint64_t first;
+    const void *given;
+
     /* SHARD_MEMBERSHIP */
     const char *const *workers;
     size_t worker_count;
@@ -106,6 +112,9 @@ enum shard_action_kind {
     SHARD_SETTLE,  /* `totals` are those of `round`; keep them, and after SHARD_APPLY those of all
                       rounds, until the next version's are made */
     SHARD_ABANDON, /* the update that SHARD_REDUCE began will not be: nothing of it stays */
+    SHARD_PUT,     /* @count of the values that are given, from number @skip on, become elements
+                      [first, first + count) of version, which nobody has read. With @whole the
+                      shard has all of its values now: its slots begin with them */
     SHARD_RELEASE, /* buffer is not needed any more */
     SHARD_KEEP,    /* version, the newest, stays readable until SHARD_FORGET; with a buffer: copy
                       the slots to it. At most SHARD_PINS_MAX at a time, and (in async and bounded
@@ -130,10 +139,16 @@ struct shard_action {
     uint64_t base_version;
     float lambda;
 
+    /* SHARD_PUT */
+    const void *given;
+    uint64_t first, count, skip;
+    bool whole;
+
     /* SHARD_REPLY */
-    int code;    /* 0, or ERR_*: shard_actions.err has the words */
-    bool values; /* send the values of `version` */
-    bool rows;   /* send the rows that were asked for, as of `version` */
+    int code;        /* 0, or ERR_*: shard_actions.err has the words */
+    bool values;     /* send the values of `version` */
+    bool rows;       /* send the rows that were asked for, as of `version` */
+    uint64_t filled; /* to SHARD_FILL: so many elements have values, from the first on */
     uint64_t generation;
     const struct ledger *ledger;   /* batches in `version`, or NULL; borrows until the next step */
     uint64_t examples_applied;     /* with `version`: in all of the training. Also of SHARD_WRITE */
@@ -164,6 +179,8 @@ struct shard_options {
     uint64_t examples; /* applied up to @version */
     uint64_t elements;
     struct consistency consistency;
+    bool given; /* workers bring the initial values: nothing is read or pushed before all are there
+                 */
     bool has_slots;   /* the rule has optimizer slots */
     bool keeps_bases; /* async, bounded: the update wants what the worker read, whatever the policy
                        */
@@ -224,10 +241,25 @@ bool shard_takes_totals(const struct shard *s, const struct shard_event *e);
  * can_apply when there is one. */
 bool shard_wants_snapshot(const struct shard *s);
 
+/* The file that a shard wrote last. Rows go into a file as a walk meets them, and the next walk may
+ * meet them otherwise: a second file of the same version is another one than a manifest names. So
+ * a request that comes again (the answer was lost, or the request was late) is answered with the
+ * file that is there, while it is there. */
+struct shard_written {
+    char pin_id[SHARD_PIN_ID_BYTES]; /* "": none */
+    uint64_t bytes, checksum;
+    bool delta;
+};
+bool shard_written_is(const struct shard_written *w, const char *pin_id);
+/* @pin_id of a request that shard_step() answered with SHARD_WRITE. */
+void shard_written_note(struct shard_written *w, const char *pin_id, uint64_t bytes,
+                        uint64_t checksum, bool delta);
+
 struct shard_info {
     uint64_t generation;
     uint64_t version;
     uint64_t elements;
+    uint64_t filled; /* of them have values */
     struct consistency consistency;
     uint64_t examples; /* applied, in all of the training */
     uint64_t pushes_applied;

@@ -43,13 +43,17 @@ static bool is_of_a_pin(const struct exchange_request *ask)
 int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err)
 {
     const struct exchange_request *ask = &e->ask;
-    if (is_of_a_pin(ask)) {
+    if (is_of_a_pin(ask)) { /* there is none before the shard has values */
         return 0; /* of any generation: an evaluation does not end with the workers' assignment */
     }
     int rc = shard_check_generation(s, e->generation, err);
     bool lets_in = ask->has_push ? MUTANT(push_of_any_generation)
                                  : ask->has_pull && MUTANT(pull_of_any_generation);
     if (rc != 0 && !(lets_in && e->generation < s->generation)) {
+        return rc;
+    }
+    rc = shard_check_filled(s, err);
+    if (rc != 0) {
         return rc;
     }
     switch (ask->kind) {

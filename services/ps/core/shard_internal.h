@@ -112,6 +112,7 @@ struct shard {
     uint64_t version;
     uint64_t version_first; /* where it began: there is no version before it */
     uint64_t elements;
+    uint64_t filled; /* so many of them have values, from the first on */
     struct consistency consistency;
     bool has_slots;
     bool keeps_bases;
@@ -170,6 +171,12 @@ void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *o
 
 /* What can be wrong with a request of a worker whatever its push does. */
 int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err);
+
+/* ---- shard_fill.c ---- */
+
+/* Are its values there? Errors: ERR_STATE: workers are bringing them; asked again later it will do.
+ */
+int shard_check_filled(const struct shard *s, struct err *err);
 
 /* ---- shard_membership.c ---- */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/mutant.h"
 #include "base/text.h"
 #include "ps/core/shard_internal.h"
 
@@ -67,6 +68,7 @@ static void remember_unpinned(struct shard *s, const char *id)
 static int check_pin(struct shard *s, const struct shard_event *e, struct err *err)
 {
     int rc = shard_check_generation(s, e->generation, err);
+    rc = rc != 0 ? rc : shard_check_filled(s, err);
     if (rc != 0) {
         return rc;
     }
@@ -185,4 +187,18 @@ void shard_on_checkpoint(struct shard *s, const struct shard_event *e, struct sh
     a->generation = s->generation;
     a->ledger = pin->ledger.done == NULL ? NULL : &pin->ledger;
     a->examples_applied = pin->examples;
+}
+
+/* ---- its file ---- */
+
+bool shard_written_is(const struct shard_written *w, const char *pin_id)
+{
+    return !MUTANT(writes_again) && w->pin_id[0] != '\0' && strcmp(w->pin_id, pin_id) == 0;
+}
+
+void shard_written_note(struct shard_written *w, const char *pin_id, uint64_t bytes,
+                        uint64_t checksum, bool delta)
+{
+    *w = (struct shard_written){.bytes = bytes, .checksum = checksum, .delta = delta};
+    text_copy(w->pin_id, sizeof w->pin_id, pin_id);
 }

@@ -257,6 +257,7 @@ void gradient_pool_exit(struct gradient_pool *p, struct gradient_view *v)
 void gradient_pool_join(struct gradient_pool *p, struct gradient_memory *m, uint64_t floats,
                         struct budget *budget)
 {
+    floats = floats > 0 ? floats : 1; /* rows alone: so that it counts as something */
     *p = (struct gradient_pool){.memory = m};
     buffer_pool_init(&p->buffers, floats, SIZE_MAX, budget);
     p->buffers.given_back = given_back;
@@ -312,9 +313,13 @@ void gradient_pool_leave(struct gradient_pool *p)
 
 /* ---- others ---- */
 
-void gradient_view_touched(struct gradient_memory *m, struct gradient_view *v)
+void gradient_view_touched(struct gradient_memory *m, struct gradient_view *v, uint64_t bytes)
 {
     pthread_mutex_lock(&m->lock);
+    if (bytes > v->bytes) {
+        unlist(m, v);
+        v->bytes = bytes;
+    }
     list(m, v);
     pthread_mutex_unlock(&m->lock);
 }

@@ -28,7 +28,7 @@ struct gradient_memory {
 
 /* Memory of another process that this one may map; not copied. */
 struct gradient_view {
-    uint64_t bytes; /* no more than a gradient's */
+    uint64_t bytes; /* that may be touched */
     /* Let its pages go; what they hold stays. Under the lock. */
     void (*drop)(struct gradient_view *v);
     struct gradient_view *next, **link; /* of those to be used again; link NULL: not one of them */
@@ -56,7 +56,7 @@ void gradient_memory_init(struct gradient_memory *m, uint64_t bytes_max, struct 
                           struct meter_registry *r);
 void gradient_memory_release(struct gradient_memory *m); /* every pool has left */
 
-/* Gradients of @floats floats, on @budget. */
+/* Gradients of @floats floats, on @budget; those of a shard with tables alone count as one. */
 void gradient_pool_join(struct gradient_pool *p, struct gradient_memory *m, uint64_t floats,
                         struct budget *budget);
 /* Room for @count gradients at any time, on the budget from now on. When it fails the pool keeps
@@ -85,8 +85,9 @@ void gradient_pool_wait(struct gradient_pool *p, struct gradient_wait *w);
  * come. */
 bool gradient_wait_cancel(struct gradient_wait *w);
 
-/* Pages of @v were touched for something else than a gradient: they stay while there is room. */
-void gradient_view_touched(struct gradient_memory *m, struct gradient_view *v);
+/* Pages of the first @bytes of @v, which may be more than v->bytes was, were touched for something
+ * else than a gradient: they stay while there is room. */
+void gradient_view_touched(struct gradient_memory *m, struct gradient_view *v, uint64_t bytes);
 void gradient_view_forget(struct gradient_memory *m, struct gradient_view *v); /* then unmap it */
 
 /* Memory for other things than gradients, out of what is common, unless somebody waits for it. */

@@ -9,38 +9,46 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 
-/* Decoded rows take as much as their bytes, and a sum of two as much as both. */
-#define BYTES_FACTOR UINT64_C(2)
+/* Decoded rows take as much as their bytes (of 16 bits at most twice), and a sum of two as much as
+ * both; the bytes are there as long as they are decoded. */
+static uint64_t bytes_factor(enum value_type type)
+{
+    return type == VALUE_FP32 ? 2 : 4;
+}
 
 /* ---- what a push brings ---- */
 
-struct tables_gradient *tables_gradient_new(const size_t *dims, size_t count, uint64_t bytes,
-                                            struct budget *budget, struct err *err)
+struct tables_gradient *tables_gradient_new(const size_t *dims, size_t count, enum value_type type,
+                                            uint64_t bytes, struct budget *budget, struct err *err)
 {
-    if (bytes > SIZE_MAX / 2 / BYTES_FACTOR) {
+    const uint64_t factor = bytes_factor(type);
+    if (bytes > SIZE_MAX / 2 / factor) {
         (void)err_set(err, ERR_EXHAUSTED, "rows of tables: %" PRIu64 " bytes do not fit in memory",
                       bytes);
         return NULL;
     }
-    if (budget_take(budget, bytes * BYTES_FACTOR, "rows of tables", err) != 0) {
+    if (budget_take(budget, bytes * factor, "rows of tables", err) != 0) {
         return NULL;
     }
     struct tables_gradient *g = mem_new(1, sizeof *g);
     g->budget = budget;
-    g->bytes = bytes * BYTES_FACTOR;
+    g->bytes = bytes * factor;
+    g->type = type;
     g->count = count;
     g->of = mem_new(count, sizeof *g->of);
     for (size_t i = 0; i < count; i++) {
         table_gradient_init(&g->of[i], dims[i]);
     }
     g->encoded_bytes = bytes;
-    g->encoded = mem_try_aligned(bytes, 1, "rows of tables", err);
-    if (g->encoded == NULL) {
-        tables_gradient_free(g);
-        return NULL;
-    }
     return g;
+}
+
+int tables_gradient_expect(struct tables_gradient *g, struct err *err)
+{
+    g->encoded = mem_try_aligned(g->encoded_bytes, 1, "rows of tables", err);
+    return g->encoded == NULL ? ERR_EXHAUSTED : 0;
 }
 
 void tables_gradient_free(struct tables_gradient *g)
@@ -57,29 +65,31 @@ void tables_gradient_free(struct tables_gradient *g)
     free(g);
 }
 
-/* Of the table that begins at @at: as many as its header says, and are there. */
-static uint64_t bytes_of(const struct tables_gradient *g, size_t table, uint64_t at)
+/* Of the table that begins @at in @from: as many as its header says, and are there. */
+static uint64_t bytes_of(const struct tables_gradient *g, size_t table, const unsigned char *from,
+                         uint64_t at)
 {
     uint64_t rows = 0;
     const uint64_t left = g->encoded_bytes - at;
     if (left >= TABLE_GRADIENT_HEADER_BYTES) {
-        memcpy(&rows, g->encoded + at, sizeof rows);
+        memcpy(&rows, from + at, sizeof rows);
         rows = le64toh(rows);
     }
-    const uint64_t bytes = table_gradient_bytes(rows, g->of[table].dim);
+    const uint64_t bytes = table_gradient_bytes(g->type, rows, g->of[table].dim);
     return bytes < left ? bytes : left;
 }
 
-int tables_gradient_decode(struct tables_gradient *g, struct err *err)
+int tables_gradient_decode(struct tables_gradient *g, const void *bytes, struct err *err)
 {
+    const unsigned char *from = bytes == NULL ? g->encoded : bytes;
     uint64_t at = 0;
     for (size_t i = 0; i < g->count; i++) {
-        const uint64_t bytes = bytes_of(g, i, at);
-        int rc = table_gradient_decode(&g->of[i], g->encoded + at, bytes, err);
+        const uint64_t n = bytes_of(g, i, from, at);
+        int rc = table_gradient_decode(&g->of[i], g->type, from + at, n, err);
         if (rc != 0) {
             return err_wrap(err, "table %zu", i);
         }
-        at += bytes;
+        at += n;
     }
     if (at != g->encoded_bytes) {
         return err_set(err, ERR_INVALID, "%" PRIu64 " bytes behind the rows of %zu tables",
@@ -87,6 +97,7 @@ int tables_gradient_decode(struct tables_gradient *g, struct err *err)
     }
     free(g->encoded);
     g->encoded = NULL;
+    g->decoded = true;
     return 0;
 }
 
@@ -101,6 +112,20 @@ int tables_gradient_add(struct tables_gradient *to, const struct tables_gradient
         rc = table_gradient_add(&to->of[i], &view, err);
     }
     return rc;
+}
+
+int tables_gradient_join(struct tables_gradient **to, struct tables_gradient **from,
+                         struct err *err)
+{
+    if (*from == NULL) {
+        return 0;
+    }
+    if (*to == NULL) {
+        *to = MUTANT(rows_of_second_lost) ? NULL : *from;
+        *from = MUTANT(rows_of_second_lost) ? *from : NULL;
+        return 0;
+    }
+    return tables_gradient_add(*to, *from, err);
 }
 
 /* ---- the tables ---- */
@@ -123,6 +148,7 @@ int shard_tables_new(const struct table_config *configs, size_t count, uint64_t 
             break;
         }
         t->dims[i] = configs[i].dim;
+        t->keeps_previous = configs[i].keeps_previous;
         t->count++;
     }
     if (rc != 0) {
@@ -153,7 +179,17 @@ void shard_tables_free(struct shard_tables *t)
 
 static bool is_nothing(const struct table_shaping *s)
 {
-    return !(s->clip_norm > 0) && !(s->clip_value > 0) && s->l1 == 0 && s->l2 == 0 && s->decay == 0;
+    const bool clips = s->clip.norm > 0 || s->clip.value > 0 || s->scaled;
+    return !clips && s->l1 == 0 && s->l2 == 0 && s->decay == 0;
+}
+
+void shard_tables_keep_previous(struct shard_tables *t, bool keeps)
+{
+    const bool changes = keeps != t->keeps_previous && !(MUTANT(previous_as_opened) && keeps);
+    for (size_t i = 0; i < t->count && changes; i++) {
+        table_keep_previous(t->tables[i], keeps);
+    }
+    t->keeps_previous = keeps;
 }
 
 bool shard_tables_short(const struct shard_tables *t)
@@ -179,6 +215,9 @@ int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gr
             .scalars = &scalars[i],
             .shaping = is_nothing(&shaping[i]) ? NULL : &shaping[i],
         };
+        if (MUTANT(empty_step_is_none) && gradient == NULL) {
+            continue;
+        }
         rc = table_update(t->tables[i], &step, err);
         if (rc == ERR_EXHAUSTED && table_give_up_pins(t->tables[i])) {
             rc = table_update(t->tables[i], &step, err);
@@ -234,7 +273,7 @@ int shard_tables_gather(struct shard_tables *t, uint64_t version, const uint32_t
 
 void shard_tables_pin(struct shard_tables *t)
 {
-    for (size_t i = 0; i < t->count; i++) {
+    for (size_t i = 0; i < (MUTANT(first_table_pinned) ? 1 : t->count); i++) {
         uint64_t version;
         int rc = table_pin(t->tables[i], &version, NULL);
         assert(rc == 0 && version == t->version); /* the core keeps fewer than there can be */

@@ -20,21 +20,31 @@ struct tables_gradient {
     size_t count;
     struct table_gradient *of; /* [count] */
     struct budget *budget;
-    uint64_t bytes;         /* on the budget */
-    unsigned char *encoded; /* [encoded_bytes] until it is decoded */
+    uint64_t bytes;       /* on the budget */
+    enum value_type type; /* of the values in what follows */
     uint64_t encoded_bytes;
+    unsigned char *encoded; /* [encoded_bytes]; NULL: not yet, or they are somewhere else */
+    bool decoded;
 };
 
-/* Room for @bytes of @count tables with @dims. Returns owned. Errors: ERR_EXHAUSTED. */
-struct tables_gradient *tables_gradient_new(const size_t *dims, size_t count, uint64_t bytes,
-                                            struct budget *budget, struct err *err);
+/* Room for @bytes of @count tables with @dims, whose values come as @type. Returns owned. Errors:
+ * ERR_EXHAUSTED. */
+struct tables_gradient *tables_gradient_new(const size_t *dims, size_t count, enum value_type type,
+                                            uint64_t bytes, struct budget *budget, struct err *err);
 void tables_gradient_free(struct tables_gradient *g); /* NULL is fine */
-/* All bytes are in g->encoded, which is given back. Errors: ERR_INVALID which table, and what is
- * wrong with it; ERR_EXHAUSTED. */
-int tables_gradient_decode(struct tables_gradient *g, struct err *err);
+/* Memory for the bytes: g->encoded. Errors: ERR_EXHAUSTED. */
+int tables_gradient_expect(struct tables_gradient *g, struct err *err);
+/* All @bytes are there; NULL: in g->encoded, which is given back. They are copied before they are
+ * checked. Errors: ERR_INVALID which table, and what is wrong with it; ERR_EXHAUSTED. */
+int tables_gradient_decode(struct tables_gradient *g, const void *bytes, struct err *err);
 /* @to += @from, table by table. Errors: ERR_EXHAUSTED: @to is of no use. */
 int tables_gradient_add(struct tables_gradient *to, const struct tables_gradient *from,
                         struct err *err);
+
+/* What two pushes bring of tables, either of which may be NULL: *@to becomes the sum. *@from may be
+ * taken for it, and is NULL then. Errors: ERR_EXHAUSTED: *@to is of no use. */
+int tables_gradient_join(struct tables_gradient **to, struct tables_gradient **from,
+                         struct err *err);
 
 /* ---- the tables ---- */
 
@@ -43,6 +53,7 @@ struct shard_tables {
     struct table *tables[SHARD_TABLES_MAX];
     size_t dims[SHARD_TABLES_MAX];
     uint64_t version;
+    bool keeps_previous; /* the version before can be read */
     struct budget *budget;
     uint64_t bytes; /* reserved on it */
 };
@@ -55,6 +66,10 @@ int shard_tables_new(const struct table_config *configs, size_t count, uint64_t 
 void shard_tables_close(struct shard_tables *t);
 void shard_tables_free(struct shard_tables *t); /* NULL is fine */
 
+/* From the present version on the one before can be read, or cannot; shard_tables_new() begins as
+ * its
+ * @configs say, which are alike in that. Where nobody reads it, an update copies nothing for it. */
+void shard_tables_keep_previous(struct shard_tables *t, bool keeps);
 /* Is memory for copies short in one of them? */
 bool shard_tables_short(const struct shard_tables *t);
 /* To the next version, with @gradient (NULL: nobody brought any) of @examples and for each table

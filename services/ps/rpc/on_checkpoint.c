@@ -97,7 +97,22 @@ struct writing {
     struct buffer *slots;      /* NULL: none */
     struct ledger ledger;
     uint64_t version, generation;
+    bool delta; /* that is written */
 };
+
+/* What the request names, when this shard wrote it; else everything is written. */
+static bool take_base(const struct ps_shard *s, const char *name,
+                      const Gradus__V1__CheckpointBase *m, struct shard_file_base *out)
+{
+    const char *slash = m == NULL ? NULL : strchr(m->directory, '/');
+    if (slash == NULL || s->tables == NULL || strcmp(m->file, name) != 0 ||
+        strlen(slash + 1) >= sizeof out->directory) {
+        return false;
+    }
+    *out = (struct shard_file_base){.version = m->version, .checksum = m->checksum};
+    memcpy(out->directory, slash + 1, strlen(slash + 1) + 1);
+    return true;
+}
 
 static int write_file(struct writing *w, const char *name, struct safetensors_written *written,
                       struct err *err)
@@ -129,12 +144,64 @@ static int write_file(struct writing *w, const char *name, struct safetensors_wr
     struct ps_table_file *tables = NULL;
     int rc = check_owner(s->ps, m->directory, m->owner, err);
     rc = rc != 0 ? rc : storage_make_dirs(dir, err);
-    rc = rc != 0 ? rc : ps_table_file_begin(s, w->version, &tables, err);
+    struct shard_file_base base;
+    const bool has_base = take_base(s, name, m->base_file, &base);
+    rc = rc != 0
+             ? rc
+             : ps_table_file_begin(s, w->version, has_base ? &base.version : NULL, &tables, err);
     state.tables = ps_table_file_source(tables);
+    w->delta = ps_table_file_is_delta(tables);
+    state.base = w->delta ? &base : NULL;
     rc = rc != 0 ? rc : shard_file_write(path, &state, written, err);
     ps_table_file_end(tables);
     free(path);
     free(dir);
+    return rc;
+}
+
+/* ---- once ---- */
+
+static int stamp_of(const struct writing *w, const char *name, struct buf *out, struct err *err)
+{
+    const Gradus__V1__CheckpointShardRequest *m =
+        (const Gradus__V1__CheckpointShardRequest *)w->request->msg->body;
+    char *path = mem_printf("%s/%s/%s", w->request->shard->ps->checkpoint_dir, m->directory, name);
+    int rc = storage_stamp(path, out, err);
+    free(path);
+    return rc;
+}
+
+/* Is the file there that this shard wrote for the same pin? */
+static bool is_written(const struct writing *w, const char *name)
+{
+    const struct ps_shard *s = w->request->shard;
+    struct buf stamp = {0};
+    struct err ignored;
+    bool same = shard_written_is(&s->written, w->request->event.pin_id) &&
+                s->written_stamp.len > 0 && stamp_of(w, name, &stamp, &ignored) == 0 &&
+                stamp.len == s->written_stamp.len &&
+                memcmp(stamp.data, s->written_stamp.data, stamp.len) == 0;
+    buf_release(&stamp);
+    return same;
+}
+
+static int write_once(struct writing *w, const char *name, struct safetensors_written *written,
+                      struct err *err)
+{
+    struct ps_shard *s = w->request->shard;
+    if (is_written(w, name)) {
+        *written = (struct safetensors_written){s->written.bytes, s->written.checksum};
+        w->delta = s->written.delta;
+        return 0;
+    }
+    int rc = write_file(w, name, written, err);
+    if (rc == 0) {
+        struct err ignored; /* without a stamp it is written again */
+        shard_written_note(&s->written, w->request->event.pin_id, written->bytes, written->checksum,
+                           w->delta);
+        buf_reset(&s->written_stamp);
+        (void)stamp_of(w, name, &s->written_stamp, &ignored);
+    }
     return rc;
 }
 
@@ -146,7 +213,7 @@ static void answer(struct writing *w)
     struct err err;
     uint64_t began = chrono_now_ns();
     (void)shard_file_name(s->number, s->plan.shard_count, s->opened_generation, name);
-    if (write_file(w, name, &written, &err) != 0) {
+    if (write_once(w, name, &written, &err) != 0) {
         if (err.code != ERR_EXHAUSTED && err.code != ERR_PERMISSION) {
             err.code = ERR_INTERNAL; /* of files: others would speak of the shard, or the call */
         }
@@ -163,6 +230,7 @@ static void answer(struct writing *w)
     m.bytes = written.bytes;
     m.checksum = written.checksum;
     m.version = w->version;
+    m.delta = w->delta;
     wire_ledger_to_proto(&w->ledger, &ledger);
     m.ledger = &ledger;
     (void)rpc_reply(w->request->call, &m.base, NULL);
@@ -231,7 +299,10 @@ void ps_on_checkpoint(struct rpc_call *call, struct rpc_msg *msg, void *service)
         (const Gradus__V1__CheckpointShardRequest *)msg->body;
     struct err err;
     /* without a shard, or with one that is not here, it is refused below */
-    if (m->shard != NULL && check_directory(m->shard->job, m->directory, &err) != 0) {
+    if (m->shard != NULL &&
+        (check_directory(m->shard->job, m->directory, &err) != 0 ||
+         (m->base_file != NULL &&
+          check_directory(m->shard->job, m->base_file->directory, &err) != 0))) {
         (void)rpc_fail(call, &err);
         return;
     }

@@ -119,6 +119,21 @@ static bool comes_locally(struct rpc_call *call)
     return strncmp(rpc_peer(call), "unix:", 5) == 0;
 }
 
+static void take_offers(struct ps_stream *s, struct ps_request *r,
+                        const Gradus__V1__ExchangeRequest *m)
+{
+    const bool opens = s->ps->shared_memory && comes_locally(s->call);
+    r->offers_shared_memory = m->shared_memory != NULL;
+    r->offers_tables_memory = m->tables_memory != NULL;
+    if (r->offers_shared_memory && opens && s->shared_memory == NULL) {
+        s->shared_memory =
+            ps_shared_memory_open(s->shard, false, m->shared_memory); /* or without */
+    }
+    if (r->offers_tables_memory && opens && s->tables_memory == NULL && s->shard->tables != NULL) {
+        s->tables_memory = ps_shared_memory_open(s->shard, true, m->tables_memory);
+    }
+}
+
 static const Gradus__V1__Push *push_of(const Gradus__V1__ExchangeRequest *m)
 {
     bool trains = m->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING;
@@ -145,6 +160,23 @@ static int read_ask(struct incoming *in, const Gradus__V1__ExchangeRequest *m, s
     return 0;
 }
 
+/* Those that come with what is pulled are a courtesy: without memory they do not. */
+static int begin_rows_along(struct ps_request *r, const Gradus__V1__RowsRequest *m, uint64_t keys,
+                            struct err *err)
+{
+    if (!r->event.ask.has_pull) {
+        return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": rows with a pull, but without one",
+                       r->exchange);
+    }
+    int rc = ps_rows_begin(r, m, keys, r->pulled, err);
+    if (rc == ERR_EXHAUSTED) {
+        ps_rows_free(r->rows);
+        r->rows = NULL;
+        rc = 0;
+    }
+    return rc;
+}
+
 /* The keys of a request for rows, or what a push brings of tables. */
 static int begin_tables(struct ps_stream *s, struct incoming *in,
                         const Gradus__V1__ExchangeRequest *m, struct err *err)
@@ -152,20 +184,36 @@ static int begin_tables(struct ps_stream *s, struct incoming *in,
     struct ps_request *r = in->request;
     if (r->event.ask.kind == EXCHANGE_ROWS) {
         in->keys = true;
-        return ps_rows_begin(r, m->rows, m->total, err);
+        int rc = ps_read_rows_type(m->rows, r, err);
+        return rc != 0 ? rc : ps_rows_begin(r, m->rows, m->total, r->pulled, err);
+    }
+    if (in->tables_total > m->tables_bytes) {
+        const uint64_t keys = (in->tables_total - m->tables_bytes) / sizeof(uint64_t);
+        int rc = begin_rows_along(r, m->training->rows, keys, err);
+        if (rc != 0) {
+            return rc;
+        }
     }
     if (m->tables_bytes == 0) {
         return 0;
     }
-    if (!r->event.ask.has_push || m->total == 0 || s->shard->tables == NULL) {
+    if (!in->gradient || s->shard->tables == NULL) {
         return err_set(err, ERR_INVALID,
                        "exchange %" PRIu64 ": %" PRIu64 " bytes of tables, but %s", m->exchange,
                        m->tables_bytes,
                        s->shard->tables == NULL ? "the job has none" : "there is no gradient");
     }
-    in->tables = tables_gradient_new(s->shard->tables->dims, s->shard->tables->count,
+    in->tables = tables_gradient_new(s->shard->tables->dims, s->shard->tables->count, in->type,
                                      m->tables_bytes, &s->ps->budget, err);
     return in->tables == NULL ? ERR_EXHAUSTED : 0;
+}
+
+/* A shard with tables alone has gradients without a single value. */
+static bool brings_gradient(const struct ps_request *r, const Gradus__V1__ExchangeRequest *m)
+{
+    const struct exchange_request *ask = &r->event.ask;
+    const bool none = r->shard->elements == 0 && ask->push.examples > 0;
+    return ask->has_push && (m->total > 0 || none);
 }
 
 /* What the first message says; its values come after. */
@@ -180,15 +228,12 @@ static int read_first(struct ps_stream *s, struct incoming *in,
     r->event.fence = ps_fence(m->shard);
     int rc = read_ask(in, m, err);
     ps_request_name(r, m->worker);
-    if (m->shared_memory != NULL) {
-        r->offers_shared_memory = true;
-        if (s->shared_memory == NULL && s->ps->shared_memory && comes_locally(s->call)) {
-            s->shared_memory = ps_shared_memory_open(s->shard, m->shared_memory); /* or without */
-        }
-    }
+    take_offers(s, r, m);
     rc = rc != 0 ? rc : name_values_block(s, r, m->values_block, err);
+    in->gradient = rc == 0 && brings_gradient(r, m);
     rc = rc != 0 ? rc : begin_tables(s, in, m, err);
-    if (rc != 0 || r->rows != NULL || m->total == 0) {
+    rc = rc != 0 ? rc : ps_rows_name_block(s, r, m->rows_block, err);
+    if (rc != 0 || in->keys || m->total == 0) {
         return rc;
     }
     if (!r->event.ask.has_push || m->total != s->shard->elements) {
@@ -204,7 +249,7 @@ static int read_first(struct ps_stream *s, struct incoming *in,
 static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
                      struct err *err)
 {
-    if (in->total == 0 || in->buffer != NULL || in->request->rows != NULL) {
+    if ((in->total == 0 && !in->gradient) || in->buffer != NULL || in->keys) {
         return 0;
     }
     if (push_of(m) == NULL) { /* what has memory begins with the push */
@@ -250,15 +295,15 @@ static int take_other(struct ps_stream *s, struct incoming *in,
 {
     struct ps_rows *rows = in->request->rows;
     meter_add(s->ps->meters.values_received, rpc_spans_bytes(spans));
-    int rc = rows != NULL ? ps_rows_take(rows, m->offset, spans, err)
-             : in->tables != NULL
-                 ? ps_tables_take(in->tables, &in->tables_arrived, m->offset, spans, err)
-                 : err_set(err, ERR_INVALID, "bytes of tables without a number");
+    int rc = in->keys               ? ps_rows_take(rows, m->offset, spans, err)
+             : in->tables_total > 0 ? ps_tables_take(in->tables, rows, &in->tables_arrived,
+                                                     in->tables_total, m->offset, spans, err)
+                                    : err_set(err, ERR_INVALID, "bytes of tables without a number");
     if (rc != 0) {
         (void)err_wrap(err, "exchange %" PRIu64, m->exchange);
         return ps_shard_wrap(s->shard, err);
     }
-    in->arrived = rows != NULL ? rows->arrived : in->arrived;
+    in->arrived = in->keys ? rows->arrived : in->arrived;
     return 0;
 }
 
@@ -266,14 +311,11 @@ static int take_values(struct ps_stream *s, struct incoming *in,
                        const Gradus__V1__ExchangeRequest *m, struct rpc_spans *spans,
                        struct err *err)
 {
-    if (in->request->rows != NULL || m->of_tables) {
+    if (in->keys || m->of_tables) {
         return take_other(s, in, m, spans, err);
     }
     size_t bytes = rpc_spans_bytes(spans);
     uint64_t n = bytes / value_type_bytes(in->type);
-    if (m->gradient_block != 0 && bytes == 0) {
-        return 0; /* they are there */
-    }
     int rc = 0;
     if (bytes % value_type_bytes(in->type) != 0 || m->offset > in->total ||
         n > in->total - m->offset) {
@@ -294,26 +336,51 @@ static int take_values(struct ps_stream *s, struct incoming *in,
     return 0;
 }
 
+/* All that belongs to tables. */
+static int take_block(struct ps_stream *s, struct incoming *in,
+                      const Gradus__V1__ExchangeRequest *m, struct err *err)
+{
+    const uint64_t bytes = in->tables_total - in->tables_arrived;
+    int rc =
+        in->keys || in->tables_arrived > 0 || bytes == 0
+            ? err_set(err, ERR_INVALID, "a block with nothing of tables")
+            : ps_tables_take_block(s, in->tables, in->request->rows, m->tables_block, bytes, err);
+    if (rc != 0) {
+        (void)err_wrap(err, "exchange %" PRIu64, m->exchange);
+        return ps_shard_wrap(s->shard, err);
+    }
+    in->tables_arrived += bytes;
+    meter_add(s->ps->meters.values_received, bytes);
+    return 0;
+}
+
 static bool is_whole(const struct incoming *in)
 {
     return in->arrived == in->total && in->tables_arrived == in->tables_total;
+}
+
+/* What came in a block of the client's is known since. */
+static int finish_tables(struct ps_stream *s, struct incoming *in, struct err *err)
+{
+    if (!in->tables->decoded && tables_gradient_decode(in->tables, NULL, err) != 0) {
+        (void)err_wrap(err, "exchange %" PRIu64, in->exchange);
+        return ps_shard_wrap(s->shard, err);
+    }
+    in->buffer->tables = in->tables;
+    in->tables = NULL;
+    return 0;
 }
 
 /* Every chunk has come. Errors: ERR_INVALID what it brings of tables cannot be read. */
 static int post(struct ps_stream *s, struct incoming *in, struct err *err)
 {
     struct ps_request *r = in->request;
-    if (in->tables != NULL) {
-        int rc = tables_gradient_decode(in->tables, err);
-        if (rc != 0) {
-            (void)err_wrap(err, "exchange %" PRIu64, in->exchange);
-            return ps_shard_wrap(s->shard, err);
-        }
-        in->buffer->tables = in->tables;
-        in->tables = NULL;
+    int rc = in->tables == NULL ? 0 : finish_tables(s, in, err);
+    if (rc != 0) {
+        return rc;
     }
     r->event.gradient = in->buffer;
-    r->event.elements = r->rows != NULL ? 0 : in->total;
+    r->event.elements = in->keys ? 0 : in->total;
     in->request = NULL;
     in->buffer = NULL;
     ps_stream_remove(s, in);
@@ -327,9 +394,12 @@ static void skip(struct ps_stream *s, struct incoming *in, const Gradus__V1__Exc
 {
     if (m->of_tables) {
         in->tables_arrived += bytes;
+    } else if (m->gradient_block != 0) {
+        in->arrived = in->total;
     } else {
         in->arrived += bytes / (in->keys ? sizeof(uint64_t) : value_type_bytes(in->type));
     }
+    in->tables_arrived = m->tables_block != 0 ? in->tables_total : in->tables_arrived;
     if (in->arrived >= in->total && in->tables_arrived >= in->tables_total) {
         ps_stream_remove(s, in);
     }
@@ -340,6 +410,9 @@ static void refuse(struct ps_stream *s, struct incoming *in, const Gradus__V1__E
 {
     if (in->buffer == NULL && s->shared_memory != NULL && m->gradient_block != 0) {
         ps_shared_memory_decline(s->shared_memory, m->gradient_block);
+    }
+    if (s->tables_memory != NULL && m->tables_block != 0) {
+        ps_shared_memory_decline(s->tables_memory, m->tables_block);
     }
     release_incoming(in); /* before the client hears of it */
     ps_answer_refuse(s->call, m->exchange, 0, 0, err);
@@ -389,8 +462,10 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
             return;
         }
         in = &s->incoming[s->incoming_count++];
-        *in = (struct incoming){
-            .exchange = m->exchange, .total = m->total, .tables_total = m->tables_bytes};
+        *in = (struct incoming){.exchange = m->exchange,
+                                .total = m->total,
+                                .tables_total =
+                                    m->tables_bytes + ps_rows_along(m) * sizeof(uint64_t)};
         rc = begin(s, in, m, &err);
     }
     rc = rc != 0 ? rc : find_room(s, in, m, &err);
@@ -398,6 +473,7 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
         return;
     }
     rc = rc != 0 ? rc : take_values(s, in, m, msg->bulk, &err);
+    rc = rc == 0 && m->tables_block != 0 ? take_block(s, in, m, &err) : rc;
     if (rc == 0 && began_ns != 0) {
         ps_trace_request(in->request, TRACE_CHUNK, began_ns, chrono_now_ns(),
                          rpc_spans_bytes(msg->bulk));

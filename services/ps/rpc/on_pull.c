@@ -68,8 +68,9 @@ static int read_values(struct ps_request *r, const Gradus__V1__Push *in, struct 
                        bytes);
     }
     r->event.elements = bytes / value_type_bytes(r->pushed);
-    return r->event.elements != r->shard->elements || bytes == 0 ? 0
-                                                                 : take_values(r, in, spans, err);
+    const bool fits = r->event.elements == r->shard->elements;
+    const bool none = bytes == 0 && r->event.ask.push.examples == 0;
+    return !fits || none ? 0 : take_values(r, in, spans, err);
 }
 
 static const Gradus__V1__Push *push_of(const struct rpc_msg *msg)

@@ -129,6 +129,7 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->checkpoint_dir = mem_strdup(o->checkpoint_dir);
     ps->chunk_bytes = o->chunk_bytes;
     ps->shared_memory = o->shared_memory;
+    ps->polling = o->polling;
     ps->shards_max = o->shards_max;
     ps->refused = o->refused;
     ps->refused_ctx = o->refused_ctx;
@@ -361,5 +362,6 @@ const struct rpc_method ps_methods[] = {
     {.name = "Checkpoint", .request = ps_on_checkpoint, .done = ps_unary_done},
     {.name = "Stats", .request = ps_on_stats},
     {.name = "Trace", .request = ps_on_trace},
+    {.name = "Fill", .request = ps_on_fill, .done = ps_unary_done, .request_bulk = PS_VALUES_FIELD},
 };
 const size_t ps_method_count = sizeof ps_methods / sizeof ps_methods[0];

@@ -29,6 +29,7 @@ struct ps_options {
     size_t chunk_bytes;          /* of an answer; a multiple of 4 */
     unsigned apply_threads;      /* that compute one update; 0: see ps_apply_threads() */
     bool shared_memory;          /* with workers on this host */
+    struct rpc_polling *polling; /* of the RPC server; borrows; NULL: none */
     struct meter_registry *meters; /* borrows */
     /* @call was refused, as @why says, for who made it was not sent by the job's master; NULL:
      * nobody wants to know. Any thread. */

@@ -108,14 +108,18 @@ static void send_values(struct ps_request *r, const struct shard_action *a,
 static void send_well(struct ps_request *r, const struct shard_action *a,
                       Gradus__V1__ExchangeResponse *m)
 {
+    const bool values = a->values && r->shard->elements > 0;
     if (a->rows) {
         ps_rows_answer(r, a, m);
-    } else if (a->values && r->values_block != 0) {
+    } else if (values && r->values_block != 0) {
         send_in_block(r, a, m);
-    } else if (a->values) {
+    } else if (values) {
         send_values(r, a, m);
     } else {
         (void)rpc_send(r->call, &m->base, NULL);
+    }
+    if (m->rows > 0) {
+        ps_rows_answer(r, a, m);
     }
 }
 
@@ -142,7 +146,9 @@ static void fill(const struct ps_request *r, const struct shard_action *a,
         answer.sums.bytes = data->len;
     }
     wire_answer_to_proto(&answer, room, m);
+    m->rows = a->values && r->rows != NULL ? r->rows->floats : 0;
     m->shared_memory_open = r->offers_shared_memory && r->stream->shared_memory != NULL;
+    m->tables_memory_open = r->offers_tables_memory && r->stream->tables_memory != NULL;
 }
 
 void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,

@@ -114,7 +114,9 @@ static struct update_step step_of(struct ps_shard *s, const struct shard_action 
     }
     if (gradient != NULL && gradient->has_norms) {
         step.norms = gradient->norms;
-        step.norm_count = s->plan.variable_count;
+        step.norm_count = s->norm_count;
+    } else if (update_needs_tables(s->update)) {
+        step.tables = ps_tables_squares(s, a);
     }
     return step;
 }
@@ -137,12 +139,17 @@ static void heed(struct ps_shard *s, uint64_t step, const struct update_result *
     if (r->outcome != UPDATE_FAILED) {
         return;
     }
-    const char *name = text_shown(s->plan.variables[r->variable].name, shown, sizeof shown);
+    const size_t variables = s->plan.variable_count;
+    const bool table = r->variable >= variables;
+    const char *kind = table ? "table" : "variable";
+    const char *name = text_shown(table ? s->spec.model.tables[r->variable - variables].name
+                                        : s->plan.variables[r->variable].name,
+                                  shown, sizeof shown);
     if (r->element == UINT64_MAX) {
         (void)err_set(&s->failed, ERR_INVALID,
-                      "the gradient of variable %s has a value that is not finite, at step %" PRIu64
+                      "the gradient of %s %s has a value that is not finite, at step %" PRIu64
                       " (update.non_finite: fail)",
-                      name, step);
+                      kind, name, step);
     } else {
         (void)err_set(&s->failed, ERR_INVALID,
                       "element %" PRIu64 " of the gradient of variable %s is not finite, at step "

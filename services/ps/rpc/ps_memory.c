@@ -114,7 +114,7 @@ int ps_memory_take(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r,
     }
     s->snapshots.lender = &ps->gradient_memory;
     gradient_pool_join(&s->gradients, &ps->gradient_memory, s->elements, &ps->budget);
-    s->gradients.buffers.norms = s->needs_norms ? s->plan.variable_count : 0;
+    s->gradients.buffers.norms = s->needs_norms ? s->norm_count : 0;
     rc = rc != 0 ? rc : gradient_pool_reserve(&s->gradients, gradients, err);
     bool slot_base = s->spec.update.rule->base == RULE_BASE_SLOT;
     buffer_pool_init(&s->base_pool, slot_base ? update_slot_floats(s->update, 0) : 0,
@@ -160,6 +160,7 @@ void ps_memory_release(struct ps_shard *s)
     floats_release(&s->nothing, &s->ps->budget);
     shard_tables_free(s->tables);
     free(s->pasts);
+    free(s->squares);
     free(s->base_slots);
     if (s->snapshots.budget != NULL) {
         snapshots_release(&s->snapshots);

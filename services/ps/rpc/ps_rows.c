@@ -10,6 +10,8 @@
 #include "base/mem.h"
 #include "ps/rpc/ps_stream.h"
 
+#define ENCODED_AT_ONCE 256 /* floats */
+
 /* ---- requests ---- */
 
 static int check(const struct ps_shard *s, const Gradus__V1__RowsRequest *m, uint64_t total,
@@ -35,7 +37,7 @@ static int check(const struct ps_shard *s, const Gradus__V1__RowsRequest *m, uin
 }
 
 int ps_rows_begin(struct ps_request *r, const Gradus__V1__RowsRequest *m, uint64_t total,
-                  struct err *err)
+                  enum value_type type, struct err *err)
 {
     struct ps_shard *s = r->shard;
     uint64_t floats = 0;
@@ -57,6 +59,7 @@ int ps_rows_begin(struct ps_request *r, const Gradus__V1__RowsRequest *m, uint64
     rows->bytes = bytes;
     rows->count = total;
     rows->floats = floats;
+    rows->type = type;
     rows->counts = mem_new(m->n_counts, sizeof *rows->counts);
     memcpy(rows->counts, m->counts, m->n_counts * sizeof *rows->counts);
     rows->keys = mem_try_aligned(total, sizeof *rows->keys, "keys of rows", err);
@@ -76,6 +79,36 @@ int ps_rows_take(struct ps_rows *rows, uint64_t offset, struct rpc_spans *spans,
     }
     (void)rpc_spans_read(spans, rows->keys + rows->arrived, bytes);
     rows->arrived += n;
+    return 0;
+}
+
+uint64_t ps_rows_along(const Gradus__V1__ExchangeRequest *m)
+{
+    const bool trains = m->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING;
+    const Gradus__V1__RowsRequest *rows = trains ? m->training->rows : NULL;
+    uint64_t keys = 0;
+    for (size_t i = 0; rows != NULL && i < rows->n_counts; i++) {
+        keys += rows->counts[i];
+    }
+    return keys;
+}
+
+int ps_rows_name_block(struct ps_stream *s, struct ps_request *r, uint32_t number, struct err *err)
+{
+    if (number == 0 || r->rows == NULL) {
+        return 0; /* without memory for rows there is nothing that would lie there */
+    }
+    if (r->rows->type != VALUE_FP32) {
+        return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a block for rows",
+                       r->exchange, value_type_names[r->rows->type]);
+    }
+    if (ps_shared_memory_rows(s->tables_memory, number, r->rows->floats) == NULL) {
+        return err_set(err, ERR_INVALID,
+                       "exchange %" PRIu64 ": block %" PRIu32
+                       " for rows is not open, or has no %" PRIu64 " floats",
+                       r->exchange, number, r->rows->floats);
+    }
+    r->rows_block = number;
     return 0;
 }
 
@@ -109,15 +142,31 @@ static void release(void *ctx)
     }
 }
 
+/* In place: what is written never passes what is read. */
+static void encode(enum value_type type, float *values, uint64_t n)
+{
+    float block[ENCODED_AT_ONCE];
+    for (uint64_t at = 0; at < n && type != VALUE_FP32; at += ENCODED_AT_ONCE) {
+        const uint64_t k = n - at < ENCODED_AT_ONCE ? n - at : ENCODED_AT_ONCE;
+        memcpy(block, values + at, k * sizeof *block);
+        values_encode(type, block, k, (unsigned char *)values + at * value_type_bytes(type));
+    }
+}
+
 static int send_all(struct ps_request *r, Gradus__V1__ExchangeResponse *m, struct leaving *l)
 {
     const uint64_t floats = r->rows->floats;
-    const uint64_t chunk = r->shard->ps->chunk_bytes / sizeof(float);
+    const size_t each = value_type_bytes(r->rows->type);
+    const uint64_t chunk = r->shard->ps->chunk_bytes / each;
     int rc = 0;
     m->total = floats;
+    m->of_rows = r->event.ask.kind == EXCHANGE_TRAIN;
+    m->in_block = 0;
+    m->type = (Gradus__V1__WireType)r->rows->type;
+    meter_add(r->shard->ps->meters.values_sent, floats * each);
     for (uint64_t at = 0; at < floats && rc == 0; at += chunk) {
         const uint64_t n = floats - at < chunk ? floats - at : chunk;
-        const struct rpc_piece piece = {l->values + at, n * sizeof(float)};
+        const struct rpc_piece piece = {(const char *)l->values + at * each, n * each};
         const struct rpc_blob blob = {
             .pieces = &piece, .piece_count = 1, .release = release, .ctx = l};
         m->offset = at;
@@ -127,48 +176,125 @@ static int send_all(struct ps_request *r, Gradus__V1__ExchangeResponse *m, struc
     return rc;
 }
 
+static int gather(struct ps_request *r, uint64_t version, float *values, struct err *err)
+{
+    const struct ps_shard *s = r->shard;
+    return shard_tables_gather(s->tables, version, r->rows->counts, r->rows->keys, s->number,
+                               s->plan.shard_count, values, err);
+}
+
+static void refuse(struct ps_request *r, const struct shard_action *a, struct err *err)
+{
+    (void)ps_shard_wrap(r->shard, err);
+    ps_answer_refuse(r->call, r->exchange, a->generation, a->version, err);
+}
+
+static void give_up(struct ps_request *r)
+{
+    struct err err;
+    (void)err_set(&err, ERR_EXHAUSTED, "the answers of this stream are not read");
+    (void)rpc_fail(r->call, &err);
+}
+
+/* Into the client's memory: what it may write there meanwhile it does to itself. */
+static void answer_in_block(struct ps_request *r, const struct shard_action *a,
+                            Gradus__V1__ExchangeResponse *m)
+{
+    struct ps_shared_memory *w = r->stream->tables_memory;
+    const uint64_t floats = r->rows->floats;
+    struct err err = {0};
+    int rc = gather(r, a->version, ps_shared_memory_rows(w, r->rows_block, floats), &err);
+    ps_shared_memory_filled(w, r->rows_block, floats);
+    if (rc != 0) {
+        refuse(r, a, &err);
+        return;
+    }
+    m->total = floats;
+    m->offset = 0;
+    m->in_block = floats;
+    m->of_rows = r->event.ask.kind == EXCHANGE_TRAIN;
+    m->type = GRADUS__V1__WIRE_TYPE__FP32;
+    if (rpc_send(r->call, &m->base, NULL) == ERR_EXHAUSTED) {
+        give_up(r);
+    }
+}
+
 void ps_rows_answer(struct ps_request *r, const struct shard_action *a,
                     Gradus__V1__ExchangeResponse *m)
 {
-    struct ps_shard *s = r->shard;
     struct err err = {0};
-    float *values = mem_try_aligned(r->rows->floats, sizeof *values, "rows", &err);
-    int rc = values == NULL
-                 ? ERR_EXHAUSTED
-                 : shard_tables_gather(s->tables, a->version, r->rows->counts, r->rows->keys,
-                                       s->number, s->plan.shard_count, values, &err);
-    if (rc != 0) {
-        free(values);
-        (void)ps_shard_wrap(s, &err);
-        ps_answer_refuse(r->call, r->exchange, a->generation, a->version, &err);
+    if (r->rows_block != 0) {
+        answer_in_block(r, a, m);
         return;
     }
+    float *values = mem_try_aligned(r->rows->floats, sizeof *values, "rows", &err);
+    int rc = values == NULL ? ERR_EXHAUSTED : gather(r, a->version, values, &err);
+    if (rc != 0) {
+        free(values);
+        refuse(r, a, &err);
+        return;
+    }
+    encode(r->rows->type, values, r->rows->floats);
     struct leaving *l = mem_new(1, sizeof *l);
     atomic_store(&l->refs, 1);
     l->values = values;
     l->request = r;
     atomic_fetch_add(&r->refs, 1);
     if (send_all(r, m, l) == ERR_EXHAUSTED) {
-        (void)err_set(&err, ERR_EXHAUSTED, "the answers of this stream are not read");
-        (void)rpc_fail(r->call, &err);
+        give_up(r);
     }
     release(l);
 }
 
 /* ---- what pushes bring ---- */
 
-int ps_tables_take(struct tables_gradient *g, uint64_t *arrived, uint64_t offset,
-                   struct rpc_spans *spans, struct err *err)
+int ps_tables_take(struct tables_gradient *g, struct ps_rows *rows, uint64_t *arrived,
+                   uint64_t total, uint64_t offset, struct rpc_spans *spans, struct err *err)
 {
     const size_t bytes = rpc_spans_bytes(spans);
-    if (bytes == 0 || offset != *arrived || bytes > g->encoded_bytes - *arrived) {
+    const uint64_t end = g == NULL ? 0 : g->encoded_bytes;
+    if (bytes == 0 || offset != *arrived || bytes > total - *arrived) {
         return err_set(err, ERR_INVALID,
                        "%zu bytes of tables from byte %" PRIu64 " on; %" PRIu64 " of %" PRIu64
                        " have come",
-                       bytes, offset, *arrived, g->encoded_bytes);
+                       bytes, offset, *arrived, total);
     }
-    (void)rpc_spans_read(spans, g->encoded + *arrived, bytes);
+    const uint64_t left = *arrived < end ? end - *arrived : 0;
+    const size_t pushed = bytes < left ? bytes : left;
+    if (pushed > 0 && g->encoded == NULL && tables_gradient_expect(g, err) != 0) {
+        return ERR_EXHAUSTED;
+    }
+    if (pushed > 0) {
+        (void)rpc_spans_read(spans, g->encoded + *arrived, pushed);
+    }
     *arrived += bytes;
+    if (rows != NULL && bytes > pushed) {
+        char *to = (char *)rows->keys + (*arrived - (bytes - pushed) - end);
+        (void)rpc_spans_read(spans, to, bytes - pushed);
+        rows->arrived = (*arrived - end) / sizeof *rows->keys;
+    }
+    return 0;
+}
+
+int ps_tables_take_block(struct ps_stream *s, struct tables_gradient *g, struct ps_rows *rows,
+                         uint32_t number, uint64_t bytes, struct err *err)
+{
+    const unsigned char *from;
+    int rc = ps_shared_memory_hold(s->tables_memory, number, bytes, &from, err);
+    if (rc != 0) {
+        return rc;
+    }
+    const uint64_t pushed = g == NULL ? 0 : g->encoded_bytes;
+    rc = g == NULL ? 0 : tables_gradient_decode(g, from, err);
+    if (rc == 0 && rows != NULL) {
+        memcpy(rows->keys, from + pushed, bytes - pushed);
+        rows->arrived = rows->count;
+    }
+    if (rc != 0) {
+        ps_shared_memory_leave(s->tables_memory, number);
+        return rc;
+    }
+    ps_shared_memory_give(s->tables_memory, number);
     return 0;
 }
 
@@ -188,12 +314,35 @@ static void fail(struct ps_shard *s, const struct err *err, uint64_t step)
 void ps_tables_add(struct ps_shard *s, struct buffer *to, struct buffer *from)
 {
     struct err err = {0};
-    if (to->tables == NULL) {
-        to->tables = from->tables; /* who is added is not needed any more */
-        from->tables = NULL;
-    } else if (from->tables != NULL && tables_gradient_add(to->tables, from->tables, &err) != 0) {
+    if (tables_gradient_join(&to->tables, &from->tables, &err) != 0) {
         fail(s, &err, s->tables->version);
     }
+}
+
+/* What is done to single rows before anything is made of their norms. */
+static struct table_clip clip_of(const struct ps_shard *s, size_t table)
+{
+    return (struct table_clip){.value = (float)s->spec.update.clip_value,
+                               .norm = s->spec.model.tables[table].clip_norm};
+}
+
+const struct exact_sum *ps_tables_squares(struct ps_shard *s, const struct shard_action *a)
+{
+    const struct buffer *gradient = a->buffer;
+    const size_t count = s->tables->count;
+    if (s->squares == NULL) {
+        s->squares = mem_new(count, sizeof *s->squares);
+    }
+    memset(s->squares, 0, count * sizeof *s->squares);
+    for (size_t i = 0; i < count && gradient != NULL && gradient->tables != NULL; i++) {
+        const struct table_clip clip = clip_of(s, i);
+        const struct table_gradient_view rows = table_gradient_view(&gradient->tables->of[i]);
+        const float scale = a->examples == 0 ? 1.0F : 1.0F / (float)a->examples;
+        float *scratch = mem_new(rows.dim, sizeof *scratch);
+        table_squares_add(&s->squares[i], &rows, scale, &clip, scratch);
+        free(scratch);
+    }
+    return s->squares;
 }
 
 void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
@@ -208,8 +357,10 @@ void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
         struct update_penalties p;
         update_scalars(s->update, t->name, &scalars[i]);
         update_penalties(s->update, t->name, &p);
-        shaping[i] = (struct table_shaping){.clip_norm = t->clip_norm,
-                                            .clip_value = p.clip_value,
+        const double factor = update_table_factor(s->update, i);
+        shaping[i] = (struct table_shaping){.clip = clip_of(s, i),
+                                            .scaled = factor != 1.0,
+                                            .factor = (float)factor,
                                             .l1 = p.l1,
                                             .l2 = p.l2,
                                             .decay = p.decay};

@@ -15,31 +15,45 @@ struct ps_rows {
     uint32_t *counts;
     uint64_t *keys; /* [count] */
     uint64_t count, arrived;
-    uint64_t floats; /* of the answer */
+    uint64_t floats;      /* of the answer, */
+    enum value_type type; /* which travel so */
 };
 
-/* The first message of a request with @total keys, into r->rows. Errors: ERR_INVALID numbers that
- * do not fit the tables or each other; ERR_EXHAUSTED. */
+/* The first message of a request with @total keys, into r->rows; the rows travel as @type. Errors:
+ * ERR_INVALID numbers that do not fit the tables or each other; ERR_EXHAUSTED. */
 int ps_rows_begin(struct ps_request *r, const Gradus__V1__RowsRequest *m, uint64_t total,
-                  struct err *err);
+                  enum value_type type, struct err *err);
 /* Keys of a message, from key @offset on. Errors: ERR_INVALID they are not the next ones. */
 int ps_rows_take(struct ps_rows *rows, uint64_t offset, struct rpc_spans *spans, struct err *err);
+/* The rows of @r are to come in block @number of the client's; 0: in none. Errors: ERR_INVALID. */
+int ps_rows_name_block(struct ps_stream *s, struct ps_request *r, uint32_t number, struct err *err);
 void ps_rows_free(struct ps_rows *rows); /* NULL is fine */
+/* How many keys go with the training of @m. */
+uint64_t ps_rows_along(const Gradus__V1__ExchangeRequest *m);
 /* On the strand: the rows of @a's version in messages like @m, or a refusal. */
 void ps_rows_answer(struct ps_request *r, const struct shard_action *a,
                     Gradus__V1__ExchangeResponse *m);
 
 /* ---- what pushes bring ---- */
 
-/* Bytes of a message, from byte @offset on; @arrived is how many there are. Errors: ERR_INVALID
- * they are not the next ones. */
-int ps_tables_take(struct tables_gradient *g, uint64_t *arrived, uint64_t offset,
-                   struct rpc_spans *spans, struct err *err);
+/* Bytes of a message, from byte @offset on: for @g (NULL: nothing of it), and behind it for the
+ * keys of @rows (NULL: nobody wants them). @arrived of @total is how many there are. Errors:
+ * ERR_INVALID they are not the next ones. */
+int ps_tables_take(struct tables_gradient *g, struct ps_rows *rows, uint64_t *arrived,
+                   uint64_t total, uint64_t offset, struct rpc_spans *spans, struct err *err);
+
+/* The same of all @bytes, which lie in block @number of the client's. They are read once, and are
+ * its again unless this fails. Errors: ERR_INVALID the block, or what is in it; ERR_EXHAUSTED. */
+int ps_tables_take_block(struct ps_stream *s, struct tables_gradient *g, struct ps_rows *rows,
+                         uint32_t number, uint64_t bytes, struct err *err);
 
 /* ---- on the strand ---- */
 
 /* What @from has of tables is added to what @to has; @from may have none then. */
 void ps_tables_add(struct ps_shard *s, struct buffer *to, struct buffer *from);
+/* Of the mean of what @a's gradient has of each table, for clips by norms; borrowed until it is
+ * asked again. */
+const struct exact_sum *ps_tables_squares(struct ps_shard *s, const struct shard_action *a);
 /* After the update of @a: the tables go to its version, too. */
 void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
                      const struct update_result *result);
@@ -47,6 +61,8 @@ void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
 /* The tables of the job of @s, empty or from a checkpoint later. Errors: ERR_INVALID, ERR_RANGE,
  * ERR_EXHAUSTED. */
 int ps_tables_open(struct ps_shard *s, uint64_t version, struct err *err);
+/* The version before is read in sync alone: by workers that are a step behind others. */
+void ps_tables_follow(struct ps_shard *s);
 /* Their part of the meters, as of now. */
 void ps_tables_show(struct ps_shard *s);
 
@@ -56,10 +72,12 @@ struct checkpoint;
 struct ps_table_file;
 
 /* On the thread that writes files: rows of @version, which is pinned, for shard_file_write(); NULL:
- * the job has no tables. Errors: ERR_RANGE the version is pinned no more; ERR_ABORTED the shard is
- * closed; the rows say so, too. */
-int ps_table_file_begin(struct ps_shard *s, uint64_t version, struct ps_table_file **out,
-                        struct err *err);
+ * the job has no tables. With @since those that changed after that version, and keys of those that
+ * went, unless that is not known (any more), or it is the same one. Errors: ERR_RANGE the version
+ * is pinned no more; ERR_ABORTED the shard is closed; the rows say so, too. */
+int ps_table_file_begin(struct ps_shard *s, uint64_t version, const uint64_t *since,
+                        struct ps_table_file **out, struct err *err);
+bool ps_table_file_is_delta(const struct ps_table_file *f); /* NULL: no */
 const struct table_file_source *ps_table_file_source(const struct ps_table_file *f);
 void ps_table_file_end(struct ps_table_file *f); /* NULL is fine */
 /* Rows and counts of the job's tables, which are empty. Errors: checkpoint_restore_tables(). */

@@ -76,6 +76,12 @@ const struct field ps_fields[] = {
      .help =
          "Threads that compute one update of a large shard, the same bits for any number; 0: "
          "one for each processor that it may use, at most 4; a quota of a control group counts"},
+    {.path = "poll_us",
+     .type = FIELD_STRING,
+     .offset = AT(poll_us),
+     .def = "auto",
+     .help = "Poll for a request so many microseconds before sleeping; 0: never; auto: twice as "
+             "long as requests usually take to come, where that takes a processor from nobody"},
 };
 #undef AT
 const size_t ps_field_count = sizeof ps_fields / sizeof ps_fields[0];
@@ -100,6 +106,11 @@ int ps_service_check(const void *settings, struct err *err)
 const char *ps_service_peer(const void *settings)
 {
     return ((const struct ps_settings *)settings)->master;
+}
+
+const char *ps_service_poll(const void *settings)
+{
+    return ((const struct ps_settings *)settings)->poll_us;
 }
 
 /* ---- membership ---- */
@@ -194,6 +205,7 @@ int ps_service_start(struct service_context *sc, struct err *err)
                                  .chunk_bytes = (size_t)c->chunk_bytes,
                                  .apply_threads = (unsigned)c->apply_threads,
                                  .shared_memory = service_common(sc)->shared_memory,
+                                 .polling = service_polling(sc),
                                  .meters = service_meters(sc),
                                  .refused = refused,
                                  .refused_ctx = sc};

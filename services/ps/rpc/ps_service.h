@@ -14,6 +14,7 @@ struct ps_settings {
     int64_t gradient_bytes_max;
     int64_t chunk_bytes;
     int64_t apply_threads;
+    char *poll_us; /* poll_setting_parse() */
 };
 extern const struct field ps_fields[];
 extern const size_t ps_field_count;
@@ -21,6 +22,7 @@ extern const size_t ps_field_count;
 /* Hooks of struct service. */
 int ps_service_check(const void *settings, struct err *err);
 const char *ps_service_peer(const void *settings);
+const char *ps_service_poll(const void *settings);
 int ps_service_start(struct service_context *sc, struct err *err);
 int ps_service_ready(struct service_context *sc, struct err *err);
 void ps_service_drain(struct service_context *sc, int64_t grace_ms);

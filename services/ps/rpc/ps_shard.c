@@ -42,6 +42,7 @@ static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *
     int rc = wire_id_check(r->shard->job, "job", err);
     rc = rc != 0 ? rc : parse_spec(r, &s->spec, err);
     rc = rc != 0 ? rc : wire_plan_from_proto(r->plan, &s->plan, err);
+    rc = rc != 0 ? rc : plan_check_shards(&s->plan, s->spec.model.table_count, err);
     rc = rc != 0 ? rc : wire_ledger_from_proto(r->ledger, &s->ledger, err);
     rc = rc != 0 ? rc : wire_consistency_from_proto(r->consistency, &s->consistency, err);
     if (rc != 0) {
@@ -62,7 +63,12 @@ static void run_shared(void *team, size_t count, void (*one)(void *ctx, size_t i
 
 static int make_update(struct ps_shard *s, struct err *err)
 {
+    const size_t tables = s->spec.model.table_count;
     int rc = plan_update_shard(&s->plan, &s->spec.update, s->number, &s->update, err);
+    if (rc == 0) {
+        update_add_tables(s->update, tables, s->plan.shard_count == 1);
+        s->norm_count = s->plan.variable_count + (update_needs_tables(s->update) ? tables : 0);
+    }
     if (rc == 0 && s->elements >= PS_SHARED_FLOATS_MIN) {
         const struct update_team team = {run_shared, s->ps->team, thread_team_size(s->ps->team)};
         rc = update_share(s->update, &team, err);
@@ -109,6 +115,7 @@ static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, 
         .version = r->version,
         .examples = ledger_records(&s->ledger),
         .elements = s->elements,
+        .given = plan_is_given(&s->plan) && r->restore[0] == 0,
         .consistency = s->consistency,
         .has_slots = update_slot_count(s->update) > 0,
         .keeps_bases = s->spec.update.rule->base != RULE_BASE_NONE,
@@ -131,6 +138,7 @@ static void free_shard(struct ps_shard *s)
     ledger_release(&s->ledger);
     plan_release(&s->plan);
     job_spec_release(&s->spec);
+    buf_release(&s->written_stamp);
     free(s->job);
     ps_unref(s->ps);
     free(s);
@@ -242,6 +250,9 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
     case SHARD_APPLY:
         ps_apply(s, a, a + 1, behind);
         break;
+    case SHARD_PUT:
+        ps_put(s, a);
+        break;
     case SHARD_RELEASE:
         buffer_put(a->buffer);
         break;
@@ -291,6 +302,7 @@ static void show(struct ps_shard *s)
     struct snapshots_usage usage;
     shard_info(s->core, &info);
     s->consistency = info.consistency;
+    ps_tables_follow(s);
     snapshots_usage(&s->snapshots, &usage);
     usage.held = info.closed ? 0 : usage.held;
     if (info.closed) {

@@ -15,6 +15,8 @@
 
 /* Touched before it is asked whether they may stay: 1 MiB. */
 #define FILL_ELEMENTS (UINT64_C(1) << 18)
+#define ROWS_ELEMENTS_MAX                                                                          \
+    (UINT64_C(1) << 28) /* of a block for rows, most of which nobody touches */
 
 struct ps_block {
     struct gradient_view view;
@@ -26,6 +28,7 @@ struct ps_shared_memory {
     atomic_uint refs; /* the stream's, and one for each gradient */
     struct ps_shard *shard;
     struct shared_memory *memory;
+    uint64_t elements; /* of each block */
     uint32_t gradient_count, value_count;
     struct ps_block gradients[SHARED_MEMORY_BLOCKS_MAX], values[SHARED_MEMORY_BLOCKS_MAX];
 };
@@ -36,18 +39,21 @@ static void drop(struct gradient_view *v)
     shared_memory_drop(block->of, block->memory);
 }
 
-static void block_init(struct ps_block *block, const struct ps_shared_memory *w, float *memory)
+/* @bytes are touched with each use, or none yet. */
+static void block_init(struct ps_block *block, const struct ps_shared_memory *w, uint64_t bytes,
+                       float *memory)
 {
     *block = (struct ps_block){
-        .view = {.bytes = w->shard->elements * sizeof(float), .drop = drop},
+        .view = {.bytes = bytes, .drop = drop},
         .of = w->memory,
         .memory = memory,
     };
 }
 
-struct ps_shared_memory *ps_shared_memory_open(struct ps_shard *s,
+struct ps_shared_memory *ps_shared_memory_open(struct ps_shard *s, bool rows,
                                                const Gradus__V1__SharedMemory *m)
 {
+    const uint64_t elements = rows ? m->elements : s->elements;
     struct shared_memory_offer offer = {
         .pid = m->pid,
         .fd = m->fd,
@@ -56,24 +62,26 @@ struct ps_shared_memory *ps_shared_memory_open(struct ps_shard *s,
         .values = m->values,
     };
     struct shared_memory *memory;
-    if (m->token.len != sizeof offer.token) {
+    if (m->token.len != sizeof offer.token || (rows && elements > ROWS_ELEMENTS_MAX)) {
         return NULL;
     }
     memcpy(offer.token, m->token.data, sizeof offer.token);
-    if (shared_memory_open(&offer, s->elements, &memory, NULL) != 0) {
+    if (shared_memory_open(&offer, elements, &memory, NULL) != 0) {
         return NULL;
     }
     struct ps_shared_memory *w = mem_new(1, sizeof *w);
     atomic_store(&w->refs, 1);
     w->shard = s;
     w->memory = memory;
+    w->elements = elements;
+    const uint64_t bytes = rows ? 0 : elements * sizeof(float);
     w->gradient_count = offer.gradients;
     w->value_count = offer.values;
     for (uint32_t i = 0; i < w->gradient_count; i++) {
-        block_init(&w->gradients[i], w, shared_memory_gradient(memory, i));
+        block_init(&w->gradients[i], w, bytes, shared_memory_gradient(memory, i));
     }
     for (uint32_t i = 0; i < w->value_count; i++) {
-        block_init(&w->values[i], w, shared_memory_values(memory, i));
+        block_init(&w->values[i], w, bytes, shared_memory_values(memory, i));
     }
     return w;
 }
@@ -138,7 +146,58 @@ void ps_shared_memory_fill(struct ps_shared_memory *w, uint32_t number, const fl
     struct ps_block *block = &w->values[number - 1];
     for (uint64_t at = first; at < end; at += FILL_ELEMENTS) {
         uint64_t n = end - at < FILL_ELEMENTS ? end - at : FILL_ELEMENTS;
-        shared_memory_copy(w->shard->elements, block->memory + at, values + at, n);
-        gradient_view_touched(&w->shard->ps->gradient_memory, &block->view);
+        shared_memory_copy(w->elements, block->memory + at, values + at, n);
+        shared_memory_tell_filled(w->memory, number - 1, at + n);
+        gradient_view_touched(&w->shard->ps->gradient_memory, &block->view, block->view.bytes);
     }
+}
+
+/* ---- rows ---- */
+
+int ps_shared_memory_hold(struct ps_shared_memory *w, uint32_t number, uint64_t bytes,
+                          const unsigned char **out, struct err *err)
+{
+    const uint32_t i = number - 1;
+    if (w == NULL || bytes > w->elements * sizeof(float) ||
+        !shared_memory_hold_gradient(w->memory, i)) {
+        return err_set(err, ERR_INVALID,
+                       "block %" PRIu32 " for rows is not open, in use, or has no %" PRIu64
+                       " bytes",
+                       number, bytes);
+    }
+    struct ps_block *block = &w->gradients[i];
+    gradient_view_touched(&w->shard->ps->gradient_memory, &block->view, bytes);
+    *out = (const unsigned char *)block->memory;
+    return 0;
+}
+
+/* What was read may have come back after it was dropped. */
+static void touched_again(struct ps_shared_memory *w, struct ps_block *block)
+{
+    gradient_view_touched(&w->shard->ps->gradient_memory, &block->view, 0);
+}
+
+void ps_shared_memory_give(struct ps_shared_memory *w, uint32_t number)
+{
+    touched_again(w, &w->gradients[number - 1]);
+    shared_memory_give_gradient(w->memory, number - 1);
+}
+
+void ps_shared_memory_leave(struct ps_shared_memory *w, uint32_t number)
+{
+    touched_again(w, &w->gradients[number - 1]);
+    shared_memory_leave_gradient(w->memory, number - 1);
+}
+
+float *ps_shared_memory_rows(struct ps_shared_memory *w, uint32_t number, uint64_t floats)
+{
+    const bool fits =
+        w != NULL && floats <= w->elements && shared_memory_has_values(w->memory, number - 1);
+    return fits ? w->values[number - 1].memory : NULL;
+}
+
+void ps_shared_memory_filled(struct ps_shared_memory *w, uint32_t number, uint64_t floats)
+{
+    gradient_view_touched(&w->shard->ps->gradient_memory, &w->values[number - 1].view,
+                          floats * sizeof(float));
 }

@@ -4,6 +4,7 @@
 #define GRADUS_PS_RPC_PS_SHELL_H
 
 #include "auth/shard_key.h"
+#include "base/buf.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "job/plan/plan_update.h"
 #include "ps/data/gradient_memory.h"
@@ -55,6 +56,7 @@ struct ps {
     atomic_uint refs;
     char *checkpoint_dir;
     size_t chunk_bytes;
+    struct rpc_polling *polling;  /* NULL: none */
     bool shared_memory;           /* open blocks that workers offer (shared_memory.h) */
     _Atomic uint64_t incarnation; /* OpenShard is for it; 0: any */
     size_t shards_max;
@@ -115,12 +117,15 @@ struct ps_shard {
     struct plan plan;
     uint64_t elements;
     uint32_t rounds;              /* of sums that shards exchange in a step of sync */
-    bool needs_norms;             /* of pushes, in other modes */
+    bool needs_norms;             /* of pushes, in other modes, */
+    size_t norm_count;            /* so many */
     char checkpoint_problem[512]; /* as of the opening; "" none */
 
-    struct work work;      /* what keeps the strand busy */
-    struct work file_work; /* and the thread that writes its file, or will */
-    atomic_uint writing;   /* files */
+    struct work work;             /* what keeps the strand busy */
+    struct work file_work;        /* and the thread that writes its file, or will */
+    atomic_uint writing;          /* files */
+    struct shard_written written; /* of the thread that writes files, */
+    struct buf written_stamp;     /* and storage_stamp() of that file */
 
     struct strand strand; /* owns what follows, up to the pools */
     struct shard *core;
@@ -137,6 +142,7 @@ struct ps_shard {
     struct shard_tables
         *tables;             /* NULL: the job has none; how many there are, and their dims, stay */
     struct rule_past *pasts; /* of each table, for catch-up */
+    struct exact_sum *squares; /* of each table's gradient, for clips by norms; NULL: none */
     struct update *update;
     struct floats slots[UPDATE_SLOTS_MAX];
     float *slot_data[UPDATE_SLOTS_MAX];
@@ -180,6 +186,8 @@ int ps_shard_wrap(const struct ps_shard *s, struct err *err);
 
 /* ---- actions on floats (ps_apply.c), on the strand ---- */
 
+/* Values that workers bring. */
+void ps_put(struct ps_shard *s, const struct shard_action *a);
 /* @from has no use afterwards but to be released. */
 void ps_add(struct ps_shard *s, struct buffer *to, struct buffer *from);
 /* SHARD_REDUCE of round 0 begins the update. */
@@ -251,7 +259,7 @@ struct ps_request {
     /* Of exchanges, which may wait for long: a message that waits with them would count against the
      * bytes in flight that the others need. */
     char worker[SHARD_WORKER_BYTES + 1]; /* one more byte than any id has, and the NUL */
-    void *kept;                          /* the bytes of its decision or totals */
+    void *kept;                          /* the bytes of its decision, totals, or given values */
     struct ps_rows *rows;                /* what it reads of tables; NULL: nothing */
     struct shard_event event;
     struct gradient_wait waiter; /* of a unary push; keeps a reference */
@@ -263,12 +271,13 @@ struct ps_request {
 
     struct ps_stream *stream; /* of an exchange; keeps a reference */
     uint64_t exchange;
-    uint64_t sent;                  /* elements of the answer, */
-    uint64_t filled;                /* and of those in its block */
-    uint32_t values_block;          /* of the client's blocks, from 1; 0: the values are sent */
-    bool offers_shared_memory;      /* and the answer says what came of it */
-    enum value_type pushed, pulled; /* how the values of push and answer travel */
-    struct ps_request *next;        /* of the stream's that wait; of the strand */
+    uint64_t sent;         /* elements of the answer, */
+    uint64_t filled;       /* and of those in its block */
+    uint32_t values_block; /* of the client's blocks, from 1; 0: the values are sent */
+    uint32_t rows_block;   /* likewise, of those for rows */
+    bool offers_shared_memory, offers_tables_memory; /* and the answer says what came of it */
+    enum value_type pushed, pulled;                  /* how the values of push and answer travel */
+    struct ps_request *next;                         /* of the stream's that wait; of the strand */
     struct ps_request **link;
 };
 
@@ -353,6 +362,8 @@ struct rpc_piece ps_values_piece(const struct ps_request *r, const struct ps_sou
  * ERR_INVALID types that are not the job's. */
 int ps_read_types(const Gradus__V1__Push *push, const Gradus__V1__Pull *pull, struct ps_request *r,
                   struct err *err);
+/* The same of rows that are asked for alone. */
+int ps_read_rows_type(const Gradus__V1__RowsRequest *m, struct ps_request *r, struct err *err);
 /* Of the push of @r, on the strand: is its type right for what it is? Errors: ERR_INVALID. */
 int ps_check_type(const struct ps_request *r, struct err *err);
 /* The norms of @in, for its gradient. Errors: ERR_INVALID not one for each variable. */
@@ -396,6 +407,7 @@ void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns,
 
 #define PS_HANDLERS(X)                                                                             \
     X(open_shard)                                                                                  \
+    X(fill)                                                                                        \
     X(set_membership)                                                                              \
     X(close_shard)                                                                                 \
     X(pull)                                                                                        \

@@ -2,6 +2,7 @@
 /* The life of a stream of exchanges. */
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "ps/rpc/ps_stream.h"
@@ -17,6 +18,7 @@ void ps_stream_unref(struct ps_stream *s)
         return;
     }
     ps_shared_memory_unref(s->shared_memory);
+    ps_shared_memory_unref(s->tables_memory);
     if (s->shard != NULL) {
         ps_shard_unref(s->shard);
     }
@@ -42,6 +44,12 @@ static void go_on(struct gradient_wait *w)
     ps_stream_unref(s);
 }
 
+static bool is_near(const char *peer)
+{
+    return strncmp(peer, "unix:", 5) == 0 || strncmp(peer, "ipv4:127.", 9) == 0 ||
+           strncmp(peer, "ipv6:[::1]", 10) == 0 || strncmp(peer, "ipv6:%5B::1%5D", 14) == 0;
+}
+
 void ps_stream_open(struct rpc_call *call, void *service)
 {
     struct ps_stream *s = mem_new(1, sizeof *s);
@@ -49,6 +57,10 @@ void ps_stream_open(struct rpc_call *call, void *service)
     s->ps = service;
     s->call = rpc_call_ref(call);
     s->waiter.ready = go_on;
+    s->near = is_near(rpc_peer(call));
+    if (s->near) {
+        rpc_polling_neighbour(s->ps->polling, true);
+    }
     rpc_set_data(call, s);
 }
 
@@ -156,6 +168,9 @@ void ps_stream_done(struct rpc_call *call, bool cancelled, void *service)
     (void)service;
     struct ps_stream *s = rpc_data(call);
     rpc_set_data(call, NULL);
+    if (s->near) {
+        rpc_polling_neighbour(s->ps->polling, false);
+    }
     if (gradient_wait_cancel(&s->waiter)) {
         ps_stream_unref(s);
     }

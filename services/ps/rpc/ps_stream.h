@@ -16,9 +16,10 @@ struct incoming {
     uint64_t arrived, total;    /* elements */
     struct ranges taken;        /* of `buffer` */
     enum value_type type;
+    bool gradient;                         /* of a push, be it of rows alone: it needs a buffer */
     bool keys;                             /* its values are keys of rows */
     struct tables_gradient *tables;        /* of a push; NULL: nothing of any */
-    uint64_t tables_arrived, tables_total; /* bytes */
+    uint64_t tables_arrived, tables_total; /* bytes: of a push, and then of keys of rows */
 };
 
 /* One reference for the call, until it is over, and one for each request. */
@@ -26,6 +27,7 @@ struct ps_stream {
     atomic_uint refs;
     struct ps *ps;
     struct rpc_call *call;
+    bool near; /* a worker on this host, as far as its address tells */
 
     /* Of the call's callbacks. */
     struct ps_shard *shard;              /* NULL until the first exchange */
@@ -33,9 +35,10 @@ struct ps_stream {
                                             all others do */
     struct incoming incoming[INCOMING_MAX];
     size_t incoming_count;
-    struct gradient_wait waiter;            /* for the memory of a gradient; keeps a reference */
-    struct ps_shared_memory *shared_memory; /* NULL: the client offered none that can be opened. Set
-                                   once, before requests that name it */
+    struct gradient_wait waiter; /* for the memory of a gradient; keeps a reference */
+    /* NULL: the client offered none that can be opened. Set once, before requests that name it: for
+     * values, and for rows. */
+    struct ps_shared_memory *shared_memory, *tables_memory;
 
     /* Of the shard's strand. */
     struct ps_stream *next, **link; /* among those of the shard; NULL: not one of them */
@@ -58,9 +61,10 @@ void ps_answer(struct ps_request *r, const struct shard_action *a, const struct 
 
 /* ---- memory that its client shares (ps_shared_memory.c) ---- */
 
-/* One reference; borrows @s until the stream and all gradients have ended. NULL: what is offered
- * cannot be opened, or is not what is said. */
-struct ps_shared_memory *ps_shared_memory_open(struct ps_shard *s,
+/* One reference; borrows @s until the stream and all gradients have ended. @rows: for those, in
+ * blocks as large as the client likes; else each has all elements of the shard. NULL: what is
+ * offered cannot be opened, or is not what is said. */
+struct ps_shared_memory *ps_shared_memory_open(struct ps_shard *s, bool rows,
                                                const Gradus__V1__SharedMemory *offer);
 void ps_shared_memory_unref(struct ps_shared_memory *w); /* NULL is fine */
 /* Gradient block @number, from 1, as a buffer, once there is room for it; 1: wait for it. @w may
@@ -73,5 +77,16 @@ bool ps_shared_memory_has_values(const struct ps_shared_memory *w, uint32_t numb
 /* Elements [first, end) of @values into value block @number. */
 void ps_shared_memory_fill(struct ps_shared_memory *w, uint32_t number, const float *values,
                            uint64_t first, uint64_t end);
+
+/* Of memory for rows: hold the first @bytes of gradient block @number, which the client may write
+ * to all the same; then give it back, or leave it to ps_shared_memory_decline(). @w may be NULL.
+ * Errors: ERR_INVALID it is not open, in use, or shorter. */
+int ps_shared_memory_hold(struct ps_shared_memory *w, uint32_t number, uint64_t bytes,
+                          const unsigned char **out, struct err *err);
+void ps_shared_memory_give(struct ps_shared_memory *w, uint32_t number);
+void ps_shared_memory_leave(struct ps_shared_memory *w, uint32_t number);
+/* Value block @number, for @floats; then they are there. NULL: it is not open, or shorter. */
+float *ps_shared_memory_rows(struct ps_shared_memory *w, uint32_t number, uint64_t floats);
+void ps_shared_memory_filled(struct ps_shared_memory *w, uint32_t number, uint64_t floats);
 
 #endif

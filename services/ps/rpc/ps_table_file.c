@@ -14,6 +14,7 @@
 #define ROWS_AT_ONCE 512
 #define BYTES_AT_ONCE (UINT64_C(64) << 10)
 #define COUNTS_AT_ONCE 4096
+#define LOOKS_AT_ONCE 4096 /* of rows that did not change, most of them */
 
 struct ps_table_file {
     struct ps_shard *shard;
@@ -21,6 +22,10 @@ struct ps_table_file {
     size_t count;
     struct table_file_info *infos; /* [count] */
     struct table_cursor *rows, *counts;
+    bool delta;
+    uint64_t since;     /* then: the version of its base */
+    uint64_t **evicted; /* [count] keys, in the order of a walk */
+    size_t listed;      /* of the log of a table */
     struct table_file_source source;
 
     /* what the strand is asked for */
@@ -52,7 +57,14 @@ static void run(struct strand_task *task)
 
 static int ask_count(struct ps_table_file *f, struct table *t)
 {
-    return table_count(t, f->version, &f->infos[f->table].rows, f->err);
+    return table_count(t, f->version, &f->infos[f->table].all, f->err);
+}
+
+static int ask_evicted(struct ps_table_file *f, struct table *t)
+{
+    struct table_counts_chunk *chunk = f->chunk;
+    return table_evicted_since(t, f->since, f->version, &f->listed, chunk->keys, chunk->capacity,
+                               &chunk->n, f->err);
 }
 
 static int ask_rows(struct ps_table_file *f, struct table *t)
@@ -90,13 +102,21 @@ static size_t at_most(size_t capacity, uint64_t most)
     return most > 0 && capacity > most ? (size_t)most : capacity;
 }
 
+/* Of a delta those that changed: others are looked at and passed over. */
 static int next_rows(void *ctx, size_t table, struct table_chunk *chunk, struct err *err)
 {
     struct ps_table_file *f = ctx;
     const uint64_t bytes = f->infos[table].dim * sizeof(float) * (1 + f->source.slots.count);
     const uint64_t most = BYTES_AT_ONCE / bytes;
+    int rc;
     chunk->capacity = at_most(chunk->capacity, most < 1 ? 1 : at_most(most, ROWS_AT_ONCE));
-    return ask(f, ask_rows, table, chunk, err);
+    chunk->changed = f->delta;
+    chunk->since = f->since;
+    chunk->looks = f->delta ? LOOKS_AT_ONCE : 0;
+    do {
+        rc = ask(f, ask_rows, table, chunk, err);
+    } while (rc == 0 && chunk->n == 0 && !f->rows[table].end);
+    return rc;
 }
 
 static int next_counts(void *ctx, size_t table, struct table_counts_chunk *chunk, struct err *err)
@@ -105,10 +125,32 @@ static int next_counts(void *ctx, size_t table, struct table_counts_chunk *chunk
     return ask(ctx, ask_counts, table, chunk, err);
 }
 
+/* How many rows have changed. */
+static int count_changed(struct ps_table_file *f, size_t table, struct err *err)
+{
+    struct table_chunk chunk = {.capacity = SIZE_MAX,
+                                .kept = true,
+                                .changed = true,
+                                .since = f->since,
+                                .looks = LOOKS_AT_ONCE};
+    int rc = 0;
+    while (rc == 0 && !f->rows[table].end) {
+        rc = ask(f, ask_rows, table, &chunk, err);
+        f->infos[table].rows += rc == 0 ? chunk.n : 0;
+    }
+    f->rows[table] = (struct table_cursor){0};
+    return rc;
+}
+
 /* The header of a file says how many come. */
 static int count_all(struct ps_table_file *f, size_t table, struct err *err)
 {
     int rc = ask(f, ask_count, table, NULL, err);
+    if (rc == 0 && f->delta) {
+        rc = count_changed(f, table, err);
+    } else if (rc == 0) {
+        f->infos[table].rows = f->infos[table].all;
+    }
     struct table_counts_chunk chunk = {.capacity = COUNTS_AT_ONCE};
     do {
         rc = rc != 0 ? rc : ask(f, ask_counts, table, &chunk, err);
@@ -118,8 +160,63 @@ static int count_all(struct ps_table_file *f, size_t table, struct err *err)
     return rc;
 }
 
-int ps_table_file_begin(struct ps_shard *s, uint64_t version, struct ps_table_file **out,
-                        struct err *err)
+static int compare_order(const void *a, const void *b)
+{
+    const uint64_t x = table_walk_order(*(const uint64_t *)a);
+    const uint64_t y = table_walk_order(*(const uint64_t *)b);
+    return (x > y) - (x < y);
+}
+
+/* In the order of a walk, each once. */
+static size_t sort_keys(uint64_t *keys, size_t n)
+{
+    size_t kept = 0;
+    if (n > 0) {
+        qsort(keys, n, sizeof *keys, compare_order);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (kept == 0 || keys[kept - 1] != keys[i]) {
+            keys[kept++] = keys[i];
+        }
+    }
+    return kept;
+}
+
+static int list_evicted(struct ps_table_file *f, size_t table, struct err *err)
+{
+    uint64_t *keys = NULL;
+    size_t n = 0, capacity = 0;
+    struct table_counts_chunk chunk = {0};
+    int rc;
+    f->listed = 0;
+    do {
+        keys = mem_grow(keys, &capacity, n + COUNTS_AT_ONCE, sizeof *keys);
+        chunk.keys = keys + n;
+        chunk.capacity = COUNTS_AT_ONCE;
+        rc = ask(f, ask_evicted, table, &chunk, err);
+        n += rc == 0 ? chunk.n : 0;
+    } while (rc == 0 && chunk.n > 0);
+    f->infos[table].evicted = sort_keys(keys, n);
+    f->evicted[table] = keys;
+    return rc;
+}
+
+/* Does the server know what went since the base? If not, the file has everything. */
+static int begin_delta(struct ps_table_file *f, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < f->count; i++) {
+        rc = list_evicted(f, i, err);
+    }
+    f->delta = rc == 0;
+    for (size_t i = 0; rc == ERR_RANGE && i < f->count; i++) {
+        f->infos[i].evicted = 0;
+    }
+    return rc == ERR_RANGE ? 0 : rc;
+}
+
+int ps_table_file_begin(struct ps_shard *s, uint64_t version, const uint64_t *since,
+                        struct ps_table_file **out, struct err *err)
 {
     const struct model_spec *model = &s->spec.model;
     const struct rule *rule = s->spec.update.rule;
@@ -135,6 +232,8 @@ int ps_table_file_begin(struct ps_shard *s, uint64_t version, struct ps_table_fi
         .infos = mem_new(model->table_count, sizeof *f->infos),
         .rows = mem_new(model->table_count, sizeof *f->rows),
         .counts = mem_new(model->table_count, sizeof *f->counts),
+        .since = since == NULL ? 0 : *since,
+        .evicted = mem_new(model->table_count, sizeof *f->evicted),
         .lock = PTHREAD_MUTEX_INITIALIZER,
         .done = PTHREAD_COND_INITIALIZER,
     };
@@ -143,16 +242,22 @@ int ps_table_file_begin(struct ps_shard *s, uint64_t version, struct ps_table_fi
                                            .slots = {.count = rule->slot_count},
                                            .rows = next_rows,
                                            .counts = next_counts,
+                                           .evicted = (const uint64_t *const *)f->evicted,
                                            .ctx = f};
     for (size_t k = 0; k < rule->slot_count; k++) {
         f->source.slots.names[k] = rule->slot_names[k];
         f->source.slots.kinds[k] = rule->slot_kinds[k];
     }
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < f->count; i++) {
+    for (size_t i = 0; i < f->count; i++) {
         const struct model_table *t = &model->tables[i];
         f->infos[i] = (struct table_file_info){
             .name = t->name, .dim = (uint64_t)t->dim, .admission = t->admission};
+    }
+    if (since != NULL && *since < version) {
+        rc = begin_delta(f, err);
+    }
+    for (size_t i = 0; rc == 0 && i < f->count; i++) {
         rc = count_all(f, i, err);
     }
     if (rc != 0) {
@@ -168,9 +273,18 @@ const struct table_file_source *ps_table_file_source(const struct ps_table_file 
     return f == NULL ? NULL : &f->source;
 }
 
+bool ps_table_file_is_delta(const struct ps_table_file *f)
+{
+    return f != NULL && f->delta;
+}
+
 void ps_table_file_end(struct ps_table_file *f)
 {
     if (f != NULL) {
+        for (size_t i = 0; i < f->count; i++) {
+            free(f->evicted[i]);
+        }
+        free(f->evicted);
         pthread_mutex_destroy(&f->lock);
         pthread_cond_destroy(&f->done);
         free(f->infos);

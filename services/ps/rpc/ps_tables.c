@@ -24,7 +24,15 @@ int ps_tables_open(struct ps_shard *s, uint64_t version, struct err *err)
     int rc =
         shard_tables_new(configs, model->table_count, version, &s->ps->budget, &s->tables, err);
     free(configs);
+    ps_tables_follow(s);
     return rc;
+}
+
+void ps_tables_follow(struct ps_shard *s)
+{
+    if (s->tables != NULL && !s->let_go) {
+        shard_tables_keep_previous(s->tables, s->consistency.mode == TRAINING_SYNC);
+    }
 }
 
 /* All tables of @s together; nothing when they are gone. */

@@ -115,15 +115,26 @@ int ps_read_types(const Gradus__V1__Push *push, const Gradus__V1__Pull *pull, st
     return rc;
 }
 
+int ps_read_rows_type(const Gradus__V1__RowsRequest *m, struct ps_request *r, struct err *err)
+{
+    const int own = r->shard->spec.training.wire_parameters;
+    int rc = read_type(m->type, own, "rows", &r->pulled, err);
+    if (rc == 0 && r->pulled != VALUE_FP32 && r->event.ask.rows.of == ROWS_OF_PIN) {
+        rc = err_set(err, ERR_INVALID, "rows of a pinned version as %s; they are exact",
+                     value_type_names[r->pulled]);
+    }
+    return rc;
+}
+
 int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
                   struct err *err)
 {
     if (in->n_norms == 0 || gradient->norms == NULL) {
         return 0; /* nobody needs them, or whoever does refuses */
     }
-    if (in->n_norms != s->plan.variable_count) {
+    if (in->n_norms != s->norm_count) {
         return err_set(err, ERR_INVALID, "norms of %zu variables; there are %zu", in->n_norms,
-                       s->plan.variable_count);
+                       s->norm_count);
     }
     memcpy(gradient->norms, in->norms, in->n_norms * sizeof in->norms[0]);
     gradient->has_norms = true;

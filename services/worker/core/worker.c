@@ -68,6 +68,7 @@ struct worker *worker_new(const struct worker_config *config)
     w->pushes = mem_new(config->shard_count, sizeof *w->pushes);
     w->sums_wanted = mem_new(config->shard_count, sizeof(bool));
     w->heard = mem_new(config->shard_count, sizeof(uint64_t));
+    w->rows_came = mem_new(config->shard_count, sizeof(bool));
     return w;
 }
 
@@ -87,6 +88,7 @@ void worker_free(struct worker *w)
     free(w->pushes);
     free(w->sums_wanted);
     free(w->heard);
+    free(w->rows_came);
     free(w->exchanges);
     ledger_release(&w->ledger);
     ledger_release(&w->next_ledger);

@@ -119,6 +119,8 @@ struct worker_event {
     bool rows_lost; /* COMPUTED with a code: it is rows that did not come; the parameters are there.
                        ERR_RANGE: a shard has that version no more */
     bool partial;   /* of an `early` one: the rest of the values is still coming */
+    bool rows;      /* EXCHANGED: those that it brings have come; the shell keeps them until a
+                       COMPUTE uses them or another exchange is to bring some */
     struct exchange_answer answer; /* its bytes are borrowed for the event; the shell keeps the data
                                       of sums, by shard */
     enum worker_lease_kind lease;  /* LEASED */
@@ -161,6 +163,9 @@ struct worker_request {
     uint32_t buffer; /* of the gradient that it pushes; WORKER_BUFFER_NONE: an empty one, or none */
     enum worker_set set; /* into which it pulls */
     bool early;          /* what it pulls is for a COMPUTE, which may begin with a part of it */
+    bool brings_rows;    /* with what it pulls come the rows of tables that `rows_of` needs, of the
+                            same version; or they do not, if the shell or the shard has no memory */
+    struct ledger_batch rows_of; /* the batch that is computed next */
 };
 
 struct worker_action {
@@ -172,6 +177,7 @@ struct worker_action {
      * that the batch needs with this, under its number, and waits for them. When they do not come
      * the computation is given up. */
     struct worker_request request;
+    bool has_rows; /* COMPUTE: they came with the parameters, and there is no request */
     uint64_t generation;
     uint64_t step; /* JOIN. COMPUTE: identity of the batch for dropout, with `replica` */
     uint32_t replica;

@@ -94,6 +94,19 @@ static void joined(struct worker *w, uint64_t clock)
     }
 }
 
+/* Of the batch that is computed when the answer is there. Where a gradient may be dropped it is not
+ * known yet; and with `overlap` another batch is computed meanwhile. */
+static void rows_along(struct worker *w, struct worker_request *request)
+{
+    const struct holding *h = worker_lease_in_hand(w);
+    struct ledger_batch next = {0};
+    if (h == NULL || !h->progress_known || overlaps(w) || lead_decides(w)) {
+        return;
+    }
+    ledger_shape_batch(&w->ledger.shape, h->epoch, h->split, h->next, &next);
+    worker_rows_along(w, request, &next);
+}
+
 static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, bool pull,
                     uint64_t clock)
 {
@@ -117,6 +130,7 @@ static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, 
             request.ask.pull = (struct exchange_pull){.kind = PULL_LATEST, .clock = clock};
             request.set = overlaps(w) ? worker_other_set(w) : w->current;
             request.early = !overlaps(w);
+            rows_along(w, &request);
         }
         worker_exchange(w, &request, false);
     }
@@ -380,7 +394,7 @@ static void compute_next(struct worker *w, struct holding *h)
     action->buffer = w->computing_buffer;
     action->set = w->current;
     action->generation = w->a.generation;
-    action->request = worker_rows(w, ROWS_OF_LATEST);
+    worker_rows_needed(w, action, ROWS_OF_LATEST, 0);
     if (goes_alone(w)) {
         worker_push_along(w);
         worker_async_computed(w);

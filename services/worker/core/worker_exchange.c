@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Open exchanges: kept until they are answered, sent again after passing errors. */
 #include <assert.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/mutant.h"
@@ -27,6 +28,37 @@ struct worker_request worker_rows(struct worker *w, enum rows_of of)
         request.ask.rows.of = of;
     }
     return request;
+}
+
+static bool have_rows(const struct worker *w, const struct ledger_batch *of)
+{
+    bool all =
+        w->config.tables && (ledger_batch_equal(&w->rows_of, of) || MUTANT(rows_of_any_batch));
+    for (uint32_t s = 0; s < w->config.shard_count && all; s++) {
+        all = w->rows_came[s] || (MUTANT(rows_of_lead) && s != WORKER_LEAD);
+    }
+    return all;
+}
+
+void worker_rows_needed(struct worker *w, struct worker_action *compute, enum rows_of of,
+                        uint64_t version)
+{
+    compute->has_rows = have_rows(w, &compute->batch);
+    memset(w->rows_came, 0, w->config.shard_count * sizeof w->rows_came[0]); /* used once */
+    if (!compute->has_rows) {
+        compute->request = worker_rows(w, of);
+        compute->request.ask.rows.version = version;
+    }
+}
+
+void worker_rows_along(const struct worker *w, struct worker_request *request,
+                       const struct ledger_batch *next)
+{
+    if (w->config.tables && next->count > 0) {
+        request->brings_rows = true;
+        request->rows_of = *next;
+        request->early = false; /* they are the last that comes */
+    }
 }
 
 enum worker_set worker_other_set(const struct worker *w)
@@ -104,6 +136,12 @@ void worker_exchange(struct worker *w, struct worker_request *request, bool eval
     }
     if (pulls(request)) {
         w->versions[request->set][request->shard] = WORKER_VERSION_NONE;
+    }
+    if (request->ask.has_pull && !MUTANT(rows_kept)) {
+        w->rows_came[request->shard] = false;
+    }
+    if (request->brings_rows) {
+        w->rows_of = request->rows_of;
     }
     if (w->along && request->ask.has_push && request->buffer == w->computing_buffer) {
         assert(w->push_count < w->config.shard_count);
@@ -210,6 +248,7 @@ void worker_on_exchanged(struct worker *w, const struct worker_event *event)
     if (event->code == 0 && pulls(&request)) {
         w->versions[request.set][request.shard] = event->version;
         w->landing = w->landing || event->partial;
+        w->rows_came[request.shard] |= request.brings_rows && event->rows;
     }
     close_exchange(w, i);
     if (event->code != 0) {

@@ -185,6 +185,9 @@ struct worker {
     uint64_t *versions[WORKER_SET_COUNT]; /* [shard_count] */
     bool landing; /* a part of the current set may still be on its way, or lost: no computation was
                      begun on it since it was pulled early */
+    /* Rows of tables that came with the present parameters: of which batch, and from whom. */
+    struct ledger_batch rows_of;
+    bool *rows_came;        /* [shard_count] */
     uint64_t rows_retry_ms; /* until then nothing is computed: rows did not come, */
     uint32_t rows_attempts; /* so often in a row */
     enum computing computing;
@@ -267,9 +270,16 @@ void worker_fail_job(struct worker *w, int code, const char *message);
 struct worker_request worker_request(const struct worker *w, uint32_t shard,
                                      enum exchange_kind kind);
 
-/* The set of parameters for training that is not the current one. */
-/* For the action of a computation: how its rows are read. */
+/* For the action of an evaluation: how its rows are read. */
 struct worker_request worker_rows(struct worker *w, enum rows_of of);
+/* The same for that of a computation, whose batch is known; unless they came already. @version: of
+ * ROWS_OF_VERSION. */
+void worker_rows_needed(struct worker *w, struct worker_action *compute, enum rows_of of,
+                        uint64_t version);
+/* What @request pulls is for a computation of @next: its rows come along. */
+void worker_rows_along(const struct worker *w, struct worker_request *request,
+                       const struct ledger_batch *next);
+/* The set of parameters for training that is not the current one. */
 enum worker_set worker_other_set(const struct worker *w);
 /* Every shard's part of @set is there. */
 bool worker_set_known(const struct worker *w, enum worker_set set);

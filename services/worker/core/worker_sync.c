@@ -146,9 +146,9 @@ void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica
     action->set = w->current;
     action->generation = w->a.generation;
     action->spare = what == COMPUTING_SPARE;
-    action->request = worker_rows(w, MUTANT(rows_latest) ? ROWS_OF_LATEST : ROWS_OF_VERSION);
-    action->request.ask.rows.version =
-        w->position > 0 && MUTANT(rows_of_last_step) ? w->position - 1 : w->position;
+    worker_rows_needed(w, action, MUTANT(rows_latest) ? ROWS_OF_LATEST : ROWS_OF_VERSION,
+                       w->position > 0 && MUTANT(rows_of_last_step) ? w->position - 1
+                                                                    : w->position);
 }
 
 /* ---- pushing ---- */
@@ -168,6 +168,20 @@ void worker_sync_push(const struct worker *w, struct exchange_request *ask, stru
     };
 }
 
+/* The next version, and what its first computation here reads of tables. */
+static void pull_next_version(const struct worker *w, struct worker_request *request)
+{
+    struct ledger_batch next = {0};
+    request->ask.has_pull = true;
+    request->ask.pull.kind = PULL_VERSION;
+    request->ask.pull.version = w->position + 1;
+    request->early = w->config.rounds == 0;
+    if (w->position + 1 < w->a.step_limit) {
+        worker_sync_batch(w, w->position + 1, w->a.replica_first, &next);
+    }
+    worker_rows_along(w, request, &next);
+}
+
 /* Push one finished node to every shard; the last node of the step also pulls the next version. */
 static void push_node(struct worker *w, const struct stacked *node, bool last)
 {
@@ -179,10 +193,7 @@ static void push_node(struct worker *w, const struct stacked *node, bool last)
         if (pull_next) {
             worker_nonblocking_pull_next(w, &request);
         } else if (last && !nonblocking(w)) {
-            request.ask.has_pull = true;
-            request.ask.pull.kind = PULL_VERSION;
-            request.ask.pull.version = w->position + 1;
-            request.early = w->config.rounds == 0;
+            pull_next_version(w, &request);
         }
         worker_exchange(w, &request, false);
     }
@@ -292,12 +303,6 @@ void worker_sync_made(struct worker *w)
     w->made[buffer].batch = w->computing_batch;
 }
 
-static bool same_batch(const struct ledger_batch *a, const struct ledger_batch *b)
-{
-    return a->epoch == b->epoch && a->split == b->split && a->batch == b->batch &&
-           a->count == b->count;
-}
-
 /* A new generation forgets what was not applied, and a computation may take minutes: what this
  * worker has made of the step is pushed again. The buffer; WORKER_BUFFER_NONE: it must be computed.
  */
@@ -305,7 +310,8 @@ static uint32_t find_made(struct worker *w, uint32_t replica, const struct ledge
 {
     for (uint32_t i = 0; i < WORKER_BUFFERS_MAX; i++) {
         bool same_step = w->made[i].step == w->position || MUTANT(kept_gradient_of_any_step);
-        bool same = same_batch(&w->made[i].batch, batch) || MUTANT(kept_gradient_of_any_step);
+        bool same =
+            ledger_batch_equal(&w->made[i].batch, batch) || MUTANT(kept_gradient_of_any_step);
         if (w->made[i].whole && same_step && w->made[i].replica == replica &&
             w->buffer_users[i] == 0 && same) {
             w->buffer_users[i] = 1;

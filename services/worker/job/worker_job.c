@@ -80,6 +80,15 @@ static void do_evaluate(struct worker_job *j, const struct worker_action *a)
     worker_job_tell_computed(j, 0, false);
 }
 
+/* The next batch, which is decoded ahead. What is wrong with it is said when it is computed. */
+static void look_ahead(struct worker_job *j, const struct worker_request *r)
+{
+    struct err unused = {0};
+    const uint64_t begin = chrono_now_ns();
+    (void)worker_model_take_ahead(&j->model, &r->rows_of, &unused);
+    worker_job_busy(j, STEP_LOAD, TRACE_LOAD, begin, chrono_now_ns());
+}
+
 int worker_job_client_request(struct worker_job *j, const struct worker_request *r,
                               struct ps_client_request *out, struct err *err)
 {
@@ -98,9 +107,13 @@ int worker_job_client_request(struct worker_job *j, const struct worker_request 
             return ERR_EXHAUSTED;
         }
     }
+    if (r->brings_rows && worker_model_is_ahead(&j->model, &r->rows_of)) {
+        out->rows = j->model.ahead.shards[r->shard];
+    }
     if (out->gradient != NULL && r->ask.has_push && j->model.rows.count > 0) {
         return worker_rows_encode(&j->model.rows, &j->model.row_gradients[r->buffer], r->shard,
-                                  &out->tables, &out->tables_bytes, err);
+                                  ps_client_push_type(j->client, &r->ask.push), &out->tables,
+                                  &out->tables_bytes, err);
     }
     return 0;
 }
@@ -109,18 +122,22 @@ void worker_job_exchange(struct worker_job *j, const struct worker_request *r)
 {
     struct err err = {0};
     struct ps_client_request request;
+    if (r->brings_rows) {
+        look_ahead(j, r);
+    }
+    uint64_t begin = chrono_now_ns();
+    const bool batches = r->ask.has_push && r->ask.push.replica_first == r->ask.push.replica_end;
+    if (batches && r->buffer != WORKER_BUFFER_NONE) {
+        worker_model_round_sum(&j->model, r->buffer);
+    }
     if (worker_job_client_request(j, r, &request, &err) != 0) {
         worker_job_fail(j, &err);
         return;
-    }
-    if (request.gradient != NULL && r->ask.push.replica_first == r->ask.push.replica_end) {
-        worker_model_round_sum(&j->model, r->buffer);
     }
     if (worker_job_sums_attach(&j->sums, &j->model, &request, &err) != 0) {
         worker_job_fail(j, &err);
         return;
     }
-    uint64_t begin = chrono_now_ns();
     worker_job_trace_sending(j, r->exchange);
     ps_client_exchange(j->client, &request);
     uint64_t end = chrono_now_ns();
@@ -193,6 +210,9 @@ static void execute(struct worker_job *j, const struct worker_action *a)
     if (begins_work(a)) {
         j->idle = false;
         j->report_idle = false;
+    }
+    if ((a->kind == WORKER_DO_COMPUTE || a->kind == WORKER_DO_EVALUATE) && j->client != NULL) {
+        ps_client_busy(j->client);
     }
     switch (a->kind) {
     case WORKER_DO_COMPUTE:
@@ -281,8 +301,10 @@ int worker_job_new(const struct worker_job_options *o, struct worker_job **out, 
     memcpy(j->secret, o->secret, sizeof j->secret);
     j->local_sockets = o->local_sockets;
     j->shared_memory = o->shared_memory;
+    j->polling = o->polling;
     trace_init(&j->trace.recorder);
     slow_down_init(&j->slow_down, o->slow_down);
+    j->model.program = o->program;
     j->loop = loop_new(LOOP_MESSAGES);
     j->mail = mem_new(1, sizeof *j->mail);
     pthread_mutex_init(&j->mail->mutex, NULL);
@@ -325,6 +347,9 @@ void worker_job_free(struct worker_job *j)
         loop_stop(j->loop);
     }
     slow_down_end(&j->slow_down);
+    if (j->model.program != NULL) { /* set before the thread began */
+        worker_program_interrupt(j->model.program);
+    }
     pthread_mutex_lock(&j->mail->mutex);
     if (j->client != NULL) {
         ps_client_cancel(j->client); /* the thread may be waiting for a server */
@@ -338,6 +363,7 @@ void worker_job_free(struct worker_job *j)
         ps_client_close(j->client);
     }
     worker_job_trace_end(j);
+    worker_job_fill_end(j, ERR_CANCELLED, "the job was stopped");
     loop_free(j->loop);
     ps_client_free(j->client);
     for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {

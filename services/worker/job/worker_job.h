@@ -13,6 +13,7 @@
 #include "service/work.h"
 
 struct worker_job;
+struct worker_program;
 
 /* What all jobs of this process share. */
 struct worker_meters {
@@ -24,6 +25,7 @@ struct worker_meters {
 /* What heartbeats say of the job; any thread reads. */
 struct worker_tells {
     struct work work;        /* of the job's thread */
+    struct work fills;       /* StartJob, while servers take what the job brings */
     struct work evaluations; /* those that it was asked for, and that may wait for a server */
     atomic_uint_fast64_t generation; /* of the newest assignment that was taken; 0: none */
 };
@@ -37,10 +39,12 @@ struct worker_job_options {
     struct dataset_cache *data;         /* borrows */
     size_t message_bytes_max;
     const struct rpc_credentials *credentials; /* as in ps_client_options */
-    const uint8_t *secret;     /* that the master sent; FENCE_SECRET_BYTES; copied */
-    const char *local_sockets; /* the same */
-    bool shared_memory;        /* likewise */
-    double slow_down;          /* every computation takes so many times as long; 1: off */
+    const uint8_t *secret;          /* that the master sent; FENCE_SECRET_BYTES; copied */
+    const char *local_sockets;      /* the same */
+    bool shared_memory;             /* likewise */
+    struct rpc_polling *polling;    /* likewise */
+    struct worker_program *program; /* borrows; NULL: this worker has none */
+    double slow_down;               /* every computation takes so many times as long; 1: off */
 };
 
 /* Start the job's thread. Errors: ERR_EXHAUSTED. */

@@ -10,6 +10,7 @@
 #include "wire/wire.h"
 #include "worker/job/worker_job_assign.h"
 #include "worker/job/worker_job_state.h"
+#include "worker/job/worker_model_program.h"
 
 /* ---- messages to the job's thread ---- */
 
@@ -108,6 +109,19 @@ static void tell_bad_records(const struct worker_job *j, const char *part, const
     }
 }
 
+static void log_loaded(const struct worker_job *j, uint64_t ms)
+{
+    const struct worker_model *m = &j->model;
+    char format[256], loading[512];
+    const char *from = m->train == NULL ? "program" : dataset_format(m->train);
+    const char *where = m->train == NULL ? "program" : dataset_loading(m->train);
+    log_info("data_loaded",
+             "job=%s records=%llu test_records=%llu known=%d format=%s loading=%s ms=%llu", j->id,
+             (unsigned long long)m->train_info.records, (unsigned long long)m->test_info.records,
+             (int)m->data_known, log_quote(from, format, sizeof format),
+             log_quote(where, loading, sizeof loading), (unsigned long long)ms);
+}
+
 /* A store that does not answer is asked again with the next call, which the master makes after
  * that error; any other one stays. */
 static int load(struct worker_job *j, struct err *err)
@@ -116,52 +130,58 @@ static int load(struct worker_job *j, struct err *err)
         j->loaded = true;
         j->load_err = (struct err){0};
         uint64_t begin = chrono_now_ms();
-        if (worker_model_load(&j->model, j->text, j->data, &j->load_err) == 0) {
-            char format[256], loading[512];
-            log_info("data_loaded",
-                     "job=%s records=%llu test_records=%llu known=%d format=%s loading=%s ms=%llu",
-                     j->id, (unsigned long long)dataset_info(j->model.train)->records,
-                     (unsigned long long)(j->model.test != NULL
-                                              ? dataset_info(j->model.test)->records
-                                              : 0),
-                     (int)j->model.data_known,
-                     log_quote(dataset_format(j->model.train), format, sizeof format),
-                     log_quote(dataset_loading(j->model.train), loading, sizeof loading),
-                     (unsigned long long)(chrono_now_ms() - begin));
+        if (worker_model_load(&j->model, j->id, j->text, j->data, &j->load_err) == 0) {
+            log_loaded(j, chrono_now_ms() - begin);
             tell_bad_records(j, "train", j->model.train);
             tell_bad_records(j, "test", j->model.test);
         } else if (j->load_err.code == ERR_UNAVAILABLE) {
             worker_model_release(&j->model);
-            j->model = (struct worker_model){0};
             j->loaded = false;
         }
     }
     return j->load_err.code == 0 ? 0 : err_set(err, j->load_err.code, "%s", j->load_err.msg);
 }
 
-static void describe_data(const struct worker_job *j, Gradus__V1__DataInfo *out)
+/* @program is for the model of one; wire_program_release(). */
+static void describe_data(const struct worker_job *j, Gradus__V1__DataInfo *out,
+                          Gradus__V1__ProgramModel *program)
 {
-    gradus__v1__data_info__init(out);
-    wire_data_to_proto(dataset_info(j->model.train),
-                       j->model.test != NULL ? dataset_info(j->model.test) : NULL, out);
+    const struct worker_model *m = &j->model;
+    const struct given_variables given = worker_model_given(m);
+    wire_data_to_proto(&m->train_info, m->test_info.records > 0 ? &m->test_info : NULL, out);
+    wire_program_to_proto(&given, program);
+    out->program = given.count == 0 ? NULL : program;
     out->bad_records = bad_records(j->model.train) + bad_records(j->model.test);
 }
 
 static void handle_inspect(struct worker_job *j, struct rpc_call *call,
                            const ProtobufCMessage *body)
 {
-    (void)body;
+    const Gradus__V1__InspectDataRequest *r = (const Gradus__V1__InspectDataRequest *)body;
     struct err err = {0};
+    char *from = NULL;
+    uint64_t from_fingerprint = 0;
     work_begin(&j->tells->work, "InspectData", 0, "");
     int rc = load(j, &err);
+    if (rc == 0 && r->begins && job_spec_has_from(&j->model.spec)) {
+        rc = worker_model_look(&j->model, dataset_cache_roots(j->data), &from, &from_fingerprint,
+                               &err);
+    }
     work_end(&j->tells->work);
     if (rc != 0) {
         (void)rpc_fail(call, &err);
         return;
     }
     Gradus__V1__DataInfo info;
-    describe_data(j, &info);
+    Gradus__V1__ProgramModel program;
+    describe_data(j, &info, &program);
+    info.from_fingerprint = from_fingerprint;
+    if (from != NULL) {
+        info.from = from;
+    }
     (void)rpc_reply(call, &info.base, NULL);
+    wire_program_release(&program);
+    free(from);
 }
 
 static size_t staleness_bucket(uint64_t staleness)
@@ -198,6 +218,12 @@ static void note_time(struct worker_job *j, const struct ps_answer *a)
     worker_job_trace_answered(j, a, &x, begin_ns);
 }
 
+/* The next batch has no keys that lie there. */
+static bool needs_none(const struct worker_job *j, uint32_t shard)
+{
+    return j->model.has_ahead && j->model.ahead.shards[shard].count == 0;
+}
+
 static void on_answer(void *ctx, const struct ps_answer *a)
 {
     struct worker_job *j = ctx;
@@ -213,6 +239,7 @@ static void on_answer(void *ctx, const struct ps_answer *a)
         .message = a->message,
         .version = a->version,
         .partial = a->partial,
+        .rows = a->rows || needs_none(j, a->shard),
         .answer = a->answer,
     };
     if (a->code == 0) {
@@ -242,9 +269,11 @@ static int make_client(struct worker_job *j, const char *worker, struct err *err
         .secret = j->secret,
         .local_sockets = j->local_sockets,
         .shared_memory = j->shared_memory,
+        .polling = j->polling,
         .trace = &j->trace.recorder,
         .loop = j->loop,
         .answered = on_answer,
+        .filled = worker_job_filled,
         .ctx = j,
     };
     struct ps_client *client = NULL;
@@ -261,17 +290,23 @@ static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
     int rc = load(j, err);
     if (rc == 0 && r->data != NULL) {
         Gradus__V1__DataInfo found;
-        describe_data(j, &found);
+        Gradus__V1__ProgramModel program;
+        describe_data(j, &found, &program);
         rc = wire_data_compare(r->data, &found, err);
+        wire_program_release(&program);
     }
     if (rc == 0) {
         rc = wire_plan_from_proto(r->plan, &j->plan, err);
     }
     if (rc == 0) {
+        rc = plan_check_shards(&j->plan, j->model.spec.model.table_count, err);
+    }
+    if (rc == 0) {
         rc = worker_model_build(&j->model, &j->plan, err);
     }
     if (rc == 0) {
-        rc = worker_job_sums_init(&j->sums, &j->plan, &j->model.spec.update, err);
+        rc = worker_job_sums_init(&j->sums, &j->plan, &j->model.spec.update,
+                                  j->model.spec.model.table_count, err);
     }
     if (rc == 0) {
         rc = make_client(j, node->id, err);
@@ -285,8 +320,39 @@ static uint32_t split_batches_of(const struct worker_job *j)
     return n > 0 ? (uint32_t)n : 1;
 }
 
+void worker_job_begin(struct worker_job *j, uint64_t generation)
+{
+    struct worker_config config = {
+        .generation = generation,
+        .shard_count = j->plan.shard_count,
+        .rounds = j->sums.rounds,
+        .tables = j->model.rows.count > 0,
+        .shape = {.records = j->model.train_info.records,
+                  .batch_records = (uint32_t)j->model.spec.training.batch_size,
+                  .split_batches = split_batches_of(j)},
+    };
+    j->core = worker_new(&config);
+    j->started = true;
+}
+
+/* Everything that this worker needs for itself; done once. */
+static int build(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
+                 const struct membership_node *node, struct err *err)
+{
+    int rc = 0;
+    if (!j->built) {
+        work_begin(&j->tells->work, "StartJob", 0, "");
+        rc = start(j, r, node, err);
+        work_end(&j->tells->work);
+        j->built = rc == 0;
+        j->failed = rc != 0;
+    }
+    return rc;
+}
+
 static void handle_start(struct worker_job *j, struct rpc_call *call, const ProtobufCMessage *body)
 {
+    const Gradus__V1__StartJobRequest *r = (const Gradus__V1__StartJobRequest *)body;
     struct err err = {0};
     if (!j->started && j->failed) {
         worker_job_fail_call(call, ERR_STATE,
@@ -298,26 +364,16 @@ static void handle_start(struct worker_job *j, struct rpc_call *call, const Prot
         worker_job_fail_call(call, ERR_UNAVAILABLE, "this worker has not joined the master");
         return;
     }
+    if (build(j, r, &node, &err) != 0) {
+        (void)rpc_fail(call, &err);
+        return;
+    }
+    if (!j->started && plan_is_given(&j->plan)) {
+        worker_job_fill_start(j, call, r);
+        return;
+    }
     if (!j->started) {
-        work_begin(&j->tells->work, "StartJob", 0, "");
-        int rc = start(j, (const Gradus__V1__StartJobRequest *)body, &node, &err);
-        work_end(&j->tells->work);
-        if (rc != 0) {
-            j->failed = true;
-            (void)rpc_fail(call, &err);
-            return;
-        }
-        struct worker_config config = {
-            .generation = ((const Gradus__V1__StartJobRequest *)body)->generation,
-            .shard_count = j->plan.shard_count,
-            .rounds = j->sums.rounds,
-            .tables = j->model.rows.count > 0,
-            .shape = {.records = dataset_info(j->model.train)->records,
-                      .batch_records = (uint32_t)j->model.spec.training.batch_size,
-                      .split_batches = split_batches_of(j)},
-        };
-        j->core = worker_new(&config);
-        j->started = true;
+        worker_job_begin(j, r->generation);
     }
     Gradus__V1__StartJobResponse response = GRADUS__V1__START_JOB_RESPONSE__INIT;
     (void)rpc_reply(call, &response.base, NULL);
@@ -343,7 +399,7 @@ static void handle_assign(struct worker_job *j, struct rpc_call *call, const Pro
     struct ledger ledger = {0};
     struct worker_event event = {.kind = WORKER_ASSIGN};
     const struct ledger_shape data = {
-        .records = dataset_info(j->model.train)->records,
+        .records = j->model.train_info.records,
         .batch_records = (uint32_t)j->model.spec.training.batch_size,
     };
     struct worker_place *places = mem_new(j->plan.shard_count, sizeof *places);

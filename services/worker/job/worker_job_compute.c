@@ -129,11 +129,14 @@ static int need_rows(void *ctx)
     struct job_compute *c = &j->compute;
     uint64_t begin_ns = chrono_now_ns();
     account(j, begin_ns);
-    int rc = worker_job_rows_wait(j, &c->lost);
-    c->rows_open = false;
-    c->rows_lost = rc != 0;
-    c->since_ns = chrono_now_ns();
-    worker_job_busy(j, STEP_WIRE, TRACE_WAIT, begin_ns, c->since_ns);
+    int rc = 0;
+    if (c->rows_open) {
+        rc = worker_job_rows_wait(j, &c->lost);
+        c->rows_open = false;
+        c->rows_lost = rc != 0;
+        c->since_ns = chrono_now_ns();
+        worker_job_busy(j, STEP_WIRE, TRACE_WAIT, begin_ns, c->since_ns);
+    }
     return rc != 0 ? rc : worker_model_rows(&j->model, c->buffer, &c->exhausted);
 }
 
@@ -143,7 +146,7 @@ static void begin(struct worker_job *j, const struct worker_action *a, uint64_t 
     j->compute = (struct job_compute){.since_ns = now_ns,
                                       .values = j->model.sets[a->set],
                                       .buffer = a->buffer,
-                                      .rows_open = tables,
+                                      .rows_open = tables && !a->has_rows,
                                       .need = {need, tables ? need_rows : NULL, j}};
 }
 
@@ -171,11 +174,15 @@ static int gradient(struct worker_job *j, const struct worker_action *a, struct 
     if (rc != 0) {
         return rc;
     }
+    if (a->has_rows && !j->model.was_ahead) {
+        return err_set(err, ERR_INTERNAL, "rows came for another batch than is computed");
+    }
     if (c->rows_open) {
         worker_job_rows_begin(j, &a->request);
     }
     rc = worker_model_gradient(&j->model, &identity, a->set, a->buffer, metrics,
-                               j->client != NULL ? &c->need : NULL, worker_job_push_begin(j, a));
+                               j->client != NULL ? &c->need : NULL, worker_job_push_begin(j, a),
+                               err);
     if (c->rows_open) { /* nobody reads them: the batch is empty, or parameters were lost */
         struct err unused = {0};
         (void)worker_job_rows_wait(j, &unused);
@@ -208,6 +215,10 @@ void worker_job_compute(struct worker_job *j, const struct worker_action *a)
     int rc = gradient(j, a, sums != NULL ? &sums->sums : NULL, &err);
     if (sums != NULL) {
         sums_end(sums, rc == 0);
+    }
+    if (rc == ERR_CANCELLED && j->model.by_program != NULL) {
+        j->halted = true; /* the job is dropped: nobody asks for what is not there */
+        return;
     }
     if (rc != 0 && j->compute.lost.code == 0) {
         worker_job_fail(j, &err);

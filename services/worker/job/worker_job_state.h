@@ -7,8 +7,10 @@
 #include <pthread.h>
 
 #include "execution/loop.h"
+#include "gradus/v1/worker.pb-c.h"
 #include "job/progress/fence.h"
 #include "worker/ps_client/ps_client.h"
+#include "worker/core/worker_fill.h"
 #include "worker/job/slow_down.h"
 #include "worker/job/step_clock.h"
 #include "worker/job/worker_job.h"
@@ -63,6 +65,19 @@ struct job_compute {
     struct err exhausted; /* code: there is no memory for what came */
 };
 
+#define STARTS_KEPT 4 /* repetitions of one call: the master has given up those before the last */
+
+/* StartJob while the shards get their initial values. */
+struct job_fill {
+    bool active;
+    struct worker_fill core;
+    uint64_t generation;       /* of the last of the calls */
+    uint64_t from_fingerprint; /* likewise: which values the first worker found; 0: not known */
+    struct loop_timer timer;
+    struct rpc_call *calls[STARTS_KEPT];
+    size_t call_count;
+};
+
 struct worker_job {
     char *id, *text;
     struct membership *membership;
@@ -74,13 +89,15 @@ struct worker_job {
     uint8_t secret[FENCE_SECRET_BYTES];
     const char *local_sockets;
     bool shared_memory;
+    struct rpc_polling *polling;
     struct loop *loop;
     struct loop_timer timer;
-    bool loaded, started, failed;
+    bool loaded, built, started, failed;
     bool halted; /* the job failed here: what was still to be computed or sent is not */
     struct err load_err;
     struct worker_model model;
     struct plan plan;
+    struct job_fill fill;
     struct worker_job_sums sums;
     struct ps_client *client; /* set once, under the mail's mutex: worker_job_free() looks */
     struct worker *core;
@@ -124,6 +141,18 @@ void worker_job_count_times(struct worker_job *j);
 void worker_job_fail_call(struct rpc_call *call, int code, const char *message);
 /* The call of @tag, whose reference goes to the caller; NULL when it is gone. */
 struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag);
+
+/* The job is ready to be assigned, in @generation. */
+void worker_job_begin(struct worker_job *j, uint64_t generation);
+
+/* worker_job_fill.c: around StartJob of a job whose initial values this worker brings. */
+/* @call of @r is answered when all shards have theirs, or will not. */
+void worker_job_fill_start(struct worker_job *j, struct rpc_call *call,
+                           const Gradus__V1__StartJobRequest *r);
+/* `filled` of the client; its context is the job. */
+void worker_job_filled(void *ctx, const struct ps_client_filled *answer);
+/* Answer what waits with @code (0: well), and bring no more. */
+void worker_job_fill_end(struct worker_job *j, int code, const char *message);
 
 /* worker_job_drain.c. */
 /* The master does not know yet that this worker leaves. True: @call is answered. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "table/table_squares.h"
 
 static uint64_t count_elements(const struct plan *plan)
 {
@@ -19,7 +20,7 @@ static uint64_t count_elements(const struct plan *plan)
 }
 
 int worker_job_sums_init(struct worker_job_sums *s, const struct plan *plan,
-                         const struct update_spec *spec, struct err *err)
+                         const struct update_spec *spec, size_t tables, struct err *err)
 {
     if (plan->shard_count == 1) {
         return 0; /* it has everything */
@@ -28,13 +29,15 @@ int worker_job_sums_init(struct worker_job_sums *s, const struct plan *plan,
     if (rc != 0) {
         return rc;
     }
+    update_add_tables(s->update, tables, true);
+    s->tables = update_needs_tables(s->update) ? tables : 0;
     s->rounds = plan_update_rounds(plan, s->update);
     s->shard_count = plan->shard_count;
     s->parts = mem_new(s->shard_count, sizeof *s->parts);
     s->variable_count = plan->variable_count;
     s->norms_buffer = WORKER_BUFFER_NONE;
     if (update_spec_takes_norms(spec)) {
-        s->norms = mem_new(s->variable_count, sizeof *s->norms);
+        s->norms = mem_new(s->variable_count + s->tables, sizeof *s->norms);
         s->gradient = mem_try_aligned(count_elements(plan), sizeof(float), "a whole gradient", err);
         return s->gradient == NULL ? ERR_EXHAUSTED : 0;
     }
@@ -90,6 +93,25 @@ int worker_job_sums_join(struct worker_job_sums *s, const struct worker_action *
                    : err_wrap(err, "sums of round %" PRIu32 " of step %" PRIu64, a->round, a->step);
 }
 
+/* Behind those of the variables. */
+static void make_table_norms(struct worker_job_sums *s, const struct worker_model *model,
+                             const struct ps_client_request *r)
+{
+    const struct worker_rows_gradient *g = &model->row_gradients[r->gradient_id];
+    const uint64_t examples = r->ask.push.examples;
+    for (size_t i = 0; i < s->tables; i++) {
+        const struct table_clip clip = {.value = (float)model->spec.update.clip_value,
+                                        .norm = model->spec.model.tables[i].clip_norm};
+        const struct table_gradient_view rows = table_gradient_view(&g->tables[i]);
+        struct exact_sum sum = {0};
+        float *scratch = mem_new(rows.dim, sizeof *scratch);
+        table_squares_add(&sum, &rows, examples == 0 ? 1.0F : 1.0F / (float)examples, &clip,
+                          scratch);
+        s->norms[s->variable_count + i] = exact_sum_total(&sum);
+        free(scratch);
+    }
+}
+
 /* The flat arrays of the model have gaps between variables. */
 static int make_norms(struct worker_job_sums *s, const struct worker_model *model,
                       const struct ps_client_request *r, struct err *err)
@@ -100,6 +122,7 @@ static int make_norms(struct worker_job_sums *s, const struct worker_model *mode
         memcpy(to, r->gradient + model->offsets[i], (size_t)n * sizeof(float));
         to += n;
     }
+    make_table_norms(s, model, r);
     return update_norms(s->update, s->gradient, r->ask.push.examples, s->norms, err);
 }
 
@@ -130,7 +153,7 @@ int worker_job_sums_attach(struct worker_job_sums *s, const struct worker_model 
         s->norms_buffer = r->gradient_id;
     }
     r->norms = s->norms;
-    r->norm_count = s->variable_count;
+    r->norm_count = s->variable_count + s->tables;
     return 0;
 }
 

@@ -15,15 +15,17 @@ struct worker_job_sums {
     uint32_t shard_count;
     struct buf *parts; /* [shard_count] the last ones of each */
     struct buf totals[WORKER_ROUNDS_MAX];
-    size_t variable_count;
-    float *gradient; /* all variables, one behind the other */
-    double *norms;   /* [variable_count] of the gradient in norms_slot; NULL: nobody needs norms */
+    size_t variable_count, tables; /* that norms are of */
+    float *gradient;               /* all variables, one behind the other */
+    double *norms; /* [variable_count + tables] of the gradient in norms_buffer; NULL: nobody needs
+                      norms */
     uint32_t norms_buffer;
 };
 
-/* @s is zeroed. @spec and @plan are borrowed. Errors: those of plan_update_whole(). */
+/* @s is zeroed. @spec and @plan are borrowed. @tables: of the job. Errors: those of
+ * plan_update_whole(). */
 int worker_job_sums_init(struct worker_job_sums *s, const struct plan *plan,
-                         const struct update_spec *spec, struct err *err);
+                         const struct update_spec *spec, size_t tables, struct err *err);
 void worker_job_sums_release(struct worker_job_sums *s); /* zeroed is fine */
 
 /* The sums of @answer are the last ones of its shard. */

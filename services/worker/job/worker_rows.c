@@ -36,19 +36,32 @@ static int room(void *array, size_t *capacity, size_t need, size_t size, const c
     return made == NULL ? ERR_EXHAUSTED : 0;
 }
 
+static void init(struct worker_rows *w, size_t count, uint32_t shard_count)
+{
+    *w = (struct worker_rows){.count = count, .shard_count = shard_count};
+    if (count > 0) {
+        w->tables = mem_new(count, sizeof *w->tables);
+        w->run = mem_new(count, sizeof *w->run);
+        w->shards = mem_new(shard_count, sizeof *w->shards);
+        w->counts = mem_new(shard_count * count, sizeof *w->counts);
+    }
+}
+
 void worker_rows_init(struct worker_rows *w, const struct model *model, uint32_t shard_count)
 {
-    *w = (struct worker_rows){
-        .model = model, .count = model_table_count(model), .shard_count = shard_count};
-    if (w->count == 0) {
-        return;
-    }
-    w->tables = mem_new(w->count, sizeof *w->tables);
-    w->run = mem_new(w->count, sizeof *w->run);
-    w->shards = mem_new(shard_count, sizeof *w->shards);
-    w->counts = mem_new(shard_count * w->count, sizeof *w->counts);
+    init(w, model_table_count(model), shard_count);
+    w->model = model;
     for (size_t t = 0; t < w->count; t++) {
         w->tables[t].dim = model_table_dim(model, t);
+    }
+}
+
+void worker_rows_init_said(struct worker_rows *w, const struct model_spec *spec,
+                           uint32_t shard_count)
+{
+    init(w, spec->table_count, shard_count);
+    for (size_t t = 0; t < w->count; t++) {
+        w->tables[t].dim = (size_t)spec->tables[t].dim;
     }
 }
 
@@ -63,7 +76,7 @@ void worker_rows_release(struct worker_rows *w)
     free(w->run);
     free(w->shards);
     free(w->counts);
-    free(w->lookups);
+    worker_rows_keys_release(&w->own);
     free(w->keys);
     free(w->landing);
     free(w->encoded);
@@ -72,20 +85,6 @@ void worker_rows_release(struct worker_rows *w)
 }
 
 /* ---- keys ---- */
-
-static int find_unique(struct worker_rows *w, const struct sparse_batch *b, struct err *err)
-{
-    int rc = 0;
-    for (size_t t = 0; t < w->count && rc == 0; t++) {
-        const size_t n = model_table_lookups(w->model, t, b);
-        rc = room(&w->lookups, &w->lookups_capacity, n, sizeof *w->lookups, "keys", err);
-        if (rc == 0) {
-            model_table_keys(w->model, t, b, w->lookups);
-            rc = table_keys_unique(&w->tables[t].keys, w->lookups, n, err);
-        }
-    }
-    return rc;
-}
 
 /* counts, and with several shards owners. */
 static int find_owners(struct worker_rows *w, struct err *err)
@@ -157,18 +156,92 @@ static void fill_keys(struct worker_rows *w)
     }
 }
 
-int worker_rows_find(struct worker_rows *w, const struct sparse_batch *b, struct err *err)
+/* The unique keys are there. */
+static int arrange(struct worker_rows *w, struct err *err)
 {
-    if (w->count == 0) {
-        return 0;
-    }
-    int rc = find_unique(w, b, err);
-    rc = rc != 0 ? rc : find_owners(w, err);
+    int rc = find_owners(w, err);
     rc = rc != 0 ? rc : lay_out(w, err);
     if (rc == 0) {
         fill_keys(w);
     }
     return rc;
+}
+
+int worker_rows_find(struct worker_rows *w, const struct sparse_batch *b, struct err *err)
+{
+    if (w->count == 0) {
+        return 0;
+    }
+    struct worker_rows_keys *k = &w->own;
+    int rc = worker_rows_look(w->model, b, k, err);
+    return rc != 0 ? rc : worker_rows_take(w, k, err);
+}
+
+static void make_keys(struct worker_rows_keys *k, size_t tables)
+{
+    if (k->of == NULL) {
+        k->of = mem_new(tables, sizeof *k->of);
+        k->tables = tables;
+    }
+}
+
+int worker_rows_look(const struct model *model, const struct sparse_batch *b,
+                     struct worker_rows_keys *k, struct err *err)
+{
+    const size_t tables = model_table_count(model);
+    int rc = 0;
+    make_keys(k, tables);
+    for (size_t t = 0; t < tables && rc == 0; t++) {
+        const size_t n = model_table_lookups(model, t, b);
+        rc = room(&k->lookups, &k->lookups_capacity, n, sizeof *k->lookups, "keys", err);
+        if (rc == 0) {
+            model_table_keys(model, t, b, k->lookups);
+            rc = table_keys_unique(&k->of[t], k->lookups, n, err);
+        }
+    }
+    return rc;
+}
+
+int worker_rows_said(struct worker_rows *w, const uint64_t *keys, const uint32_t *counts,
+                     struct err *err)
+{
+    struct worker_rows_keys *k = &w->own;
+    int rc = 0;
+    make_keys(k, w->count);
+    for (size_t t = 0; t < w->count && rc == 0; t++) {
+        rc = room(&k->lookups, &k->lookups_capacity, counts[t], sizeof *k->lookups, "keys", err);
+        if (rc == 0 && counts[t] > 0) {
+            memcpy(k->lookups, keys, counts[t] * sizeof *keys);
+            keys += counts[t];
+        }
+        rc = rc != 0 ? rc : table_keys_unique(&k->of[t], k->lookups, counts[t], err);
+    }
+    return rc != 0 ? rc : worker_rows_take(w, k, err);
+}
+
+const struct table_keys *worker_rows_keys_of(const struct worker_rows *w, size_t t)
+{
+    return &w->tables[t].keys;
+}
+
+int worker_rows_take(struct worker_rows *w, struct worker_rows_keys *k, struct err *err)
+{
+    for (size_t t = 0; t < w->count; t++) {
+        const struct table_keys keys = w->tables[t].keys;
+        w->tables[t].keys = k->of[t];
+        k->of[t] = keys;
+    }
+    return w->count == 0 ? 0 : arrange(w, err);
+}
+
+void worker_rows_keys_release(struct worker_rows_keys *k)
+{
+    for (size_t t = 0; t < k->tables; t++) {
+        table_keys_release(&k->of[t]);
+    }
+    free(k->of);
+    free(k->lookups);
+    *k = (struct worker_rows_keys){0};
 }
 
 /* ---- rows ---- */
@@ -276,6 +349,14 @@ bool worker_rows_gradient_is_finite(const struct worker_rows *w,
     return finite;
 }
 
+void worker_rows_gradient_round(const struct worker_rows *w, struct worker_rows_gradient *g,
+                                enum value_type type)
+{
+    for (size_t t = 0; t < w->count; t++) {
+        table_gradient_round(&g->tables[t], type);
+    }
+}
+
 /* The rows of @g that lie on @shard. The view has memory of @w until the next call. */
 static int choose(struct worker_rows *w, const struct table_gradient *g, uint32_t shard,
                   struct table_gradient_view *view, struct err *err)
@@ -307,19 +388,19 @@ static int choose(struct worker_rows *w, const struct table_gradient *g, uint32_
 }
 
 int worker_rows_encode(struct worker_rows *w, const struct worker_rows_gradient *g, uint32_t shard,
-                       const void **out, uint64_t *bytes, struct err *err)
+                       enum value_type type, const void **out, uint64_t *bytes, struct err *err)
 {
     uint64_t most = 0, at = 0;
     for (size_t t = 0; t < w->count; t++) {
-        most += table_gradient_bytes(g->tables[t].n, g->tables[t].dim);
+        most += table_gradient_bytes(type, g->tables[t].n, g->tables[t].dim);
     }
     int rc = room(&w->encoded, &w->encoded_capacity, most, 1, "a gradient of rows", err);
     for (size_t t = 0; t < w->count && rc == 0; t++) {
         struct table_gradient_view view;
         rc = choose(w, &g->tables[t], shard, &view, err);
         if (rc == 0) {
-            table_gradient_encode(&view, w->encoded + at);
-            at += table_gradient_bytes(view.n, view.dim);
+            table_gradient_encode(type, &view, w->encoded + at);
+            at += table_gradient_bytes(type, view.n, view.dim);
         }
     }
     *out = w->encoded;

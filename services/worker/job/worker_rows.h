@@ -17,18 +17,26 @@
 
 struct worker_rows_table;
 
+/* The unique keys of a batch, found ahead on another thread. */
+struct worker_rows_keys {
+    struct table_keys *of; /* [tables]; NULL: none yet */
+    size_t tables;
+    uint64_t *lookups;
+    size_t lookups_capacity;
+};
+
 struct worker_rows {
-    const struct model *model; /* borrowed */
+    const struct model *model; /* borrowed; NULL: a program's, which says its keys */
     size_t count;              /* tables of the model; 0: nothing else counts */
     uint32_t shard_count;
     struct worker_rows_table *tables; /* [count] */
     struct ps_client_rows *shards;    /* [shard_count] what is asked of each */
     uint32_t *counts;                 /* [shard_count × count] */
-    uint64_t *lookups;                /* of one table: keys as the model looks them up */
+    struct worker_rows_keys own;      /* of worker_rows_find() */
     uint64_t *keys;                   /* of all shards, one behind the other */
     float *landing;                   /* likewise, the rows */
     unsigned char *encoded, *chosen;  /* of a gradient, for one shard */
-    size_t lookups_capacity, keys_capacity, landing_capacity, encoded_capacity, chosen_capacity;
+    size_t keys_capacity, landing_capacity, encoded_capacity, chosen_capacity;
     struct runner_rows *run; /* [count] */
 };
 
@@ -38,11 +46,27 @@ struct worker_rows_gradient {
 };
 
 void worker_rows_init(struct worker_rows *w, const struct model *model, uint32_t shard_count);
+/* The same for a model that is not of layers: worker_rows_said() in place of _find() and _look().
+ */
+void worker_rows_init_said(struct worker_rows *w, const struct model_spec *spec,
+                           uint32_t shard_count);
 void worker_rows_release(struct worker_rows *w); /* zeroed is fine */
 
 /* Find the keys of a batch: w->shards says then what to ask of which shard (count 0: nothing).
  * Errors: ERR_EXHAUSTED; ERR_INVALID more keys than can be. */
 int worker_rows_find(struct worker_rows *w, const struct sparse_batch *b, struct err *err);
+/* The most of it, on any thread; and the rest with what was found, whose memory is exchanged for
+ * what @w had. Errors: as worker_rows_find(). */
+int worker_rows_look(const struct model *model, const struct sparse_batch *b,
+                     struct worker_rows_keys *k, struct err *err);
+int worker_rows_take(struct worker_rows *w, struct worker_rows_keys *k, struct err *err);
+void worker_rows_keys_release(struct worker_rows_keys *k); /* zeroed is fine */
+/* As worker_rows_find(): of each table @counts[t] keys, one table's after the other's. They are
+ * copied before they are looked at. */
+int worker_rows_said(struct worker_rows *w, const uint64_t *keys, const uint32_t *counts,
+                     struct err *err);
+/* The keys of the batch in table @t, which were found, taken or said. */
+const struct table_keys *worker_rows_keys_of(const struct worker_rows *w, size_t t);
 /* All have come: w->run has them for a runner, and @gradient (NULL: none is computed) becomes that
  * of their keys, with zeros. Errors: ERR_EXHAUSTED. */
 int worker_rows_come(struct worker_rows *w, struct worker_rows_gradient *gradient, struct err *err);
@@ -55,9 +79,12 @@ int worker_rows_gradient_add(const struct worker_rows *w, struct worker_rows_gra
                              const struct worker_rows_gradient *from, struct err *err);
 bool worker_rows_gradient_is_finite(const struct worker_rows *w,
                                     const struct worker_rows_gradient *g);
-/* What a push of @g to @shard brings of all tables; @out is borrowed until the next call. Errors:
- * ERR_EXHAUSTED. */
+/* What the other side will have of @g when it travels as @type, in place. */
+void worker_rows_gradient_round(const struct worker_rows *w, struct worker_rows_gradient *g,
+                                enum value_type type);
+/* What a push of @g to @shard brings of all tables, with values of @type; @out is borrowed until
+ * the next call. Errors: ERR_EXHAUSTED. */
 int worker_rows_encode(struct worker_rows *w, const struct worker_rows_gradient *g, uint32_t shard,
-                       const void **out, uint64_t *bytes, struct err *err);
+                       enum value_type type, const void **out, uint64_t *bytes, struct err *err);
 
 #endif

@@ -15,6 +15,7 @@
 #include "gradus/v1/worker.pb-c.h"
 #include "worker/job/slow_down.h"
 #include "worker/job/worker_shell_state.h"
+#include "worker/program/worker_program.h"
 #include "service/pulse.h"
 
 #define LEAVE_TIMEOUT_MS 2000
@@ -32,6 +33,16 @@ const struct field worker_fields[] = {
     {"cache_dir", FIELD_STRING, offsetof(struct worker_settings, cache_dir), "", 0, 0, NULL,
      "Write indexes of data that do not fit memory (data.loading: stream) into this directory; "
      "empty: beside the data, but nowhere with data_root"},
+    {"program", FIELD_STRING, offsetof(struct worker_settings, program), "", 0, 0, NULL,
+     "Command that computes models of its own (model.program of a job); it is started with this "
+     "worker, and again when it ends"},
+    {"program_timeout", FIELD_MS, offsetof(struct worker_settings, program_answer_ms), "10 min",
+     1000, 86400000.0, NULL,
+     "A program that takes longer for one batch, or for saying what its model is, is ended and "
+     "started again"},
+    {"poll_us", FIELD_STRING, offsetof(struct worker_settings, poll_us), "auto", 0, 0, NULL,
+     "Poll for an answer so many microseconds before sleeping; 0: never; auto: twice as long as "
+     "answers usually take, where that takes a processor from nobody"},
 };
 const size_t worker_field_count = sizeof worker_fields / sizeof worker_fields[0];
 
@@ -166,6 +177,7 @@ static void on_works(void *ctx, struct membership_works *works)
     struct worker_shell *w = ctx;
     pthread_mutex_lock(&w->mutex);
     work_tell(&w->tells.work, w->work_id, works);
+    work_tell(&w->tells.fills, w->work_id, works);
     work_tell(&w->tells.evaluations, w->work_id, works);
     pthread_mutex_unlock(&w->mutex);
 }
@@ -229,6 +241,15 @@ int worker_shell_start(struct service_context *sc, struct err *err)
         return rc;
     }
     w->sc = sc;
+    if (settings->program[0] != '\0') {
+        rc = worker_program_new(settings->program, (uint64_t)settings->program_answer_ms,
+                                &w->program, err);
+    }
+    if (rc != 0) {
+        data_roots_release(&w->roots);
+        free(w);
+        return rc;
+    }
     w->data = dataset_cache_new(&w->roots, settings->cache_dir);
     pthread_mutex_init(&w->mutex, NULL);
     pthread_condattr_t attributes;
@@ -255,6 +276,7 @@ int worker_shell_start(struct service_context *sc, struct err *err)
         loop_free(w->loop);
         dataset_cache_free(w->data);
         data_roots_release(&w->roots);
+        worker_program_free(w->program);
         pthread_cond_destroy(&w->drained_cond);
         pthread_mutex_destroy(&w->mutex);
         free(w);
@@ -289,11 +311,21 @@ static void join(void *ctx)
     w->membership = membership_start(&options, j->err);
 }
 
+static bool is_ending(void *sc)
+{
+    return service_ending(sc);
+}
+
 int worker_shell_ready(struct service_context *sc, struct err *err)
 {
     struct worker_shell *w = service_state(sc);
     struct join j = {w, err};
-    int rc = loop_call(w->loop, join, &j, err);
+    /* A command that is wrong is said here, and not when a job waits for it. */
+    int rc = w->program == NULL ? 0 : worker_program_await(w->program, is_ending, sc, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = loop_call(w->loop, join, &j, err);
     if (rc == 0 && w->membership == NULL) {
         rc = err->code != 0 ? err->code : ERR_INTERNAL;
     }
@@ -350,6 +382,7 @@ void worker_shell_stop(struct service_context *sc)
     loop_stop(w->loop);
     loop_join(w->loop);
     worker_job_free(w->job);
+    worker_program_free(w->program);
     membership_free(w->membership); /* its events post to the loop */
     dataset_cache_free(w->data);
     data_roots_release(&w->roots);

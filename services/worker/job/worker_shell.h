@@ -12,6 +12,9 @@ struct worker_settings {
     double slow_down;
     char *data_root; /* data_roots_read() */
     char *cache_dir; /* of indexes */
+    char *program;   /* a command line; empty: none */
+    int64_t program_answer_ms;
+    char *poll_us; /* poll_setting_parse() */
 };
 extern const struct field worker_fields[];
 extern const size_t worker_field_count;

@@ -120,6 +120,8 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
         .secret = fence->secret,
         .local_sockets = service_local_dir(w->sc),
         .shared_memory = service_common(w->sc)->shared_memory,
+        .polling = service_polling(w->sc),
+        .program = w->program,
         .slow_down = ((const struct worker_settings *)service_config(w->sc))->slow_down,
     };
     struct worker_job *job;

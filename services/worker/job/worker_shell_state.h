@@ -19,10 +19,11 @@ struct worker_shell {
     struct pulse *membership_pulse;
     struct worker_meters meters;
     struct loop *loop;
-    struct worker_job *job;     /* NULL: none */
-    struct data_roots roots;    /* where data files may lie */
-    struct dataset_cache *data; /* of the job, or the one before */
-    struct worker_held held;    /* of the job */
+    struct worker_job *job;         /* NULL: none */
+    struct data_roots roots;        /* where data files may lie */
+    struct dataset_cache *data;     /* of the job, or the one before */
+    struct worker_program *program; /* NULL: there is none */
+    struct worker_held held;        /* of the job */
     struct worker_starts starts;
     bool draining;
     struct worker_tells tells;           /* of the job, or the one that is being dropped */

@@ -21,6 +21,21 @@ static bool find_local(const struct shard_link *link, char path[LOCAL_SOCKET_BYT
            local_socket_answers(path);
 }
 
+/* By its socket there, or by an address that no other host has. */
+static void note_nearness(struct shard_link *link, bool near)
+{
+    if (link->near != near) {
+        link->near = near;
+        rpc_polling_neighbour(link->client->polling, near);
+    }
+}
+
+static bool is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 ||
+           strncmp(address, "localhost:", 10) == 0;
+}
+
 static int link_connect(struct shard_link *link, struct err *err)
 {
     char path[LOCAL_SOCKET_BYTES];
@@ -44,6 +59,7 @@ static int link_connect(struct shard_link *link, struct err *err)
     link->local = local;
     bool cancelled = link->cancelled;
     pthread_mutex_unlock(&link->mutex);
+    note_nearness(link, local || is_loopback(link->address));
     if (cancelled) {
         rpc_channel_cancel(channel);
     }
@@ -70,9 +86,15 @@ static void shared_memory_begin(struct shard_link *link)
 {
     const struct ps_client *c = link->client;
     bool plain = c->gradients == VALUE_FP32 && c->parameters == VALUE_FP32;
-    if (link->local && c->shared_memory && plain &&
-        link->elements * sizeof(float) >= PS_CLIENT_SHARED_MEMORY_FROM_BYTES) {
+    if (!link->local || !c->shared_memory || !plain) {
+        return;
+    }
+    if (link->elements * sizeof(float) >= PS_CLIENT_SHARED_MEMORY_FROM_BYTES) {
         (void)shared_memory_new(link->elements, &link->shared_memory, NULL); /* or without */
+    }
+    if (c->tables > 0) { /* what goes through it needs a message of its own else, however small */
+        const uint64_t floats = PS_CLIENT_ROWS_BLOCK_BYTES / sizeof(float);
+        (void)shared_memory_new(floats, &link->tables_memory, NULL);
     }
 }
 
@@ -80,9 +102,11 @@ static void shared_memory_begin(struct shard_link *link)
 static void shared_memory_end(struct shard_link *link)
 {
     shared_memory_unref(link->shared_memory);
+    shared_memory_unref(link->tables_memory);
     link->shared_memory = NULL;
-    link->shared_memory_offered = false;
-    link->shared_memory_open = false;
+    link->tables_memory = NULL;
+    link->shared_memory_offered = link->tables_memory_offered = false;
+    link->shared_memory_open = link->tables_memory_open = false;
 }
 
 /* ---- one exchange ---- */
@@ -169,7 +193,8 @@ void ps_client_exchange(struct ps_client *c, const struct ps_client_request *req
     if (p == NULL) {
         return;
     }
-    if (ps_client_send(link, request, p->block, &err) != 0) {
+    const struct ps_client_blocks blocks = {p->block, p->rows_block};
+    if (ps_client_send(link, request, &blocks, &err) != 0) {
         /* A stream that takes no more is over, or must be: it may hold half a request. */
         rpc_stream_cancel(link->stream);
     }
@@ -200,6 +225,7 @@ static void link_leave(struct shard_link *link)
 {
     pthread_mutex_lock(&link->mutex);
     struct rpc_channel *channel = link->channel;
+    note_nearness(link, false);
     link->channel = NULL; /* nobody cancels it from now on */
     pthread_mutex_unlock(&link->mutex);
     if (link->stream != NULL) {
@@ -250,12 +276,14 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     c->local_sockets = o->local_sockets;
     c->shared_memory = o->shared_memory;
     c->trace = o->trace;
+    c->polling = o->polling;
     c->loop = o->loop;
     c->answered = o->answered;
+    c->filled = o->filled;
     c->ctx = o->ctx;
     pthread_mutex_init(&c->sending_mutex, NULL);
     pthread_cond_init(&c->sending_cond, NULL);
-    c->rpc_loop = rpc_loop_new(&local);
+    c->rpc_loop = rpc_loop_new(o->polling, &local);
     c->links = mem_new(o->plan->shard_count, sizeof *c->links);
     c->link_count = o->plan->shard_count;
     for (uint32_t s = 0; s < c->link_count; s++) {
@@ -268,6 +296,7 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
         ps_client_free(c);
         return err_set(err, local.code, "%s", local.msg);
     }
+    ps_client_poll_begin(c);
     *out = c;
     return 0;
 }
@@ -288,8 +317,12 @@ void ps_client_cancel(struct ps_client *c)
 
 void ps_client_close(struct ps_client *c)
 {
+    if (c->rpc_loop != NULL) {
+        ps_client_poll_end(c);
+    }
     for (uint32_t s = 0; s < c->link_count; s++) {
         struct shard_link *link = &c->links[s];
+        note_nearness(link, false);
         if (link->stream != NULL) {
             rpc_stream_free(link->stream);
             link->stream = NULL;

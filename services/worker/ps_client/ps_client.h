@@ -60,9 +60,10 @@ struct ps_client_request {
     const double *norms;   /* of the gradient */
     size_t norm_count;
     const void *tables; /* what a push brings of the job's tables (table/table_gradient.h), one
-                           behind the other */
+                           behind the other, with values of ps_client_push_type() */
     uint64_t tables_bytes;
-    struct ps_client_rows rows; /* EXCHANGE_ROWS */
+    struct ps_client_rows rows; /* EXCHANGE_ROWS; with a pull: rows that come with it (count 0:
+                                   none) */
 };
 
 struct ps_answer {
@@ -74,9 +75,25 @@ struct ps_answer {
     uint32_t waited_us, applied_us; /* of this time, at the shard */
     uint64_t version;
     bool partial;                  /* the rest of the values is still coming */
+    bool rows;                     /* those that were to come with a pull have come */
     bool batches;                  /* it is to a push of batches (async, bounded) */
     struct exchange_answer answer; /* checked against what was asked; its kind also with an error;
                                       its bytes are borrowed for the call */
+};
+
+/* Initial values for one shard: elements [first, first + count) of it. */
+struct ps_client_given {
+    uint32_t shard;
+    uint64_t generation;
+    const float *values; /* the flat array of all of them; read before the call returns */
+    uint64_t first, count;
+};
+/* How far it is filled; or why nobody knows, and `message` says what is wrong. */
+struct ps_client_filled {
+    uint32_t shard;
+    int code;
+    char message[ERR_MESSAGE_BYTES];
+    uint64_t filled;
 };
 
 struct ps_client_options {
@@ -98,8 +115,12 @@ struct ps_client_options {
     bool
         shared_memory; /* and values are handed over in memory where that is so (shared_memory.h) */
     struct trace *trace; /* gets TRACE_RECEIVE while it is on; borrows; NULL: none */
-    struct loop *loop;   /* borrows; gets one message per shard at a time */
+    struct loop *loop;   /* borrows; gets one message per shard at a time. With @polling the client
+                            is told while it is idle (loop_set_idle) */
+    struct rpc_polling *polling; /* the loop's thread may poll for answers; borrows; NULL: never */
     void (*answered)(void *ctx, const struct ps_answer *answer);
+    /* Answers to ps_client_fill(), on the loop; NULL: nobody asks. */
+    void (*filled)(void *ctx, const struct ps_client_filled *answer);
     void *ctx;
 };
 
@@ -123,6 +144,10 @@ void ps_client_close(struct ps_client *c);
 /* After ps_client_close() and after the loop was freed: its discarded messages point in here. NULL
  * is fine. */
 void ps_client_free(struct ps_client *c);
+/* How the gradient of @push travels: as options.gradients; as fp32, if it is a sum of replicas. */
+enum value_type ps_client_push_type(const struct ps_client *c, const struct exchange_push *push);
+/* The job's thread is about to compute: what is under way goes on meanwhile. */
+void ps_client_busy(struct ps_client *c);
 /* Begin an exchange. Failures are answered, not returned. */
 void ps_client_exchange(struct ps_client *c, const struct ps_client_request *request);
 /* The same with a gradient that is not made yet: it leaves as it is made, from its end on. One with
@@ -152,5 +177,12 @@ void ps_client_rows_begin(struct ps_client *c, const struct ps_client_request *r
  * first; ERR_UNAVAILABLE a stream broke, or nothing came for PS_CLIENT_STALL_MS_MAX. Nothing is
  * written to the arrays any more when this returns. */
 int ps_client_rows_wait(struct ps_client *c, struct err *err);
+
+/* ---- initial values (ps_client_fill.c) ---- */
+
+/* Send them to their shard; none: only ask how far it is filled. `filled` is called with the
+ * answer; until then nothing else is asked so of that shard. Errors: ERR_UNAVAILABLE, and it is not
+ * called. */
+int ps_client_fill(struct ps_client *c, const struct ps_client_given *given, struct err *err);
 
 #endif

@@ -14,6 +14,15 @@
 
 /* ---- open exchanges ---- */
 
+/* Where the rows that it asks for are to come. */
+static uint32_t take_rows_block(struct shard_link *link, const struct ps_client_request *request)
+{
+    const bool asks = request->ask.kind == EXCHANGE_ROWS || request->ask.has_pull;
+    return asks && request->rows.count > 0 && link->tables_memory_open
+               ? shared_memory_take_values_of(link->tables_memory, request->rows.floats)
+               : SHARED_MEMORY_NONE;
+}
+
 struct pending *ps_client_pending_take(struct shard_link *link,
                                        const struct ps_client_request *request)
 {
@@ -39,11 +48,14 @@ struct pending *ps_client_pending_take(struct shard_link *link,
         .block = values != NULL && !rows && link->shared_memory_open
                      ? shared_memory_take_values(link->shared_memory)
                      : SHARED_MEMORY_NONE,
+        .rows_block = take_rows_block(link, request),
         .type = ps_client_pull_type(link->client, ask),
         .ask = *ask,
         .early = request->early,
         .rows = rows,
         .expected = rows ? request->rows.floats : link->elements,
+        .along = !rows && ask->has_pull && request->rows.count > 0 ? request->rows.values : NULL,
+        .along_expected = request->rows.floats,
         .answer = {.exchange = request->exchange,
                    .shard = link->shard,
                    .begun_ns = now_ns,
@@ -142,6 +154,10 @@ bool ps_client_answer(struct shard_link *link, struct pending *p)
         shared_memory_return_values(link->shared_memory, p->block);
         p->block = SHARED_MEMORY_NONE;
     }
+    if (p->rows_block != SHARED_MEMORY_NONE) {
+        shared_memory_return_values(link->tables_memory, p->rows_block);
+        p->rows_block = SHARED_MEMORY_NONE;
+    }
     if (p->tail) {
         ps_client_tail_end(link, p);
         return false;
@@ -172,11 +188,9 @@ bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code
 
 /* ---- what a message says ---- */
 
-/* Copy elements [first, first + count) of the shard to where they belong in @values: from @spans,
- * or from @block, which has them all. */
-static bool scatter(const struct shard_link *link, uint64_t first, uint64_t count,
-                    struct rpc_spans *spans, enum value_type type, const float *block,
-                    float *values)
+bool ps_client_scatter(const struct shard_link *link, uint64_t first, uint64_t count,
+                       struct rpc_spans *spans, enum value_type type, const float *block,
+                       float *values)
 {
     const struct ps_client *c = link->client;
     for (size_t i = 0; i < link->partition_count && count > 0; i++) {
@@ -198,12 +212,72 @@ static bool scatter(const struct shard_link *link, uint64_t first, uint64_t coun
     return count == 0;
 }
 
-/* Rows lie as they come. */
+/* Rows lie as they come: @count floats from @first on of @p->expected, or of those along. */
+static bool put_rows(const struct pending *p, uint64_t first, uint64_t count,
+                     struct rpc_spans *spans, const float *block, float *to)
+{
+    if (block == NULL) {
+        return wire_values_read(spans, p->type, to + first, count);
+    }
+    mem_copy(to + first, block + first, count * sizeof *to);
+    return true;
+}
+
 static bool put(const struct shard_link *link, const struct pending *p, uint64_t first,
                 uint64_t count, struct rpc_spans *spans, const float *block)
 {
-    return p->rows ? wire_values_read(spans, p->type, p->values + first, count)
-                   : scatter(link, first, count, spans, p->type, block, p->values);
+    if (block != NULL && !p->rows && p->copied > first) { /* some of it is there */
+        const uint64_t there = p->copied - first;
+        first += there < count ? there : count;
+        count -= there < count ? there : count;
+    }
+    return p->rows ? put_rows(p, first, count, spans, block, p->values)
+                   : ps_client_scatter(link, first, count, spans, p->type, block, p->values);
+}
+
+/* The block that a message says it filled, whose number is @number; NULL: it does not say so.
+ * Errors: ERR_INTERNAL the server was given none, or sent values, too. */
+static int block_of(const struct shard_link *link, const struct shared_memory *memory,
+                    uint32_t number, const Gradus__V1__ExchangeResponse *r,
+                    const struct rpc_spans *spans, const float **out, struct err *err)
+{
+    *out = NULL;
+    if (r->in_block == 0) {
+        return 0;
+    }
+    if (number == SHARED_MEMORY_NONE || rpc_spans_bytes(spans) > 0) {
+        return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered in a block it was not given",
+                       link->shard);
+    }
+    *out = shared_memory_values(memory, number);
+    return 0;
+}
+
+/* Of rows that come behind the values of a pull. */
+static int take_along(const struct shard_link *link, struct pending *p,
+                      const Gradus__V1__ExchangeResponse *r, struct rpc_spans *spans,
+                      struct err *err)
+{
+    const size_t each = value_type_bytes(p->type);
+    const uint64_t n = r->in_block > 0 ? r->in_block : rpc_spans_bytes(spans) / each;
+    const float *block;
+    int rc = block_of(link, link->tables_memory, p->rows_block, r, spans, &block, err);
+    if (rc != 0) {
+        return rc;
+    }
+    const uint64_t left = p->along_expected - p->along_received;
+    if (p->along == NULL || r->rows != p->along_expected || r->total != r->rows ||
+        r->offset != p->along_received || n == 0 || n > left ||
+        rpc_spans_bytes(spans) % each != 0 || (int)r->type != (int)p->type ||
+        !put_rows(p, p->along_received, n, spans, block, p->along)) {
+        return err_set(err, ERR_INTERNAL,
+                       "shard %" PRIu32 " answered rows %" PRIu64 "+%" PRIu64 " of %" PRIu64
+                       ", expected %" PRIu64 " on of %" PRIu64,
+                       link->shard, r->offset, n, r->rows, p->along_received,
+                       p->along == NULL ? 0 : p->along_expected);
+    }
+    p->along_received += n;
+    return 0;
 }
 
 static int take_values(struct shard_link *link, struct pending *p,
@@ -211,11 +285,12 @@ static int take_values(struct shard_link *link, struct pending *p,
                        struct err *err)
 {
     size_t each = value_type_bytes(p->type);
-    bool shared = r->in_block > 0;
-    uint64_t n = shared ? r->in_block : rpc_spans_bytes(spans) / each;
-    if (shared && (p->block == SHARED_MEMORY_NONE || rpc_spans_bytes(spans) > 0)) {
-        return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered in a block it was not given",
-                       link->shard);
+    uint64_t n = r->in_block > 0 ? r->in_block : rpc_spans_bytes(spans) / each;
+    const float *block;
+    int rc = p->rows ? block_of(link, link->tables_memory, p->rows_block, r, spans, &block, err)
+                     : block_of(link, link->shared_memory, p->block, r, spans, &block, err);
+    if (rc != 0) {
+        return rc;
     }
     if (r->total == 0 && n == 0 && (p->values == NULL || p->expected == 0)) {
         return 0;
@@ -232,7 +307,6 @@ static int take_values(struct shard_link *link, struct pending *p,
                        "shard %" PRIu32 " answered values of type %d, asked for %s", link->shard,
                        (int)r->type, value_type_names[p->type]);
     }
-    const float *block = shared ? shared_memory_values(link->shared_memory, p->block) : NULL;
     if (!p->detached && !put(link, p, r->offset, n, spans, block)) {
         return err_set(err, ERR_INTERNAL, "shard %" PRIu32 ": the values end early", link->shard);
     }
@@ -311,7 +385,7 @@ static int take_message(struct shard_link *link, struct pending *p,
         rc = take_answer(link, p, r, err);
     }
     if (rc == 0) {
-        rc = take_values(link, p, r, spans, err);
+        rc = r->of_rows ? take_along(link, p, r, spans, err) : take_values(link, p, r, spans, err);
     }
     p->answer.waited_us = r->waited_us;
     p->answer.applied_us = r->applied_us;
@@ -333,14 +407,17 @@ static void trace_receive(const struct shard_link *link, const struct pending *p
 
 /* Under the link's mutex: a message was taken that can be right. True: ps_client_deliver() is due.
  */
-static bool taken(struct shard_link *link, struct pending *p, uint64_t total)
+static bool taken(struct shard_link *link, struct pending *p, const Gradus__V1__ExchangeResponse *r)
 {
+    const bool values = p->received >= (r->of_rows ? p->expected : r->total);
+    const bool along = r->rows == 0 || p->along_received == p->along_expected;
     uint64_t now_ns = chrono_now_ns();
     if (p->message_ns != 0) {
         link->gap_ns = now_ns - p->message_ns;
     }
     p->message_ns = now_ns;
-    if (p->received >= total) {
+    if (values && along) {
+        p->answer.rows = r->rows > 0;
         return ps_client_answer(link, p);
     }
     if (p->tail) {
@@ -362,7 +439,11 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     pthread_mutex_lock(&link->mutex);
     struct pending *p = pending_find(link, r->exchange);
     link->shared_memory_open |= r->shared_memory_open && link->shared_memory != NULL;
+    link->tables_memory_open |= r->tables_memory_open && link->tables_memory != NULL;
     link->landing = p != NULL && (p->tail || p->rows);
+    if (p != NULL) {
+        p->arriving = true;
+    }
     pthread_mutex_unlock(&link->mutex);
     if (p == NULL) {
         return;
@@ -376,14 +457,15 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
         trace_receive(link, p, began_ns, rpc_spans_bytes(msg->bulk));
     }
     if (rc != 0 && r->code == 0) {
-        p->block = SHARED_MEMORY_NONE; /* who knows what such a server still writes there */
+        p->block = p->rows_block =
+            SHARED_MEMORY_NONE; /* who knows what such a server still writes there */
     }
     pthread_mutex_lock(&link->mutex);
-    link->landing = false;
+    link->landing = p->arriving = false;
     if (p->rows) {
         pthread_cond_broadcast(&link->landed);
     }
-    bool due = rc != 0 ? ps_client_answer_error(link, p, rc, err.msg) : taken(link, p, r->total);
+    bool due = rc != 0 ? ps_client_answer_error(link, p, rc, err.msg) : taken(link, p, r);
     pthread_mutex_unlock(&link->mutex);
     if (due) {
         ps_client_deliver(link);

@@ -90,6 +90,7 @@ static bool wait_some(struct ps_client *c)
 
 int ps_client_rows_wait(struct ps_client *c, struct err *err)
 {
+    ps_client_stop_polling(c);
     pthread_mutex_lock(&c->rows_mutex);
     bool comes = true;
     while (c->rows_open > 0 && comes) {

@@ -46,6 +46,9 @@ static struct sent *sending_begin(struct ps_client *c, uint32_t gradient_id)
 void ps_client_wait_sent(struct ps_client *c, uint32_t gradient_id)
 {
     pthread_mutex_lock(&c->sending_mutex);
+    if (c->sending[gradient_id] > 0) {
+        ps_client_stop_polling(c);
+    }
     while (c->sending[gradient_id] > 0) {
         pthread_cond_wait(&c->sending_cond, &c->sending_mutex);
     }
@@ -62,6 +65,13 @@ void ps_client_wait_all_sent(struct ps_client *c)
         pthread_cond_wait(&c->sending_cond, &c->sending_mutex);
     }
     pthread_mutex_unlock(&c->sending_mutex);
+}
+
+/* Room for what follows. */
+static int wait_writable(struct shard_link *link, struct err *err)
+{
+    ps_client_stop_polling(link->client);
+    return rpc_stream_wait_writable(link->stream, SEND_WAIT_MS, err);
 }
 
 /* ---- chunks in 16 bits ---- */
@@ -112,9 +122,8 @@ void ps_client_staged_release(struct ps_client *c)
 
 /* ---- values ---- */
 
-/* The pieces of the gradient that make up elements [first, first + count) of the shard. */
-static size_t gather(const struct shard_link *link, uint64_t first, uint64_t count,
-                     const float *gradient, struct rpc_piece *pieces)
+size_t ps_client_gather(const struct shard_link *link, uint64_t first, uint64_t count,
+                        const float *values, struct rpc_piece *pieces)
 {
     const struct ps_client *c = link->client;
     size_t n = 0;
@@ -125,7 +134,7 @@ static size_t gather(const struct shard_link *link, uint64_t first, uint64_t cou
         }
         uint64_t skip = first - p->offset;
         uint64_t k = p->count - skip < count ? p->count - skip : count;
-        pieces[n].data = gradient + c->variable_offsets[p->variable] + p->first + skip;
+        pieces[n].data = values + c->variable_offsets[p->variable] + p->first + skip;
         pieces[n].bytes = k * sizeof(float);
         n++;
         first += k;
@@ -134,12 +143,12 @@ static size_t gather(const struct shard_link *link, uint64_t first, uint64_t cou
     return n;
 }
 
-static int send_one(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
-                    const struct rpc_blob *blob, struct err *err)
+int ps_client_send_one(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
+                       const struct rpc_blob *blob, struct err *err)
 {
     int rc = rpc_stream_send(link->stream, &message->base, blob, err);
     while (rc == ERR_EXHAUSTED) {
-        rc = rpc_stream_wait_writable(link->stream, SEND_WAIT_MS, err);
+        rc = wait_writable(link, err);
         if (rc == 0) {
             rc = rpc_stream_send(link->stream, &message->base, blob, err);
         }
@@ -148,7 +157,7 @@ static int send_one(struct shard_link *link, const Gradus__V1__ExchangeRequest *
 }
 
 /* What only the first message of an exchange says. */
-static void strip(Gradus__V1__ExchangeRequest *message)
+void ps_client_strip(Gradus__V1__ExchangeRequest *message)
 {
     message->shard = NULL;
     message->what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT__NOT_SET;
@@ -156,6 +165,9 @@ static void strip(Gradus__V1__ExchangeRequest *message)
     message->shared_memory = NULL;
     message->values_block = 0;
     message->tables_bytes = 0;
+    message->tables_memory = NULL;
+    message->tables_block = 0;
+    message->rows_block = 0;
 }
 
 /* Unless @waits it is ERR_EXHAUSTED, and nothing happened, when there is no room. */
@@ -172,9 +184,9 @@ static int send_plain(struct shard_link *link, const Gradus__V1__ExchangeRequest
     if (rc == ERR_EXHAUSTED && waits) {
         /* The blob was released; once the queue has room it goes as a copy. */
         blob.release = NULL;
-        rc = rpc_stream_wait_writable(link->stream, SEND_WAIT_MS, err);
+        rc = wait_writable(link, err);
         if (rc == 0) {
-            rc = send_one(link, message, &blob, err);
+            rc = ps_client_send_one(link, message, &blob, err);
         }
     }
     return rc;
@@ -197,7 +209,7 @@ static int send_coded(struct shard_link *link, const Gradus__V1__ExchangeRequest
         if (rc != ERR_EXHAUSTED) {
             return rc;
         }
-        rc = rpc_stream_wait_writable(link->stream, SEND_WAIT_MS, err);
+        rc = wait_writable(link, err);
         if (rc != 0) {
             return rc;
         }
@@ -224,11 +236,11 @@ static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *mes
     message->total = link->elements;
     for (uint64_t at = 0; at < link->elements && rc == 0; at += chunk) {
         uint64_t n = link->elements - at < chunk ? link->elements - at : chunk;
-        size_t pieces = gather(link, at, n, r->gradient, link->pieces);
+        size_t pieces = ps_client_gather(link, at, n, r->gradient, link->pieces);
         message->offset = at;
         rc = type == VALUE_FP32 ? send_plain(link, message, pieces, r->gradient_id, true, err)
                                 : send_coded(link, message, pieces, type, err);
-        strip(message);
+        ps_client_strip(message);
     }
     return rc;
 }
@@ -263,43 +275,11 @@ static int send_gradient(struct shard_link *link, Gradus__V1__ExchangeRequest *m
     if (!fill_block(link, message, r->gradient, &block)) {
         return send_chunks(link, message, r, type, err);
     }
-    int rc = send_one(link, message, NULL, err);
+    int rc = ps_client_send_one(link, message, NULL, err);
     if (rc != 0) {
         shared_memory_return_gradient(link->shared_memory, block);
     }
     return rc;
-}
-
-/* ---- tables ---- */
-
-/* @count things of @each bytes in messages; they are copied. The first goes with what @message
- * says, even if it has none. */
-static int send_copied(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
-                       const void *data, uint64_t count, size_t each, struct err *err)
-{
-    const uint64_t chunk = PS_CLIENT_CHUNK_BYTES / each;
-    int rc = 0;
-    for (uint64_t at = 0; at < count && rc == 0; at += chunk) {
-        const uint64_t n = count - at < chunk ? count - at : chunk;
-        const struct rpc_piece piece = {(const unsigned char *)data + at * each, n * each};
-        const struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
-        message->offset = at;
-        rc = send_one(link, message, &blob, err);
-        strip(message);
-    }
-    return rc;
-}
-
-static int send_tables(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
-                       const struct ps_client_request *r, struct err *err)
-{
-    if (r->tables_bytes == 0) {
-        return 0;
-    }
-    strip(message);
-    message->gradient_block = 0;
-    message->of_tables = true;
-    return send_copied(link, message, r->tables, r->tables_bytes, 1, err);
 }
 
 /* ---- requests ---- */
@@ -327,15 +307,16 @@ static uint32_t *borrow_counts(const uint32_t *counts)
 }
 
 /* Every replica is rounded when it is computed; sums of them have more bits. */
-static enum value_type push_type(const struct ps_client *c, const struct exchange_push *push)
+enum value_type ps_client_push_type(const struct ps_client *c, const struct exchange_push *push)
 {
     return push->replica_end > push->replica_first + 1 ? VALUE_FP32 : c->gradients;
 }
 
-/* Evaluations are of the exact parameters, and rows are floats. */
+/* Evaluations are of the exact parameters and rows. */
 enum value_type ps_client_pull_type(const struct ps_client *c, const struct exchange_request *ask)
 {
-    return ask->kind == EXCHANGE_PINNED || ask->kind == EXCHANGE_ROWS ? VALUE_FP32 : c->parameters;
+    const bool pinned_rows = ask->kind == EXCHANGE_ROWS && ask->rows.of == ROWS_OF_PIN;
+    return ask->kind == EXCHANGE_PINNED || pinned_rows ? VALUE_FP32 : c->parameters;
 }
 
 static void fill_offer(Gradus__V1__SharedMemory *m, const struct shared_memory_offer *offer)
@@ -349,6 +330,28 @@ static void fill_offer(Gradus__V1__SharedMemory *m, const struct shared_memory_o
     m->values = offer->values;
 }
 
+struct offers {
+    Gradus__V1__SharedMemory values, tables;
+};
+
+/* Where the answer is to come, and memory that the server has not heard of. */
+static void fill_blocks(struct shard_link *link, const struct ps_client_blocks *blocks,
+                        struct offers *offers, Gradus__V1__ExchangeRequest *m)
+{
+    m->values_block = blocks->values == SHARED_MEMORY_NONE ? 0 : blocks->values + 1;
+    m->rows_block = blocks->rows == SHARED_MEMORY_NONE ? 0 : blocks->rows + 1;
+    if (link->shared_memory != NULL && !link->shared_memory_offered) {
+        fill_offer(&offers->values, shared_memory_offer(link->shared_memory));
+        m->shared_memory = &offers->values;
+        link->shared_memory_offered = true;
+    }
+    if (link->tables_memory != NULL && !link->tables_memory_offered) {
+        fill_offer(&offers->tables, shared_memory_offer(link->tables_memory));
+        m->tables_memory = &offers->tables;
+        link->tables_memory_offered = true;
+    }
+}
+
 /* What the request is, and how its values travel. */
 static void fill_ask(Gradus__V1__ExchangeRequest *m, struct wire_request_room *room,
                      const struct ps_client *c, const struct ps_client_request *r)
@@ -357,15 +360,22 @@ static void fill_ask(Gradus__V1__ExchangeRequest *m, struct wire_request_room *r
     if (r->ask.has_push) {
         room->push.norms = borrow_norms(r->norms);
         room->push.n_norms = r->norm_count;
-        room->push.type = (Gradus__V1__WireType)push_type(c, &r->ask.push);
+        room->push.type = (Gradus__V1__WireType)ps_client_push_type(c, &r->ask.push);
     }
     if (r->ask.kind == EXCHANGE_ROWS) {
         room->rows.counts = borrow_counts(r->rows.counts);
         room->rows.n_counts = c->tables;
+        room->rows.type = (Gradus__V1__WireType)ps_client_pull_type(c, &r->ask);
         m->total = r->rows.count;
     }
     if (r->ask.has_pull) {
         room->pull.type = (Gradus__V1__WireType)ps_client_pull_type(c, &r->ask);
+    }
+    if (r->ask.has_pull && r->rows.count > 0) {
+        gradus__v1__rows_request__init(&room->rows);
+        room->rows.counts = borrow_counts(r->rows.counts);
+        room->rows.n_counts = c->tables;
+        room->training.rows = &room->rows;
     }
 }
 
@@ -375,8 +385,9 @@ struct part {
 };
 
 /* Of a request with a gradient @part, or all of it (NULL). */
-static int send_request(struct shard_link *link, const struct ps_client_request *r, uint32_t block,
-                        const struct part *part, struct err *err)
+static int send_request(struct shard_link *link, const struct ps_client_request *r,
+                        const struct ps_client_blocks *blocks, const struct part *part,
+                        struct err *err)
 {
     struct ps_client *c = link->client;
     const struct exchange_request *ask = &r->ask;
@@ -391,39 +402,33 @@ static int send_request(struct shard_link *link, const struct ps_client_request 
     message.shard = &shard;
     message.worker = c->worker;
     fill_ask(&message, &room, c, r);
-    if (block != SHARED_MEMORY_NONE) {
-        message.values_block = block + 1;
-    }
-    Gradus__V1__SharedMemory shared_memory;
-    if (link->shared_memory != NULL && !link->shared_memory_offered) {
-        fill_offer(&shared_memory, shared_memory_offer(link->shared_memory));
-        message.shared_memory = &shared_memory;
-        link->shared_memory_offered = true;
-    }
+    struct offers offers;
+    fill_blocks(link, blocks, &offers, &message);
     if (part != NULL && !part->begins) {
-        strip(&message);
+        ps_client_strip(&message);
     }
     if (part != NULL) {
         size_t pieces =
-            gather(link, part->first, part->end - part->first, r->gradient, link->pieces);
+            ps_client_gather(link, part->first, part->end - part->first, r->gradient, link->pieces);
         message.total = link->elements;
         message.offset = part->first;
         return send_plain(link, &message, pieces, r->gradient_id, part->waits, err);
     }
     if (ask->kind == EXCHANGE_ROWS) {
-        return send_copied(link, &message, r->rows.keys, r->rows.count, sizeof *r->rows.keys, err);
+        return ps_client_send_keys(link, &message, r, err);
     }
     message.tables_bytes = ask->has_push ? r->tables_bytes : 0;
+    const bool there = ps_client_fill_tables(link, r, &message);
     bool dense = ask->has_push && r->gradient != NULL && link->elements > 0;
-    int rc = dense ? send_gradient(link, &message, r, push_type(c, &ask->push), err)
-                   : send_one(link, &message, NULL, err);
-    return rc == 0 ? send_tables(link, &message, r, err) : rc;
+    int rc = dense ? send_gradient(link, &message, r, ps_client_push_type(c, &ask->push), err)
+                   : ps_client_send_one(link, &message, NULL, err);
+    return rc == 0 && !there ? ps_client_send_tables(link, &message, r, err) : rc;
 }
 
-int ps_client_send(struct shard_link *link, const struct ps_client_request *r, uint32_t block,
-                   struct err *err)
+int ps_client_send(struct shard_link *link, const struct ps_client_request *r,
+                   const struct ps_client_blocks *blocks, struct err *err)
 {
-    return send_request(link, r, block, NULL, err);
+    return send_request(link, r, blocks, NULL, err);
 }
 
 int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, bool waits,
@@ -431,5 +436,6 @@ int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, b
 {
     const struct parts *p = &link->parts;
     const struct part part = {first, end, !p->begun, waits};
-    return send_request(link, &p->request, p->pending->block, &part, err);
+    const struct ps_client_blocks blocks = {p->pending->block, p->pending->rows_block};
+    return send_request(link, &p->request, &blocks, &part, err);
 }

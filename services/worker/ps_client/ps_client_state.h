@@ -13,24 +13,33 @@
 #include "worker/ps_client/ps_client.h"
 
 #define PS_CLIENT_VALUES_FIELD 15
+/* Of a block for rows; only what is used of it takes memory. What needs more goes in messages. */
+#define PS_CLIENT_ROWS_BLOCK_BYTES (64U << 20)
 
 /* One exchange. In the link's list `open` it belongs to the stream's callbacks, in `answered` to
  * the loop; `spare` ones are used again. The lists are under the link's mutex. */
 struct pending {
     struct pending *next;
     /* what was asked for, to check the answer against */
-    float *values;  /* NULL: no pull */
-    uint32_t block; /* of link->blocks, where the values are to come; or SHARED_MEMORY_NONE */
+    float *values; /* NULL: no pull */
+    /* where the values, and the rows, are to come: of the link's memory; or SHARED_MEMORY_NONE */
+    uint32_t block, rows_block;
     enum value_type type;
     struct exchange_request ask; /* its bytes may be gone */
     bool early;                  /* may be answered before all values are there */
     bool rows;                   /* of tables: who waits for them is not told by the loop */
     uint64_t expected;           /* elements of the answer's values */
+    float *along;                /* where rows come that are asked for with a pull; NULL: none */
+    uint64_t along_expected;     /* floats of them */
     /* what came */
     bool begun;
     bool tail;     /* it is answered: these are the values that were still to come */
     bool detached; /* and nobody wants them any more */
-    uint64_t received;
+    uint64_t received, along_received;
+    /* Elements that were copied out of `block` before a message said that they are there: of the
+     * job's thread, under the mutex, unless a message of it is `arriving`. */
+    uint64_t copied;
+    bool arriving;       /* under the mutex: it belongs to who takes the message in */
     uint64_t message_ns; /* when the last message came */
     struct ps_answer answer;
     uint8_t *decision; /* that of the answer points here, */
@@ -67,20 +76,24 @@ struct shard_link {
     struct rpc_piece *pieces; /* room for one of each partition; the job's thread */
     uint64_t elements;
     char *address; /* NULL: it has no place yet */
+    bool near;     /* that is known to be on this host, and the polling knows */
     uint64_t opening;
-    char key[SHARD_KEY_BYTES];   /* shown by each stream; "": none */
-    struct rpc_channel *channel; /* the job's thread makes, but any thread may cancel: `mutex` */
-    bool local;                  /* it is a Unix-domain socket */
-    struct rpc_stream *stream;   /* the job's thread opens and frees */
+    char key[SHARD_KEY_BYTES];      /* shown by each stream; "": none */
+    struct rpc_channel *channel;    /* the job's thread makes, but any thread may cancel: `mutex` */
+    struct ps_client_filled filled; /* of the channel's thread, then of the message that it posts */
+    bool filling;                   /* the job's thread: a part is under way */
+    bool local;                     /* it is a Unix-domain socket */
+    struct rpc_stream *stream;      /* the job's thread opens and frees */
     struct parts parts;
     /* Of the present stream; NULL: none. A server that lost its stream may still write to what it
      * was told: that memory is never used again. The job's thread makes and drops them. */
     struct shared_memory *shared_memory;
-    bool shared_memory_offered; /* the job's thread */
-    pthread_mutex_t mutex;      /* guards what follows */
-    bool shared_memory_open;    /* the server has them */
-    bool cancelled;             /* for good */
-    bool broken;                /* `done` came: the stream is to be freed */
+    struct shared_memory *tables_memory;               /* likewise, for rows */
+    bool shared_memory_offered, tables_memory_offered; /* the job's thread */
+    pthread_mutex_t mutex;                             /* guards what follows */
+    bool shared_memory_open, tables_memory_open;       /* the server has them */
+    bool cancelled;                                    /* for good */
+    bool broken;                                       /* `done` came: the stream is to be freed */
     struct pending *open, **open_end, *answered, **answered_end; /* oldest first */
     struct pending *spare;
     size_t pending_count; /* open and answered */
@@ -105,8 +118,11 @@ struct ps_client {
     bool shared_memory;
     struct trace *trace;
     struct rpc_loop *rpc_loop;
+    struct rpc_polling *polling; /* NULL: nobody polls */
+    bool waiting;                /* rpc_loop_wait() was called, rpc_loop_waited() is due */
     struct loop *loop;
     void (*answered)(void *ctx, const struct ps_answer *answer);
+    void (*filled)(void *ctx, const struct ps_client_filled *answer);
     void *ctx;
     struct shard_link *links;
     uint32_t link_count;
@@ -125,20 +141,48 @@ struct ps_client {
 
 /* ps_client_send.c, the job's thread */
 
-/* Queue all messages of an exchange; the values it pulls are to come in @block (SHARED_MEMORY_NONE:
- * in messages). Errors: of rpc_stream_send() and of waiting for room; the stream may hold half a
- * request then. */
-int ps_client_send(struct shard_link *link, const struct ps_client_request *r, uint32_t block,
-                   struct err *err);
+/* Where the values and the rows that an exchange pulls are to come; SHARED_MEMORY_NONE: in
+ * messages.
+ */
+struct ps_client_blocks {
+    uint32_t values, rows;
+};
+
+/* Queue all messages of an exchange. Errors: of rpc_stream_send() and of waiting for room; the
+ * stream may hold half a request then. */
+int ps_client_send(struct shard_link *link, const struct ps_client_request *r,
+                   const struct ps_client_blocks *blocks, struct err *err);
 /* The same of link->parts, of elements [first, end) alone, at most one chunk. Unless @waits it is
  * ERR_EXHAUSTED, and nothing happened, when there is no room. */
 int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, bool waits,
                         struct err *err);
+/* The pieces of the flat array @values that make up elements [first, first + count) of the shard;
+ * returns how many. */
+size_t ps_client_gather(const struct shard_link *link, uint64_t first, uint64_t count,
+                        const float *values, struct rpc_piece *pieces);
 /* gRPC may hold a slice a little longer than the call that it belonged to. */
 void ps_client_wait_all_sent(struct ps_client *c);
 void ps_client_staged_release(struct ps_client *c);
 /* How the answer to @ask travels. */
 enum value_type ps_client_pull_type(const struct ps_client *c, const struct exchange_request *ask);
+
+/* One message, when there is room for it. What only the first message of an exchange says. */
+int ps_client_send_one(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
+                       const struct rpc_blob *blob, struct err *err);
+void ps_client_strip(Gradus__V1__ExchangeRequest *message);
+
+/* ps_client_tables.c, the job's thread */
+
+/* The keys of a request for rows, behind what @message says. */
+int ps_client_send_keys(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
+                        const struct ps_client_request *r, struct err *err);
+/* What a push brings of tables, and the keys of the rows that come with what is pulled: into a
+ * block that the first message, @message, names (false: there is none), or in messages behind it.
+ */
+bool ps_client_fill_tables(struct shard_link *link, const struct ps_client_request *r,
+                           Gradus__V1__ExchangeRequest *message);
+int ps_client_send_tables(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
+                          const struct ps_client_request *r, struct err *err);
 
 /* ps_client.c: under way from now on; the job's thread may look at it until it takes the next
  * message. NULL: answered with an error. */
@@ -155,9 +199,21 @@ bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code
                             const char *message);
 /* The same, well. */
 bool ps_client_answer(struct shard_link *link, struct pending *p);
+/* Copy elements [first, first + count) of the shard to where they belong in @values: from @spans,
+ * or from @block, which has them all. False: @spans end before. */
+bool ps_client_scatter(const struct shard_link *link, uint64_t first, uint64_t count,
+                       struct rpc_spans *spans, enum value_type type, const float *block,
+                       float *values);
 /* Without the mutex: have the loop deliver what is answered. */
 void ps_client_deliver(struct shard_link *link);
 void ps_client_pending_release(struct shard_link *link); /* after the loop was freed */
+
+/* ps_client_poll.c; the job's thread */
+
+void ps_client_poll_begin(struct ps_client *c);
+void ps_client_poll_end(struct ps_client *c);
+/* Before it waits for something that a callback brings: they run on their own thread again. */
+void ps_client_stop_polling(struct ps_client *c);
 
 /* ps_client_rows.c */
 

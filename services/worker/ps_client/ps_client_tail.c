@@ -46,6 +46,7 @@ static struct pending *tail_of(struct shard_link *link, struct pending *p)
         .next = link->open,
         .values = p->values,
         .block = SHARED_MEMORY_NONE,
+        .rows_block = SHARED_MEMORY_NONE,
         .type = p->type,
         .ask = p->ask,
         .begun = true,
@@ -120,7 +121,7 @@ void ps_client_tail_detach(struct shard_link *link, const float *values)
     if (values == NULL || t->values != values) {
         return;
     }
-    while (link->landing) {
+    while (link->landing) { /* on another thread, which goes on */
         pthread_cond_wait(&link->landed, &link->mutex);
     }
     if (t->pending != NULL) {
@@ -161,6 +162,7 @@ static bool wait_for_message(struct shard_link *link)
 static int link_wait(struct shard_link *link, const float *values, size_t variable, struct err *err)
 {
     while (!is_there(link, values, variable)) {
+        ps_client_stop_polling(link->client);
         if (link->cancelled) {
             return err_set(err, ERR_UNAVAILABLE, "shard %" PRIu32 ": cancelled", link->shard);
         }

@@ -155,7 +155,7 @@ static void a_peer_has_a_share(void **state)
 {
     (void)state;
     struct sockaddr_in at;
-    const struct accept_limits limits = {.connections = 16}; /* half of them each */
+    const struct accept_limits limits = {.connections = 16, .peer = 8};
     assert_int_equal(accept_limit_set(&limits), 16);
     int server = listening(&at), crowd[8], taken[8];
     for (int i = 0; i < 8; i++) {

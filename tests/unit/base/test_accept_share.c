@@ -62,7 +62,7 @@ static void nobody_is_counted_without_a_limit(void **state)
     for (int fd = 0; fd < ROOM; fd++) {
         assert_true(enter(s, fd, "10.0.0.7", 1));
     }
-    accept_share_set(s, 0);
+    accept_share_set(s, 0, 0);
     assert_null(s->guests);
     assert_true(enter(s, 5, "10.0.0.7", 1));
 }
@@ -70,7 +70,7 @@ static void nobody_is_counted_without_a_limit(void **state)
 static void each_peer_has_its_own(void **state)
 {
     struct accept_share *s = *state;
-    accept_share_set(s, 2);
+    accept_share_set(s, 2, 0);
     assert_true(enter(s, 3, "10.0.0.7", 1000));
     assert_true(enter(s, 4, "10.0.0.7", 1000));
     assert_false(enter(s, 5, "10.0.0.7", 1000));
@@ -86,7 +86,7 @@ static void each_peer_has_its_own(void **state)
 static void who_has_left_is_found_when_there_is_no_room(void **state)
 {
     struct accept_share *s = *state;
-    accept_share_set(s, 3);
+    accept_share_set(s, 3, 0);
     for (int fd = 10; fd < 13; fd++) {
         assert_true(enter(s, fd, "10.0.0.7", 1000));
     }
@@ -101,10 +101,46 @@ static void who_has_left_is_found_when_there_is_no_room(void **state)
     assert_false(enter(s, 15, "10.0.0.7", 5000));
 }
 
+static unsigned enter_all(struct accept_share *s, int *fd, const char *address, uint64_t now_ms)
+{
+    unsigned n = 0;
+    while (enter(s, *fd, address, now_ms)) {
+        ++*fd;
+        n++;
+    }
+    return n;
+}
+
+static void whoever_takes_all_that_is_free_leaves_some(void **state)
+{
+    struct accept_share *s = *state;
+    int fd = 0;
+    accept_share_set(s, 0, 24);
+    assert_int_equal(enter_all(s, &fd, "10.0.0.7", 1000), 12); /* half of them */
+    assert_int_equal(enter_all(s, &fd, "10.0.0.8", 1000), 6);  /* of what the first one has left */
+    assert_int_equal(enter_all(s, &fd, "10.0.0.9", 1000), 3);
+    assert_false(enter(s, fd, "10.0.0.7", 2000)); /* nor more for who was there before */
+    for (int i = 0; i < 6; i++) {                 /* the first one has left half of its own */
+        gone[i] = true;
+    }
+    assert_int_equal(enter_all(s, &fd, "10.0.0.9", 3000), 3);
+    assert_int_equal(enter_all(s, &fd, "10.0.0.7", 4000), 0);
+}
+
+static void there_is_room_for_one_of_each(void **state)
+{
+    struct accept_share *s = *state;
+    accept_share_set(s, 0, 2);
+    assert_true(enter(s, 0, "10.0.0.1", 1000));
+    assert_true(enter(s, 1, "10.0.0.2", 1000));
+    assert_true(enter(s, 2, "10.0.0.3", 1000)); /* how many there can be is not decided here */
+    assert_false(enter(s, 3, "10.0.0.3", 1000));
+}
+
 static void a_number_that_is_used_again_is_a_new_connection(void **state)
 {
     struct accept_share *s = *state;
-    accept_share_set(s, 2);
+    accept_share_set(s, 2, 0);
     assert_true(enter(s, 3, "10.0.0.7", 1000));
     assert_true(enter(s, 4, "10.0.0.7", 1000));
     assert_true(enter(s, 4, "10.0.0.8", 1000));
@@ -124,6 +160,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(nobody_is_counted_without_a_limit, begin, end),
         cmocka_unit_test_setup_teardown(each_peer_has_its_own, begin, end),
         cmocka_unit_test_setup_teardown(who_has_left_is_found_when_there_is_no_room, begin, end),
+        cmocka_unit_test_setup_teardown(whoever_takes_all_that_is_free_leaves_some, begin, end),
+        cmocka_unit_test_setup_teardown(there_is_room_for_one_of_each, begin, end),
         cmocka_unit_test_setup_teardown(a_number_that_is_used_again_is_a_new_connection, begin,
                                         end),
     };

@@ -35,6 +35,22 @@ static void check_copies(void (*copy)(void *restrict, const void *restrict, size
     }
 }
 
+static void test_texts_are_copied_each(void **state)
+{
+    (void)state;
+    char one[] = "one";
+    const char *const texts[] = {one, "", NULL};
+    char **copies = mem_copy_texts(texts, 3);
+    one[0] = 'x';
+    assert_string_equal(copies[0], "one");
+    assert_string_equal(copies[1], "");
+    assert_null(copies[2]);
+    mem_free_texts(copies, 3);
+    copies = mem_copy_texts(NULL, 0);
+    assert_non_null(copies);
+    mem_free_texts(copies, 0);
+}
+
 static void test_copies_of_any_size_and_place(void **state)
 {
     (void)state;
@@ -153,6 +169,7 @@ static void test_no_memory_is_the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts_are_copied_each),
         cmocka_unit_test(test_copies_of_any_size_and_place),
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_pages),

@@ -62,8 +62,9 @@ float element(uint64_t seed, uint32_t v, size_t k, uint64_t i)
 
 void make_plan(const struct fixture *f, uint32_t shards, struct plan *plan)
 {
-    struct cluster_spec cluster = {.ps = shards, .partitions = f->partitions};
-    assert_int_equal(plan_make(f->variables, VARIABLE_COUNT, &cluster, plan, NULL), 0);
+    struct job_spec spec = {.cluster = {.ps = shards, .partitions = f->partitions},
+                            .model = {.table_count = f->tables != NULL}};
+    assert_int_equal(plan_make_job(f->variables, VARIABLE_COUNT, &spec, plan, NULL), 0);
 }
 
 struct update *make_update(const struct fixture *f, const struct plan *plan, uint32_t shard)
@@ -130,6 +131,7 @@ void write_buffers(const struct fixture *f, const char *path, const struct plan 
         .values = buffers[0],
         .slots = buffers + 1,
         .tables = f->tables == NULL ? NULL : &f->tables[shard],
+        .base = f->bases == NULL ? NULL : &f->bases[shard],
     };
     char name[SHARD_FILE_NAME_BYTES];
     char *file = file_join(path, shard_file_name(shard, plan->shard_count, 0, name));
@@ -169,6 +171,9 @@ char *write_checkpoint(const struct fixture *f, uint32_t shards, uint64_t step, 
     for (size_t i = 0; f->tables != NULL && i < f->tables->count; i++) {
         const struct table_file_info *t = &f->tables->tables[i];
         manifest_add_table(&m, t->name, t->dim, t->admission);
+    }
+    if (f->bases != NULL) {
+        memcpy(m.base.directory, f->bases[0].directory, sizeof m.base.directory);
     }
     assert_int_equal(manifest_take_tables(path, &m, NULL), 0);
     assert_int_equal(manifest_write(path, &m, NULL), 0);

@@ -30,6 +30,7 @@ struct fixture {
     struct ledger ledger;
     int64_t partitions;                     /* of each variable, as far as it has rows */
     const struct table_file_source *tables; /* of each shard; NULL: none */
+    const struct shard_file_base *bases;    /* likewise */
 };
 
 void fixture_use_rule(struct fixture *f, const char *name);

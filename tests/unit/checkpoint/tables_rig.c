@@ -28,8 +28,9 @@ static struct table_config config_of(const struct fleet *f, size_t i, uint32_t s
                      .rows_max = i == 1 ? TABLE_BUCKETS : 0,
                      .least = TABLE_LEAST_FREQUENT},
         .bytes_max = 1 << 22,
-        .copies_bytes_max = 1 << 20,
+        .copies_bytes_max = 1 << 24,
         .keeps_previous = true,
+        .notes_evicted = true,
         .shard = shard,
         .shards = f->shards,
     };
@@ -221,16 +222,63 @@ struct saving { /* of one shard */
     uint32_t shard;
     uint64_t version;
     bool goes_on;
+    const struct shard_file_base *base; /* NULL: it is no delta */
+    uint64_t *evicted[TABLES];
     struct table_cursor rows[TABLES], counts[TABLES];
     struct table_file_info infos[TABLES];
 };
+
+#define LOOKS 29
+#define EVICTED_MAX 200000
+
+static int compare_order(const void *a, const void *b)
+{
+    const uint64_t x = table_walk_order(*(const uint64_t *)a);
+    const uint64_t y = table_walk_order(*(const uint64_t *)b);
+    return (x > y) - (x < y);
+}
 
 static int next_rows(void *ctx, size_t table, struct table_chunk *chunk, struct err *err)
 {
     struct saving *s = ctx;
     fleet_update(s->fleet, s->goes_on ? 1 : 0);
     chunk->capacity = chunk->capacity < CHUNK ? chunk->capacity : CHUNK;
-    return table_walk(s->fleet->tables[table][s->shard], s->version, &s->rows[table], chunk, err);
+    chunk->changed = s->base != NULL;
+    chunk->since = s->base == NULL ? 0 : s->base->version;
+    chunk->looks = s->base == NULL ? 0 : LOOKS;
+    int rc;
+    do {
+        rc = table_walk(s->fleet->tables[table][s->shard], s->version, &s->rows[table], chunk, err);
+    } while (rc == 0 && chunk->n == 0 && !s->rows[table].end);
+    return rc;
+}
+
+/* How much of table @i a delta has; before anything goes on. */
+static void prepare_delta(struct saving *s, size_t i)
+{
+    struct table *t = s->fleet->tables[i][s->shard];
+    struct table_file_info *info = &s->infos[i];
+    struct table_cursor cursor = {0};
+    struct table_chunk chunk = {
+        .capacity = SIZE_MAX, .kept = true, .changed = true, .since = s->base->version};
+    assert_int_equal(table_walk(t, s->version, &cursor, &chunk, NULL), 0);
+    info->rows = chunk.n;
+    static uint64_t keys[EVICTED_MAX];
+    size_t at = 0, n = 0, got = 1, kept = 0;
+    while (got > 0) {
+        assert_int_equal(
+            table_evicted_since(t, s->base->version, s->version, &at, keys + n, 50, &got, NULL), 0);
+        n += got;
+        assert_true(n + 50 < EVICTED_MAX);
+    }
+    qsort(keys, n, sizeof keys[0], compare_order);
+    s->evicted[i] = mem_new(n + 1, sizeof keys[0]);
+    for (size_t k = 0; k < n; k++) {
+        if (kept == 0 || s->evicted[i][kept - 1] != keys[k]) {
+            s->evicted[i][kept++] = keys[k];
+        }
+    }
+    info->evicted = kept;
 }
 
 static int next_counts(void *ctx, size_t table, struct table_counts_chunk *chunk, struct err *err)
@@ -250,6 +298,7 @@ static void prepare(struct saving *s, struct table_file_source *source)
                                          .slots = {.count = rule->slot_count},
                                          .rows = next_rows,
                                          .counts = next_counts,
+                                         .evicted = (const uint64_t *const *)s->evicted,
                                          .ctx = s};
     for (size_t k = 0; k < rule->slot_count; k++) {
         source->slots.names[k] = rule->slot_names[k];
@@ -266,32 +315,63 @@ static void prepare(struct saving *s, struct table_file_source *source)
         uint64_t pinned = 0;
         assert_int_equal(table_pin(t, &pinned, NULL), 0);
         assert_int_equal(pinned, s->version);
-        assert_int_equal(table_count(t, s->version, &info->rows, NULL), 0);
+        assert_int_equal(table_count(t, s->version, &info->all, NULL), 0);
+        info->rows = info->all;
+        if (s->base != NULL) {
+            prepare_delta(s, i);
+        }
         assert_int_equal(table_count_counts(t, s->version, &info->counts, NULL), 0);
     }
 }
 
-char *fleet_save(struct fleet *f, struct fixture *fixture, uint64_t part_bytes, bool goes_on)
+static char *save(struct fleet *f, struct fixture *fixture, uint64_t part_bytes, bool goes_on,
+                  const struct shard_file_base *bases)
 {
     static struct saving savings[SHARDS_MAX];
     static struct table_file_source sources[SHARDS_MAX];
     fixture_use_rule(fixture, f->rule->name);
     for (uint32_t s = 0; s < f->shards; s++) {
-        savings[s] =
-            (struct saving){.fleet = f, .shard = s, .version = f->version, .goes_on = goes_on};
+        savings[s] = (struct saving){.fleet = f,
+                                     .shard = s,
+                                     .version = f->version,
+                                     .goes_on = goes_on,
+                                     .base = bases == NULL ? NULL : &bases[s]};
         prepare(&savings[s], &sources[s]);
         sources[s].part_bytes = part_bytes;
     }
     fixture->tables = sources;
+    fixture->bases = bases;
     char *path = write_checkpoint(fixture, f->shards, f->version, 3);
     fixture->tables = NULL;
+    fixture->bases = NULL;
     for (uint32_t s = 0; s < f->shards; s++) {
         for (size_t i = 0; i < TABLES; i++) {
             assert_int_equal(table_unpin(f->tables[i][s], savings[s].version, NULL), 0);
             free(savings[s].infos[i].name);
+            free(savings[s].evicted[i]);
         }
     }
     return path;
+}
+
+char *fleet_save(struct fleet *f, struct fixture *fixture, uint64_t part_bytes, bool goes_on)
+{
+    return save(f, fixture, part_bytes, goes_on, NULL);
+}
+
+char *fleet_save_delta(struct fleet *f, struct fixture *fixture, uint64_t part_bytes, bool goes_on,
+                       const char *base)
+{
+    struct shard_file_base bases[SHARDS_MAX] = {0};
+    struct manifest m;
+    assert_int_equal(manifest_read(base, &m, NULL), 0);
+    for (uint32_t s = 0; s < f->shards; s++) {
+        bases[s].version = m.shards[s].version;
+        bases[s].checksum = m.shards[s].checksum;
+        (void)snprintf(bases[s].directory, sizeof bases[s].directory, "%s", strrchr(base, '/') + 1);
+    }
+    manifest_release(&m);
+    return save(f, fixture, part_bytes, goes_on, bases);
 }
 
 int fleet_restore(struct fleet *f, const char *path, enum checkpoint_check check, struct err *err)

@@ -34,6 +34,9 @@ void fleet_assert_same(struct fleet *a, struct fleet *b);
 /* A checkpoint of the present version, in parts of @part_bytes; with @goes_on updates come between
  * any two parts, and the fleet is at a later version when it is written. Returns its path. */
 char *fleet_save(struct fleet *f, struct fixture *fixture, uint64_t part_bytes, bool goes_on);
+/* The same of a delta of @base, which was saved of the same tables. */
+char *fleet_save_delta(struct fleet *f, struct fixture *fixture, uint64_t part_bytes, bool goes_on,
+                       const char *base);
 /* Into @f, which was opened. */
 int fleet_restore(struct fleet *f, const char *path, enum checkpoint_check check, struct err *err);
 

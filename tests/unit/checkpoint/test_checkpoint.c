@@ -361,9 +361,9 @@ static void files_of_shards_are_checked(void **state)
     } bad[] = {
         {{{NULL, NULL}}, ERR_CORRUPT, "not the file of a shard"},
         {{{"format", "other"}}, ERR_CORRUPT, "not the file of a shard"},
-        {{{"format", "gradus-shard"}, {"format_version", "3"}},
+        {{{"format", "gradus-shard"}, {"format_version", "4"}},
          ERR_UNSUPPORTED,
-         "format version 3"},
+         "format version 4"},
         {{{"format", "gradus-shard"},
           {"format_version", "2"},
           {"job", "t"},

@@ -201,9 +201,9 @@ static void old_ones_go(void **state)
     write_whole(broken, MANIFEST_NAME, "x", 1);
     free(broken);
     write_whole(f->dir, "notes", "n", 1);
-    assert_int_equal(checkpoint_prune(f->dir, 0, NULL, NULL), 0);
+    assert_int_equal(checkpoint_prune(f->dir, 0, NULL, 0, NULL), 0);
     assert_true(has(f, "step-000000001"));
-    assert_int_equal(checkpoint_prune(f->dir, 2, NULL, NULL), 0);
+    assert_int_equal(checkpoint_prune(f->dir, 2, NULL, 0, NULL), 0);
     static const bool want[8] = {false, false, false, false, true, false, true, true};
     for (size_t step = 1; step <= 7; step++) {
         char name[32];
@@ -212,7 +212,7 @@ static void old_ones_go(void **state)
     }
     assert_true(has(f, "notes"));
     expect_latest(f, "step-000000006");
-    assert_int_equal(checkpoint_prune("/nonexistent", 1, NULL, NULL), 0);
+    assert_int_equal(checkpoint_prune("/nonexistent", 1, NULL, 0, NULL), 0);
 }
 
 static void rewrite(const struct fixture *f, uint64_t step, uint64_t generation, const char *owner)
@@ -237,7 +237,8 @@ static void the_order_is_that_of_their_making(void **state)
         rewrite(f, step, step == 20 ? 9 : 3, "");
     }
     expect_latest(f, "step-000000020");
-    assert_int_equal(checkpoint_prune(f->dir, 2, "somewhere/step-000000010", NULL), 0);
+    assert_int_equal(
+        checkpoint_prune(f->dir, 2, (const char *const[]){"somewhere/step-000000010"}, 1, NULL), 0);
     static const bool want[5] = {false, true, true, false, true};
     for (size_t i = 1; i < 5; i++) {
         char name[32];
@@ -260,7 +261,7 @@ static void what_is_of_another_owner_is_left_alone(void **state)
     write_whole(f->dir, CLAIM_NAME, text, strlen(text));
     free(text);
     expect_latest(f, "step-000000002");
-    assert_int_equal(checkpoint_prune(f->dir, 1, NULL, NULL), 0);
+    assert_int_equal(checkpoint_prune(f->dir, 1, NULL, 0, NULL), 0);
     assert_false(has(f, "step-000000001"));
     assert_true(has(f, "step-000000002") && has(f, "step-000000003"));
 }
@@ -270,7 +271,7 @@ static void nothing_complete_means_nothing_goes(void **state)
     const struct fixture *f = *state;
     assert_int_equal(checkpoint_begin(f->dir, 1, NULL, NULL), 0);
     assert_int_equal(checkpoint_begin(f->dir, 2, NULL, NULL), 0);
-    assert_int_equal(checkpoint_prune(f->dir, 1, NULL, NULL), 0);
+    assert_int_equal(checkpoint_prune(f->dir, 1, NULL, 0, NULL), 0);
     assert_true(has(f, "step-000000001") && has(f, "step-000000002"));
 }
 

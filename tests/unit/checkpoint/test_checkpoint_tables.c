@@ -44,6 +44,38 @@ static void test_any_number_of_shards(void **state)
     play(*state, "sgd", 0);
 }
 
+/* With five shards one has no part of the four variables. */
+static void test_shards_without_variables(void **state)
+{
+    struct fixture *x = *state;
+    x->partitions = 1;
+    play(x, "adam", 3000);
+    struct plan plan = {0};
+    const struct table_file_source none = {.count = 0};
+    x->tables = &none;
+    make_plan(x, 5, &plan);
+    x->tables = NULL;
+    assert_int_equal(plan_check_shards(&plan, 0, NULL), ERR_INVALID);
+    uint32_t empty = 0;
+    while (plan.shard_elements[empty] > 0) {
+        empty++;
+    }
+    struct update *u = make_update(x, &plan, empty);
+    const struct shard_file_state shard = {.job = "t-1",
+                                           .plan = &plan,
+                                           .shard = empty,
+                                           .rule = "adam",
+                                           .update = u,
+                                           .ledger = &x->ledger};
+    struct err err;
+    char *path = file_join(x->dir, "x.safetensors");
+    assert_int_equal(shard_file_write(path, &shard, NULL, &err), ERR_INVALID);
+    assert_message(err, "of 5 is empty");
+    update_free(u);
+    plan_release(&plan);
+    free(path);
+}
+
 /* Bytes follow from what there is alone: not from what was restored, evicted or admitted when. */
 static void test_equal_tables_have_equal_files(void **state)
 {
@@ -432,6 +464,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_any_number_of_shards, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_shards_without_variables, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_equal_tables_have_equal_files, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_export, fixture_setup, fixture_teardown),

@@ -162,6 +162,13 @@ static void hostile_manifests_are_refused(void **state)
         {"\"done\":[[4,2]", "\"done\":[[5,2]", "ledger: done[0]"},
         {"\"ledger\": {", "\"ledger\": {\"epoch\": 1,", "duplicate"},
         {"\"format_version\": 1", "\"format_version\": 2", "tables: missing"},
+        {"\"format_version\": 1", "\"format_version\": 3", "base: missing"},
+        {"\"format_version\": 1",
+         "\"format_version\": 3, \"base\": {\"directory\": \"../x\", \"checksum\": \"0x0\"}",
+         "base: directory: ../x; step-000000500"},
+        {"\"format_version\": 1",
+         "\"format_version\": 3, \"base\": {\"directory\": \"step-1\", \"checksum\": \"0x0\"}",
+         "base: checksum: 0x"},
     };
     const struct fixture *f = *state;
     char *path = write_checkpoint(f, 1, 1, 1);
@@ -177,9 +184,9 @@ static void hostile_manifests_are_refused(void **state)
         assert_message(err, path);
     }
     assert_int_equal(
-        read_changed(path, &good, "\"format_version\": 1", "\"format_version\": 3", &err),
+        read_changed(path, &good, "\"format_version\": 1", "\"format_version\": 4", &err),
         ERR_UNSUPPORTED);
-    assert_message(err, "format_version: 3; this program knows 1 and 2");
+    assert_message(err, "format_version: 4; this program knows 1 to 3");
     buf_release(&good);
     free(path);
 }

@@ -89,6 +89,7 @@ static void on_list(struct rpc_call *call, struct rpc_msg *msg, void *service)
     Gradus__V1__ListJobsResponse r = GRADUS__V1__LIST_JOBS_RESPONSE__INIT;
     r.jobs = jobs;
     r.n_jobs = 1;
+    r.more = master.lists_more;
     (void)rpc_reply(call, &r.base, NULL);
 }
 

@@ -31,6 +31,7 @@ struct master_state {
     bool traces;     /* it has something to say about steps */
     int breaks;      /* what the next watch ends with, after a message; 0: nothing */
     bool interrupts; /* in the middle of a watch or a checkpoint somebody presses Ctrl-C */
+    bool lists_more; /* than the one job in each answer to List */
     int refuses;     /* what the next cancelling or checkpoint is answered with; 0: as asked */
     char request_ids[2][64];
 };

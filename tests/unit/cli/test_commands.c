@@ -56,12 +56,48 @@ static void test_pauses(void **state)
     assert_string_equal(((const Gradus__V1__GetJobRequest *)cli_heard("Pause"))->job, "digits-7");
     cli_says(&out, "job digits-7: RUNNING");
     cli_expect_of(0, "resume digits-7 --json");
-    assert_string_equal(((const Gradus__V1__GetJobRequest *)cli_heard("Resume"))->job, "digits-7");
+    const Gradus__V1__ResumeRequest *resume =
+        (const Gradus__V1__ResumeRequest *)cli_heard("Resume");
+    assert_string_equal(resume->job, "digits-7");
+    assert_int_equal(resume->n_sets, 0);
     cli_says(&out, "\"paused\": false");
+    cli_expect_of(0, "resume digits-7 --set training.epochs=9 --set priority=2");
+    resume = (const Gradus__V1__ResumeRequest *)cli_heard("Resume");
+    assert_int_equal(resume->n_sets, 2);
+    assert_string_equal(resume->sets[0], "training.epochs=9");
+    assert_string_equal(resume->sets[1], "priority=2");
     cli_expect_of(5, "pause nobody-1");
     cli_expect_of(5, "resume nobody-1");
     cli_expect_of(0, "list --owner ann");
     assert_string_equal(((const Gradus__V1__ListJobsRequest *)cli_heard("List"))->owner, "ann");
+    cli_expect_of(0, "list --state failed");
+    const Gradus__V1__ListJobsRequest *q = (const Gradus__V1__ListJobsRequest *)cli_heard("List");
+    assert_int_equal(q->n_states, 1);
+    assert_int_equal(q->states[0], GRADUS__V1__JOB_STATE__FAILED);
+    cli_expect_of(0, "list --state unfinished");
+    q = (const Gradus__V1__ListJobsRequest *)cli_heard("List");
+    assert_int_equal(q->n_states, 5);
+    assert_int_equal(q->states[0], GRADUS__V1__JOB_STATE__PENDING);
+    assert_int_equal(q->states[4], GRADUS__V1__JOB_STATE__PAUSED);
+    cli_expect_of(0, "list --state finished");
+    assert_int_equal(((const Gradus__V1__ListJobsRequest *)cli_heard("List"))->n_states, 3);
+    cli_expect_of(2, "list --state done");
+}
+
+/* More than one answer holds: each goes on where the one before ended, until there are enough. */
+static void test_lists_page_by_page(void **state)
+{
+    (void)state;
+    master.lists_more = true;
+    cli_expect_of(0, "list --limit 3");
+    const Gradus__V1__ListJobsRequest *q = (const Gradus__V1__ListJobsRequest *)cli_heard("List");
+    assert_int_equal(q->limit, 1); /* the third call */
+    assert_string_equal(q->before, "digits-7");
+    master.lists_more = false;
+    cli_expect_of(0, "list --limit 3");
+    q = (const Gradus__V1__ListJobsRequest *)cli_heard("List");
+    assert_int_equal(q->limit, 3);
+    assert_string_equal(q->before, "");
 }
 
 /* A master that says that it cannot is one that can be reached. */
@@ -235,10 +271,15 @@ static void test_watches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lists),    cmocka_unit_test(test_cancels),
-        cmocka_unit_test(test_pauses),   cmocka_unit_test(test_checkpoints),
-        cmocka_unit_test(test_tables),   cmocka_unit_test(test_sets),
-        cmocka_unit_test(test_submits),  cmocka_unit_test(test_watches),
+        cmocka_unit_test(test_lists_page_by_page),
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_cancels),
+        cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_submits),
+        cmocka_unit_test(test_watches),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("commands", tests, cli_set_up, cli_tear_down);

@@ -12,6 +12,8 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/find_checkpoint.h"
+#include "gradus/v1/jobs.pb-c.h"
+#include "master/store/store.h"
 
 /* Which of several checkpoints is the newest is tested with them; here the job has one. */
 struct place {
@@ -58,7 +60,7 @@ static void assert_found(const char *what, const char *state_dir, const char *ex
     char *path = NULL;
     struct err err = {0};
     const struct cli_common common = common_of("", state_dir);
-    assert_int_equal(find_checkpoint(what, &common, &path, &err), 0);
+    assert_int_equal(find_checkpoint(what, &common, false, &path, &err), 0);
     assert_string_equal(path, expected);
     free(path);
 }
@@ -68,7 +70,7 @@ static void assert_not_found(const char *what, const char *state_dir, int code, 
     char *path = NULL;
     struct err err = {0};
     const struct cli_common common = common_of("", state_dir);
-    assert_int_equal(find_checkpoint(what, &common, &path, &err), code);
+    assert_int_equal(find_checkpoint(what, &common, false, &path, &err), code);
     assert_null(path);
     if (strstr(err.msg, says) == NULL) {
         fail_msg("'%s' does not say '%s'", err.msg, says);
@@ -98,13 +100,106 @@ static void test_what_is_not_there(void **state)
     assert_not_found(p->state, "", ERR_NOT_FOUND, p->state);
 }
 
+/* A row as a master leaves it of job digits-1, whose newest checkpoint is @checkpoint. */
+static void leave_row(const struct place *p, const char *checkpoint)
+{
+    Gradus__V1__Job job = GRADUS__V1__JOB__INIT;
+    char id[] = "digits-1", name[] = "digits";
+    char *at = mem_strdup(checkpoint);
+    uint8_t packed[1024];
+    struct store *s = NULL;
+    struct err err = {0};
+    job.id = id;
+    job.name = name;
+    job.checkpoint = at;
+    job.state = GRADUS__V1__JOB_STATE__SUCCEEDED;
+    assert_true(gradus__v1__job__get_packed_size(&job) <= sizeof packed);
+    const struct store_row row = {.id = id,
+                                  .name = name,
+                                  .request_id = "",
+                                  .number = 1,
+                                  .state = (int)job.state,
+                                  .job = packed,
+                                  .job_bytes = gradus__v1__job__pack(&job, packed)};
+    if (store_sqlite_open(p->state, "the test", &s, &err) != 0 || s->ops->put(s, &row, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    s->ops->close(s);
+    free(at);
+}
+
+/* What the row says goes before what lies in the state directory. */
+static void test_the_checkpoint_of_a_row(void **state)
+{
+    struct place *p = *state;
+    char *other = file_join(p->state, "other"), *url = mem_printf("file://%s", other);
+    assert_int_equal(file_make_dirs(other, NULL), 0);
+    leave_row(p, other);
+    assert_found("digits-1", p->state, other);
+    leave_row(p, url);
+    assert_found("digits-1", p->state, url);
+    free(url);
+    free(other);
+}
+
+/* The state directory was moved, with the checkpoints in it: what the row says is gone, or cannot
+ * be looked at here. */
+static void test_checkpoints_that_were_moved(void **state)
+{
+    struct place *p = *state;
+    char longest[400]; /* longer than a name may be, so nobody can look for it */
+    memset(longest, 'x', sizeof longest - 1);
+    longest[0] = '/';
+    longest[sizeof longest - 1] = '\0';
+    const char *const gone[] = {"/no/such/place", "file:///no/such/place", p->manifest, "",
+                                longest};
+    for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++) {
+        leave_row(p, gone[i]);
+        assert_found("digits-1", p->state, p->job);
+    }
+}
+
+/* A store that does not let us look may have newer ones than lie here. */
+static void test_a_store_that_cannot_be_looked_at(void **state)
+{
+    struct place *p = *state;
+    leave_row(p, "gs://bucket/digits-1");
+    assert_not_found("digits-1", p->state, ERR_UNSUPPORTED, "the checkpoint of job digits-1: ");
+    assert_not_found("digits-1", p->state, ERR_UNSUPPORTED, "gs://bucket/digits-1");
+}
+
+static void test_a_row_without_its_checkpoint(void **state)
+{
+    struct place *p = *state;
+    tmp_dir_remove(mem_strdup(p->all));
+    leave_row(p, "/no/such/place");
+    assert_not_found("digits-1", p->state, ERR_NOT_FOUND,
+                     "the checkpoint of job digits-1 is /no/such/place where its cluster runs, and "
+                     "not on this machine; the directory of a checkpoint does as well");
+    leave_row(p, "");
+    assert_not_found("digits-1", p->state, ERR_NOT_FOUND, "job digits-1 has no checkpoint yet");
+}
+
+/* The one that was measured best is asked of the manifest, which says here that it is none. */
+static void test_the_best_of_a_checkpoint_that_is_none(void **state)
+{
+    struct place *p = *state;
+    char *path = NULL;
+    struct err err = {0};
+    const struct cli_common common = common_of("", p->state);
+    assert_int_not_equal(find_checkpoint(p->job, &common, true, &path, &err), 0);
+    assert_null(path);
+    assert_non_null(strstr(err.msg, p->job));
+    assert_non_null(strstr(err.msg, "manifest.json"));
+}
+
 static void test_a_master_that_is_not_one(void **state)
 {
     (void)state;
     char *path = NULL;
     struct err err = {0};
     const struct cli_common common = common_of("nonsense", "");
-    assert_int_equal(find_checkpoint("digits-1", &common, &path, &err), ERR_INVALID);
+    assert_int_equal(find_checkpoint("digits-1", &common, false, &path, &err), ERR_INVALID);
     assert_null(path);
 }
 
@@ -130,6 +225,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_job, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_directory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_not_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_checkpoint_of_a_row, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_checkpoints_that_were_moved, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_store_that_cannot_be_looked_at, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_row_without_its_checkpoint, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_best_of_a_checkpoint_that_is_none, setup,
+                                        teardown),
         cmocka_unit_test(test_a_master_that_is_not_one),
         cmocka_unit_test(test_the_state_directory),
     };

@@ -178,6 +178,39 @@ static void test_times(void **state)
     buf_release(&out);
 }
 
+/* Workers that wait for servers and links more than they compute are told of, but not those whose
+ * steps are too few or too short to say so. */
+static void test_times_held_up(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t steps, step_us, away_percent;
+        bool told;
+    } CASES[] = {{20, 1000, 61, true},
+                 {19, 1000, 61, false},
+                 {20, 999, 90, false},
+                 {20, 1000, 59, false},
+                 {5000, 9000, 95, true}};
+    struct sample s;
+    sample_init(&s);
+    struct buf out = {0};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        const uint64_t all_us = CASES[i].steps * CASES[i].step_us;
+        Gradus__V1__StepTimes t = GRADUS__V1__STEP_TIMES__INIT;
+        t.steps = CASES[i].steps;
+        t.wire_us = all_us * (CASES[i].away_percent - 5) / 100;
+        t.apply_us = all_us * 5 / 100;
+        t.compute_us = all_us - t.wire_us - t.apply_us;
+        s.job.times = &t;
+        out.len = 0;
+        text_times(&s.job, &out);
+        const char *told = strstr(buf_str(&out), "% of a step on the way to servers and there");
+        assert_int_equal(told != NULL, CASES[i].told);
+    }
+    assert_non_null(strstr(buf_str(&out), "\nWorkers spend 95 % of a step"));
+    buf_release(&out);
+}
+
 static void test_result_of_a_job_that_never_ran(void **state)
 {
     (void)state;
@@ -394,6 +427,7 @@ int main(void)
         cmocka_unit_test(test_progress_at_the_start),
         cmocka_unit_test(test_result_text),
         cmocka_unit_test(test_times),
+        cmocka_unit_test(test_times_held_up),
         cmocka_unit_test(test_result_of_a_job_that_never_ran),
         cmocka_unit_test(test_consistency_in_one_line),
         cmocka_unit_test(test_staleness),

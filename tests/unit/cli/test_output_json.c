@@ -171,6 +171,7 @@ static void test_all_that_status_says(void **state)
     Gradus__V1__StepTimes times;
     Gradus__V1__WorkerTimes of_worker = GRADUS__V1__WORKER_TIMES__INIT, *list[] = {&of_worker};
     char name[] = "digits", text[] = "seed: 3", activity[] = "training", last[] = "/c/step-500";
+    char ended_before[] = "FAILED";
     fill_times(&times);
     of_worker.worker = s.worker;
     of_worker.times = &times;
@@ -186,6 +187,8 @@ static void test_all_that_status_says(void **state)
     s.job.bad_records = 7;
     s.job.submitted_ms = 11;
     s.job.started_ms = 12;
+    s.job.resumes = 2;
+    s.job.ended_before = ended_before;
     s.job.finished_ms = 13;
     s.job.n_evaluations = 1;
     s.job.n_workers = 1;
@@ -207,7 +210,8 @@ static void test_all_that_status_says(void **state)
                       "\"staleness\": [], \"bad_records\": 7, \"dropped\": 0, \"speculated\": 0, "
                       "\"recoveries\": 0, \"owner\": \"\", \"priority\": 0, "
                       "\"queue_position\": 0, \"waiting\": \"\", \"paused\": false, "
-                      "\"preemptions\": 0, \"ps_memory\": 0, "
+                      "\"preemptions\": 0, \"ps_memory\": 0, \"resumes\": 2, "
+                      "\"ended_before\": \"FAILED\", "
                       "\"shards\": [], \"times\": {" TIMES "}, "
                       "\"worker_times\": [{\"worker\": \"worker-1\", " TIMES "}], "
                       "\"evaluations\": [{\"step\": 100, \"epoch\": 1, \"train\": {}, "

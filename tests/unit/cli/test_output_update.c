@@ -51,7 +51,8 @@ static void begin(struct scene *s, const char *update, const char *mode, int64_t
         .row_count = 1,
         .total = 10};
     const struct host_memory host = {.total = 30, .available = 20};
-    output_plan_json(&s->plan, &s->update, &need, &host, NULL, &json);
+    const struct plan_speed speed = {.known = false};
+    output_plan_json(&s->plan, &s->update, &need, &host, &speed, NULL, &json);
     s->json = json_loads(buf_str(&json), 0, NULL);
     assert_non_null(s->json);
     buf_release(&json);
@@ -146,6 +147,32 @@ static void test_patterns_and_schedules(void **state)
     end(&s);
 }
 
+/* Of each variable the pattern that it has, whole. */
+static void test_patterns_as_json(void **state)
+{
+    (void)state;
+    struct scene s;
+    static const char *const keys[] = {"learning_rate", "weight_decay", "l1", "l2"};
+    static const double values[] = {3, 0.0625, 0.125, 0.25};
+    begin(&s,
+          "rule: sgd, learning_rate: 0.5, variables: [{match: '*.kernel', learning_rate: 3, "
+          "weight_decay: 0.0625, l1: 0.125, l2: 0.25}]",
+          "sync", 1);
+    json_t *list = json_object_get(s.json, "variables");
+    json_t *kernel = json_array_get(list, 0), *bias = json_array_get(list, 1);
+    assert_string_equal(json_string_value(json_object_get(kernel, "name")), "dense_1.kernel");
+    assert_string_equal(json_string_value(json_object_get(kernel, "pattern")), "*.kernel");
+    assert_true(json_is_false(json_object_get(kernel, "frozen")));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_t *value = json_object_get(kernel, keys[i]);
+        assert_true(json_is_number(value));
+        assert_float_equal(json_number_value(value), values[i], 0);
+        assert_null(json_object_get(bias, keys[i]));
+    }
+    assert_true(json_is_null(json_object_get(bias, "pattern")));
+    end(&s);
+}
+
 static json_int_t number(json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
@@ -208,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounds_and_memory),
         cmocka_unit_test(test_patterns_and_schedules),
+        cmocka_unit_test(test_patterns_as_json),
         cmocka_unit_test(test_partitions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,16 +10,19 @@
 
 #include "cli/submit.h"
 
-static void assert_dir(const char *dir, const char *file, const char *labels, const char *expected)
+static void assert_dir_with(const char *dir, const char *file, const char *labels,
+                            const char *source, const char *expected)
 {
-    char strings[3][64], none[] = "";
+    char strings[3][64], none[] = "", from[64] = "";
     (void)snprintf(strings[0], sizeof strings[0], "%s", dir);
     (void)snprintf(strings[1], sizeof strings[1], "%s", file);
     (void)snprintf(strings[2], sizeof strings[2], "%s", labels);
-    struct data_spec data = {.dir = strings[0],
-                             .train = {.file = strings[1], .labels = strings[2]},
-                             .test = {.file = none, .labels = none}};
-    char *sent = submit_data_dir(&data);
+    (void)snprintf(from, sizeof from, "%s", source);
+    struct job_spec spec = {.data = {.dir = strings[0],
+                                     .train = {.file = strings[1], .labels = strings[2]},
+                                     .test = {.file = none, .labels = none}},
+                            .from = {.checkpoint = none, .safetensors = from, .onnx = none}};
+    char *sent = submit_data_dir(&spec);
     if (expected == NULL) {
         assert_null(sent);
     } else {
@@ -27,6 +30,11 @@ static void assert_dir(const char *dir, const char *file, const char *labels, co
         assert_string_equal(sent, expected);
     }
     free(sent);
+}
+
+static void assert_dir(const char *dir, const char *file, const char *labels, const char *expected)
+{
+    assert_dir_with(dir, file, labels, "", expected);
 }
 
 static void test_the_directory_that_is_sent(void **state)
@@ -42,6 +50,8 @@ static void test_the_directory_that_is_sent(void **state)
     assert_dir(".", "s3://bucket/a", "", NULL);
     assert_dir("s3://bucket/data", "a", "b", NULL);
     assert_dir(".", "s3://bucket/a", "b", "/usr/bin");
+    assert_dir_with(".", "/data/a", "", "a.safetensors", "/usr/bin"); /* the source of `from` is */
+    assert_dir_with(".", "/data/a", "", "/data/a.safetensors", NULL);
 }
 
 int main(void)

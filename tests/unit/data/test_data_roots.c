@@ -271,12 +271,12 @@ static void keys_are_not_quoted(void **state)
     static char none[] = "", pipe[] = "|", numbers[] = "0..9", label[] = "label", c1[] = "C1";
     struct data_column columns[] = {
         {.column = numbers, .as = COLUMN_SPARSE, .separator = pipe, .width = 2}};
-    make_text(in, ffm, "1 0:77:1 0:77:1\n");
+    make_text(in, ffm, "1 0:7700770077:1 0:7700770077:1\n");
     struct data_spec spec = spec_of(ffm);
     spec.format = DATA_FORMAT_LIBFFM;
     spec.columns = columns;
     spec.column_count = 1;
-    check_hidden(spec, DATA_LABEL_CLASS, "77", "clicks.ffm:1:1");
+    check_hidden(spec, DATA_LABEL_CLASS, "7700770077", "clicks.ffm:1:1");
     make_text(in, ffm, "1 0:1:hush\n");
     check_hidden(spec, DATA_LABEL_CLASS, "hush", "clicks.ffm:1:7");
     struct data_column fields[] = {

@@ -231,9 +231,63 @@ static void no_wrong_batch_ever(void **state)
     dataset_free(data);
 }
 
+struct prepared {
+    uint64_t sums[4]; /* of each slot */
+    size_t calls;
+    bool refuses;
+};
+
+static int prepare(void *ctx, size_t slot, const struct batch *b, struct err *err)
+{
+    struct prepared *p = ctx;
+    assert_true(slot < 4);
+    p->sums[slot] = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        p->sums[slot] += (uint64_t)b->classes[i] + 1;
+    }
+    p->calls++;
+    return p->refuses ? err_set(err, ERR_EXHAUSTED, "told to refuse") : 0;
+}
+
+/* What was made of a batch is there when it is taken, whoever decoded it. */
+static void batches_are_prepared_ahead(void **state)
+{
+    (void)state;
+    struct dataset *data = make_data();
+    struct loader *l;
+    struct prepared p = {.calls = 0};
+    assert_int_equal(loader_new(data, 5, 8, 4, &l, NULL), 0);
+    const struct loader_prepare how = {prepare, &p};
+    loader_set_prepare(l, &how);
+    for (uint64_t i = 0; i < 12; i++) {
+        const struct batch *b;
+        uint64_t sum = 0;
+        if (i % 3 != 2) {
+            (void)loader_request(l, 0, i * 8, 8, NULL);
+        }
+        assert_int_equal(loader_take(l, 0, i * 8, 8, &b, NULL), 0);
+        for (size_t k = 0; k < b->count; k++) {
+            sum += (uint64_t)b->classes[k] + 1;
+        }
+        assert_int_equal(p.sums[loader_slot(l, b)], sum);
+        loader_return(l, b);
+    }
+    assert_int_equal(p.calls, 12);
+    p.refuses = true;
+    const struct batch *b;
+    struct err err;
+    assert_int_equal(loader_take(l, 1, 0, 8, &b, &err), ERR_EXHAUSTED);
+    assert_string_equal(err.msg, "told to refuse");
+    p.refuses = false;
+    take_and_check(l, 5, 1, 0, 8);
+    loader_free(l);
+    dataset_free(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_are_prepared_ahead),
         cmocka_unit_test(batches_follow_the_order),
         cmocka_unit_test(batches_too_large_are_refused),
         cmocka_unit_test(a_batch_stays_valid_until_returned),

@@ -4,180 +4,11 @@
 
 #include <math.h>
 
-#include "support/models.h"
+#include "support/layer_variants.h"
 #include "tensor/blas_kernels.h"
 
 #define RECORDS 3
-#define VARIANTS_MAX 64
 #define STEP 4e-3
-
-/* What a kind may be given besides one field after the other; keys a kind lacks leave it out. */
-static const char *const combinations[] = {
-    "kernel=[2,3] stride=2 padding=same",
-    "kernel=2 stride=[1,2] padding=same use_bias=false",
-    "kernel=1 activation=tanh",
-    "kernel=[1,3] stride=[2,1]",
-    "size=[2,3] stride=1 padding=same",
-    "size=3 stride=2 padding=same",
-    "size=[1,2] stride=[2,3]",
-    "pooling=none length=3",
-    "pooling=none length=2 hashing=none shared=true unknown=own",
-    "pooling=mean hashing=none shared=true unknown=zero",
-    "pooling=sqrt_n hashing=none shared=true",
-    "units=2 hashing=none shared=true unknown=own bias=true",
-    "rows=0 dim=0 table=t",
-    "rows=0 dim=3 table=t pooling=none length=3",
-    "rows=0 dim=0 table=t pooling=mean hashing=none shared=true",
-    "rows=0 units=3 table=t",
-    "rows=0 units=3 table=t bias=true hashing=none shared=true",
-};
-
-static const struct {
-    size_t rank;
-    uint64_t dims[SHAPE_RANK_MAX];
-} inputs[] = {{1, {7}}, {2, {5, 6}}, {3, {5, 6, 2}}};
-
-/* Texts to try for a field, the first one also for a required field in every other variant. */
-static size_t texts_of(const struct field *f, const char **out, size_t max)
-{
-    static const char *const ints[] = {"3", "1"}, *const lists[] = {"2", "[1,2]"};
-    static const char *const bools[] = {"true", "false"}, *const floats[] = {"0.25"};
-    const char *const *from = floats;
-    size_t n = 1;
-    if (f->type == FIELD_INT) {
-        from = ints;
-        n = 2;
-    } else if (f->type == FIELD_INTS) {
-        from = lists;
-        n = 2;
-    } else if (f->type == FIELD_BOOL) {
-        from = bools;
-        n = 2;
-    } else if (f->type == FIELD_ENUM) {
-        from = f->choices;
-        for (n = 0; f->choices[n] != NULL; n++) {
-        }
-    }
-    assert_true(n <= max);
-    for (size_t i = 0; i < n; i++) {
-        out[i] = from[i];
-    }
-    return n;
-}
-
-/* Values for the fields without a default, and those whose default is for tables. */
-static void required(const struct field *fields, size_t count, char *out, size_t n)
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (size_t i = 0; i < count; i++) {
-        const char *texts[32];
-        const bool of_tables = strcmp(fields[i].path, "rows") == 0 ||
-                               (strcmp(fields[i].path, "dim") == 0 && fields[i].def != NULL);
-        if ((fields[i].def == NULL || of_tables) && texts_of(&fields[i], texts, 32) > 0) {
-            used += (size_t)snprintf(out + used, n - used, "%s=%s ", fields[i].path, texts[0]);
-        }
-    }
-}
-
-static size_t variants_of(const struct layer_kind *kind, char out[VARIANTS_MAX][256])
-{
-    size_t count, n = 1;
-    char base[128];
-    const struct field *fields = layer_kind_fields(kind, &count);
-    required(fields, count, base, sizeof base);
-    (void)snprintf(out[0], sizeof out[0], "%s", base);
-    for (size_t i = 0; i < count; i++) {
-        const char *texts[32];
-        /* Tests fill variables themselves. */
-        bool init = strstr(fields[i].path, "_init") != NULL;
-        size_t m = init || fields[i].type == FIELD_STRING ? 0 : texts_of(&fields[i], texts, 32);
-        for (size_t j = 0; j < m; j++) {
-            assert_true(n < VARIANTS_MAX);
-            (void)snprintf(out[n++], sizeof out[0], "%s%s=%s", base, fields[i].path, texts[j]);
-        }
-    }
-    void *params = mem_new(1, layer_kind_params_bytes(kind));
-    for (size_t i = 0; i < sizeof combinations / sizeof combinations[0]; i++) {
-        if (models_set(kind, params, combinations[i], NULL) == 0) {
-            assert_true(n < VARIANTS_MAX);
-            (void)snprintf(out[n++], sizeof out[0], "%s%s", base, combinations[i]);
-        }
-        field_release(fields, count, params);
-    }
-    free(params);
-    return n;
-}
-
-/* What several inputs are given: layers of their own, some twice. */
-static const char *const sources[] = {"",    "a",     "a b", "b b", "a b a", "a b c b",
-                                      "v b", "a v b", "f",   "f h", "f f"};
-#define SOURCES (sizeof sources / sizeof sources[0])
-
-/* False: a layer of @kind does not take so many, or it is the same as another. */
-static bool takes(const struct layer_kind *kind, const char *names)
-{
-    size_t min, max, count = 1;
-    if (layer_kind_reads_fields(kind)) {
-        return names[0] == '\0' || names[0] == 'f';
-    }
-    if (names[0] == 'f') {
-        return false;
-    }
-    layer_kind_inputs(kind, &min, &max);
-    for (const char *p = names; *p != '\0'; p++) {
-        count += *p == ' ';
-    }
-    return names[0] == '\0' ? min == 1 : max > 1 && count >= min && count <= max;
-}
-
-static void add_source(struct model_spec *spec, const char *name, size_t rank)
-{
-    struct layer_spec *l = models_add(spec, rank == 1 ? "dense" : "conv2d",
-                                      rank == 1 ? "units=6" : "filters=3 kernel=1");
-    free(l->name);
-    l->name = mem_strdup(name);
-    models_from(l, "input");
-}
-
-/* The kind between layers with variables, which check the gradients that it hands down, and a
- * head. v shows b in the same shape. */
-static void build(struct model_spec *spec, const char *kind, const char *settings, size_t rank,
-                  const char *from)
-{
-    static const char *const names[] = {"c", "b", "a"};
-    *spec = (struct model_spec){.loss = LOSS_SOFTMAX_CROSS_ENTROPY};
-    if (strstr(settings, "table=t") != NULL) {
-        models_table(spec, "t", 3);
-    }
-    if (layer_kind_reads_fields(layer_kind_find(kind))) {
-        struct layer_spec *l = models_add(spec, kind, settings);
-        if (from[0] != '\0') {
-            models_from(l, from);
-        }
-        models_add(spec, "flatten", "");
-        models_add(spec, "dense", "units=3");
-        return;
-    }
-    for (size_t i = 0; i < 3; i++) {
-        if (strchr(from, names[i][0]) != NULL || (i == 1 && strchr(from, 'v') != NULL) ||
-            (i == 2 && from[0] == '\0')) {
-            add_source(spec, names[i], rank);
-        }
-    }
-    if (strchr(from, 'v') != NULL) {
-        struct layer_spec *v = models_add(spec, "flatten", "");
-        free(v->name);
-        v->name = mem_strdup("v");
-        models_from(v, "b");
-    }
-    struct layer_spec *l = models_add(spec, kind, settings);
-    if (from[0] != '\0') {
-        models_from(l, from);
-    }
-    models_add(spec, "flatten", "");
-    models_add(spec, "dense", "units=3");
-}
 
 struct tally {
     size_t checked, kinks;
@@ -236,35 +67,26 @@ static void check_model(const struct model_spec *spec, struct shape input, uint3
     models_rig_release(&rig);
 }
 
+struct checking {
+    struct tally tally;
+    size_t models;
+};
+
+static void check_variant(void *context, const struct model_spec *spec, struct shape input,
+                          const char *what)
+{
+    struct checking *c = context;
+    check_model(spec, input, VARIANTS_CLASSES, what, &c->tally);
+    c->models++;
+}
+
 static void check_kind(const struct layer_kind *kind)
 {
-    static char variants[VARIANTS_MAX][256];
-    const char *name = layer_kind_name(kind);
-    const size_t n = variants_of(kind, variants);
-    struct tally tally = {0};
-    size_t models = 0;
-    for (size_t i = 0; i < n * SOURCES; i++) {
-        const char *from = sources[i % SOURCES], *settings = variants[i / SOURCES];
-        for (size_t k = 0; k < sizeof inputs / sizeof inputs[0] && takes(kind, from); k++) {
-            struct model_spec spec;
-            struct model *m;
-            struct shape input = models_shape(inputs[k].rank, inputs[k].dims);
-            char what[512];
-            (void)snprintf(what, sizeof what, "%s (%s) of (%s) over rank %zu", name, settings, from,
-                           inputs[k].rank);
-            build(&spec, name, settings, inputs[k].rank, from);
-            const struct sparse_names fields = {models_field_names, MODELS_FIELDS};
-            if (model_new(&spec, &input, &fields, 3, &m, NULL) == 0) {
-                model_free(m);
-                check_model(&spec, input, 3, what, &tally);
-                models++;
-            }
-            model_spec_release(&spec);
-        }
-    }
-    assert_true(models >= n); /* every variant fits at least one input */
-    assert_true(tally.checked >= 40);
-    assert_true(tally.kinks * 20 <= tally.checked);
+    struct checking c = {{0}, 0};
+    const size_t n = variants_visit(kind, check_variant, &c);
+    assert_true(c.models >= n); /* every variant fits at least one input */
+    assert_true(c.tally.checked >= 40);
+    assert_true(c.tally.kinks * 20 <= c.tally.checked);
 }
 
 static void test_gradients_of_every_kind(void **state)

@@ -170,16 +170,25 @@ static bool requires(json_t *object, const char *key)
     return false;
 }
 
+/* One of the forms that a schema may have. */
+static json_t *form(json_t *schema, size_t i)
+{
+    return json_array_get(json_object_get(schema, "anyOf"), i);
+}
+
 static void test_schema_values(void **state)
 {
     (void)state;
     json_t *root = schema();
-    assert_true(requires(root, "name") && requires(root, "data") && requires(root, "model") &&
-                requires(root, "update"));
+    assert_true(requires(root, "name") && requires(root, "model") && requires(root, "update"));
+    assert_true(requires(form(root, 0), "data")); /* or there is a program */
+    assert_true(requires(property(form(root, 1), "model"), "program"));
     assert_false(requires(root, "training"));
     assert_true(requires(property(root, "data"), "train"));
     assert_true(requires(property(root, "data.train"), "file"));
-    assert_true(requires(property(root, "model"), "layers"));
+    assert_true(requires(form(property(root, "model"), 0), "layers"));
+    assert_true(requires(form(property(root, "model"), 0), "loss"));
+    assert_true(requires(form(property(root, "model"), 1), "program"));
     assert_false(requires(property(root, "model"), "metrics"));
     json_t *batch = property(root, "training.batch_size");
     assert_int_equal(json_integer_value(json_object_get(batch, "default")), 64);

@@ -117,11 +117,11 @@ static void test_missing_parts(void **state)
     job_check_refused(
         "", NULL, 0,
         "job.yaml:1:1: the file is empty; allowed: the sections name, data, model, update, "
-        "training, cluster\n");
+        "training, cluster, from\n");
     job_check_refused(
         "- a\n", NULL, 0,
         "job.yaml:1:1: this is not a job file; allowed: the sections name, data, model, "
-        "update, training, cluster\n");
+        "update, training, cluster, from\n");
     job_line_refused(13, "  rul: adam",
                      "job.yaml:13:3: update.rule is missing; allowed: one of " RULE_NAMES "\n");
     job_line_refused(
@@ -194,7 +194,78 @@ static void test_layers(void **state)
     job_line_refused(5, "  layers: []\n  x:",
                      "job.yaml:5:11: model.layers: allowed: a list of 1 to 256 layers\n"
                      "job.yaml:6:3: unknown key 'x' in model; allowed: tables, layers, metrics, "
-                     "input, loss, group_by\n");
+                     "input, program, onnx, output, trainable, loss, group_by\n");
+}
+
+/* A model of the workers' programs: neither layers nor loss, and data only where the job has them.
+ */
+static void test_program(void **state)
+{
+    (void)state;
+    struct job_spec spec = {0}, again = {0};
+    struct diags d = {0};
+    const char *text = "name: j\nmodel: {program: mine, metrics: [accuracy]}\nupdate: {rule: sgd, "
+                       "learning_rate: 1}\n";
+    assert_int_equal(job_spec_parse(text, strlen(text), "f", NULL, 0, &spec, &d), 0);
+    assert_true(job_spec_is_program(&spec));
+    assert_false(job_spec_has_data(&spec));
+    assert_int_equal(spec.model.metrics, 1U << METRIC_LOSS | 1U << METRIC_ACCURACY);
+    assert_int_equal(job_spec_parse(spec.text, strlen(spec.text), "f", NULL, 0, &again, &d), 0);
+    assert_string_equal(again.text, spec.text);
+    assert_string_equal(again.model.program, "mine");
+    job_spec_release(&again);
+    const char *set[] = {"data.train.file=x.csv"};
+    assert_int_equal(job_spec_parse(text, strlen(text), "f", set, 1, &again, &d), 0);
+    assert_true(job_spec_has_data(&again));
+    job_spec_release(&again);
+    job_spec_release(&spec);
+    text = "name: j\nmodel: {program: mine, tables: [{name: t, dim: 3}]}\nupdate: {rule: sgd, "
+           "learning_rate: 1}\ndata: {format: libffm, train: {file: x}, columns: [{column: 0, as: "
+           "sparse}]}\n";
+    assert_int_equal(job_spec_parse(text, strlen(text), "f", NULL, 0, &spec, &d), 0);
+    assert_int_equal(spec.model.table_count, 1);
+    assert_true(spec.data.lists_all); /* without a width, and no layer reads it */
+    assert_int_equal(job_spec_parse(spec.text, strlen(spec.text), "f", NULL, 0, &again, &d), 0);
+    assert_string_equal(again.text, spec.text);
+    job_spec_release(&again);
+    job_spec_release(&spec);
+    job_check_refused("name: j\nmodel: {program: mine, loss: mean_squared_error, layers: [relu], "
+                      "metrics: [auc]}\nupdate: {rule: sgd, learning_rate: 1}\n",
+                      NULL, 0,
+                      "job.yaml:2:24: model.loss: the model is that of the workers' program "
+                      "(model.program); allowed: either a program or layers with a loss\n"
+                      "job.yaml:2:50: model.layers: the model is that of the workers' program "
+                      "(model.program); allowed: either a program or layers with a loss\n"
+                      "job.yaml:2:75: model.metrics: a program does not tell all of them; allowed: "
+                      "loss, accuracy, rmse, mae\n");
+}
+
+static void test_onnx(void **state)
+{
+    (void)state;
+    struct job_spec spec = {0}, again = {0};
+    struct diags d = {0};
+    const char *text = "name: j\ndata: {train: {file: x.csv}}\nmodel: {onnx: a.onnx, loss: "
+                       "softmax_cross_entropy, trainable: [\"fc*\", b]}\nupdate: {rule: sgd, "
+                       "learning_rate: 1}\n";
+    assert_int_equal(job_spec_parse(text, strlen(text), "f", NULL, 0, &spec, &d), 0);
+    assert_true(job_spec_is_given(&spec));
+    assert_false(job_spec_is_program(&spec));
+    assert_int_equal(spec.model.metrics, 1U << METRIC_LOSS | 1U << METRIC_ACCURACY);
+    assert_int_equal(job_spec_parse(spec.text, strlen(spec.text), "f", NULL, 0, &again, &d), 0);
+    assert_string_equal(again.text, spec.text);
+    assert_string_equal(again.model.onnx, "a.onnx");
+    struct err err = {0};
+    assert_int_equal(job_spec_import(&again, NULL, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.msg, "model.onnx a.onnx: "));
+    job_spec_release(&again);
+    job_spec_release(&spec);
+    job_check_refused(
+        "name: j\ndata: {train: {file: x.csv}}\nmodel: {onnx: a, loss: "
+        "mean_squared_error, layers: [relu]}\nupdate: {rule: sgd, learning_rate: 1}\n",
+        NULL, 0,
+        "job.yaml:3:44: model.layers: the model is the graph of a file (model.onnx); "
+        "allowed: either a file or layers\n");
 }
 
 static void assert_from(const struct layer_spec *l, const char *names)
@@ -443,6 +514,8 @@ int main(void)
         cmocka_unit_test(test_missing_parts),
         cmocka_unit_test(test_yaml_problems_come_through),
         cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_program),
+        cmocka_unit_test(test_onnx),
         cmocka_unit_test(test_from),
         cmocka_unit_test(test_too_many_layers),
         cmocka_unit_test(test_job_names),

@@ -109,8 +109,6 @@ static void test_what_does_not_go_together(void **state)
 {
     (void)state;
     static const char one[] = "[{name: ads, dim: 1}]";
-    refused(one, "rule: sgd, clip_norm: 1", "update.clip_norm: not possible with model.tables");
-    refused(one, "rule: sgd, clip_global_norm: 1", "update.clip_global_norm: not possible");
     refused(one, "rule: sgd, accumulate: 2", "update.accumulate: not possible with model.tables");
     refused(one, "rule: sgd, average: 0.9", "update.average: not possible with model.tables");
     refused(one, "rule: lamb", "update.rule: not possible with model.tables");

@@ -128,6 +128,43 @@ static void no_shard_is_empty_while_there_are_rows(void **state)
                                  "or cut the variables into more partitions");
 }
 
+/* Where every server has rows of tables, none needs a part of the variables. */
+static void tables_fill_shards(void **state)
+{
+    (void)state;
+    static const int partitioners[] = {PARTITIONER_BALANCED, PARTITIONER_FIXED,
+                                       PARTITIONER_MIN_SLICE, PARTITIONER_MAX_SLICE};
+    const struct variable_spec bias[] = {matrix("bias", 1, 1)};
+    const struct variable_spec iris[] = {matrix("kernel", 4, 3), matrix("bias", 3, 1)};
+    struct job_spec spec = {.model = {.table_count = 1}};
+    for (size_t i = 0; i < sizeof partitioners / sizeof partitioners[0]; i++) {
+        struct plan plan = {0};
+        struct err err = {0};
+        size_t count;
+        spec.cluster = balanced(3);
+        spec.cluster.partitioner = partitioners[i];
+        spec.cluster.partitions = 1;
+        assert_int_equal(plan_make_job(bias, 1, &spec, &plan, &err), 0);
+        assert_int_equal(plan.partition_count, 1);
+        assert_int_equal(plan.shard_elements[0] + plan.shard_elements[1] + plan.shard_elements[2],
+                         1);
+        (void)plan_shard(&plan, 2, &count);
+        assert_int_equal(count, plan.shard_elements[2]);
+        assert_int_equal(plan_check_shards(&plan, 1, &err), 0);
+        assert_int_equal(plan_check_shards(&plan, 0, &err), ERR_INVALID);
+        plan_release(&plan);
+    }
+    struct plan plan = {0};
+    spec.cluster = balanced(8);
+    assert_int_equal(plan_make_job(iris, 2, &spec, &plan, NULL), 0);
+    assert_int_equal(plan.partition_count, 2); /* cutting would not have filled them */
+    plan_release(&plan);
+    spec.cluster.ps = 7;
+    assert_int_equal(plan_make_job(iris, 2, &spec, &plan, NULL), 0);
+    assert_int_equal(plan_check_shards(&plan, 0, NULL), 0);
+    plan_release(&plan);
+}
+
 static void bounds_are_kept(void **state)
 {
     (void)state;
@@ -202,6 +239,7 @@ int main(void)
         cmocka_unit_test(large_models_are_level),
         cmocka_unit_test(what_is_small_stays_whole),
         cmocka_unit_test(no_shard_is_empty_while_there_are_rows),
+        cmocka_unit_test(tables_fill_shards),
         cmocka_unit_test(bounds_are_kept),
         cmocka_unit_test(random_models_are_level),
     };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time, messages, disk and store around the master's core, and the requests of clients. */
+/* Time, messages, disk and store around the master's core. */
 #include "cluster.h"
 
 #include "base/mem.h"
@@ -97,8 +97,8 @@ static void watch(struct cluster *c, const struct job_record *r)
         buf_printf(&c->trace, "%s ", job_state_name(r->state));
     }
     assert_true(r->generation >= c->seen[i].generation);
-    assert_true(r->step >= c->seen[i].step || r->recoveries > 0);
-    if (job_state_is_final(c->seen[i].state)) {
+    assert_true(r->step >= c->seen[i].step || r->recoveries > 0 || r->resumes > 0);
+    if (job_state_is_final(c->seen[i].state) && r->resumes == c->seen[i].resumes) {
         assert_int_equal(c->seen[i].state, r->state);
     }
     for (size_t k = 0; job_state_is_final(r->state) && k < JOBS_MAX; k++) {
@@ -112,11 +112,12 @@ static void watch(struct cluster *c, const struct job_record *r)
     c->seen[i].state = r->state;
     c->seen[i].generation = r->generation;
     c->seen[i].step = r->step;
+    c->seen[i].resumes = r->resumes;
 }
 
 /* What a call points to is there until the next step, whatever became of its job in this one; a
  * sanitizer sees what is not. */
-static void read_call(const struct master_call *call)
+static void read_call(const struct cluster *c, const struct master_call *call)
 {
     const char *const texts[] = {call->job,    call->text,      call->node,   call->address,
                                  call->pin_id, call->directory, call->restore};
@@ -126,7 +127,8 @@ static void read_call(const struct master_call *call)
     for (size_t i = 0; i < call->worker_count; i++) {
         assert_true(call->workers[i][0] != '\0');
     }
-    bool speaks = call->kind == MASTER_CALL_ASSIGN || call->kind == MASTER_CALL_EVALUATE;
+    bool speaks = call->kind == MASTER_CALL_ASSIGN || call->kind == MASTER_CALL_EVALUATE ||
+                  (call->kind == MASTER_CALL_START && c->from != NULL); /* brings values */
     assert_true((call->shard_count > 0) == speaks); /* the worker will, to shards */
     for (size_t i = 0; i < call->shard_count; i++) {
         assert_int_equal(call->shards[i].shard, i);
@@ -153,7 +155,7 @@ static void store(struct cluster *c, const struct master_store *store)
 
 static void take_call(struct cluster *c, const struct master_call *call)
 {
-    read_call(call);
+    read_call(c, call);
     *cluster_fence(c, call->job) = call->fence;
     if (call->kind != MASTER_CALL_INSPECT) {
         assert_true(call->generation <= c->stored[cluster_stored(c, call->job)].generation);
@@ -180,6 +182,9 @@ static void take_call(struct cluster *c, const struct master_call *call)
     const struct fake_node *n = cluster_node(c, call->node);
     f->incarnation = n == NULL ? 0 : n->incarnation;
     f->ms += n != NULL && n->slow_kind == call->kind ? n->slow_ms : 0;
+    if (call->kind == MASTER_CALL_EVALUATE) {
+        f->pin_step = strtoull(call->pin_id + sizeof "step-" - 1, NULL, 10);
+    }
     c->evaluations_sent += call->kind == MASTER_CALL_EVALUATE;
 }
 
@@ -198,6 +203,8 @@ static void take_manifest(struct cluster *c, const struct master_manifest *m)
     }
     p->ledger = *m->ledger;
     memcpy(p->counts, m->ledger->done, p->ledger.split_count * sizeof *p->counts);
+    p->best = m->best;
+    p->result_is_best = m->result_is_best;
     p->train_epoch = m->train_epoch;
     p->train_sum_count = m->train_sum_count;
     assert_true(m->train_sum_count <= 16);
@@ -205,6 +212,8 @@ static void take_manifest(struct cluster *c, const struct master_manifest *m)
         p->train_sums[i] = m->train_sums[i];
     }
     assert_true(c->manifests < 64);
+    (void)snprintf(c->manifest_bases[c->manifests], sizeof c->manifest_bases[0], "%s",
+                   m->base == NULL ? "" : m->base);
     c->manifest_steps[c->manifests++] = m->step;
 }
 
@@ -321,6 +330,9 @@ static void find_comes(struct cluster *c, const struct flight *f)
     struct fake_checkpoint *p = c->find_gone ? NULL : cluster_checkpoint(c, f->job);
     struct master_event e = {.kind = MASTER_FOUND};
     struct err err = {0};
+    char best_path[128];
+    (void)snprintf(best_path, sizeof best_path, "%s/step-%09" PRIu64, f->job,
+                   p == NULL ? 0 : p->best.kept_step);
     (void)err_set(&err, c->find_fails, "the disk does not answer");
     e.found = (struct master_found){.number = f->number,
                                     .found = p != NULL,
@@ -334,6 +346,8 @@ static void find_comes(struct cluster *c, const struct flight *f)
         e.found.version = p->version;
         e.found.ledger = &p->ledger;
         e.found.train_epoch = p->train_epoch;
+        e.found.best = &p->best;
+        e.found.best_path = p->best.kept ? best_path : NULL;
         e.found.train_sums = p->train_sums;
         e.found.train_sum_count = c->old_manifests ? 0 : p->train_sum_count;
     }
@@ -343,7 +357,7 @@ static void find_comes(struct cluster *c, const struct flight *f)
 static void manifest_comes(struct cluster *c, const struct flight *f)
 {
     struct err err = {0};
-    err_set(&err, ERR_EXHAUSTED, "no space left");
+    err_set(&err, c->manifest_code == 0 ? ERR_EXHAUSTED : c->manifest_code, "no space left");
     for (size_t i = 0; i < JOBS_MAX && !c->manifest_fails; i++) {
         if (c->disk[i].job[0] == '\0' || strcmp(c->disk[i].job, f->checkpoint.job) == 0) {
             c->disk[i] = f->checkpoint;
@@ -473,112 +487,6 @@ void cluster_until_in(struct cluster *c, const char *id, const char *where)
              master_job_work(c->m, id), cluster_job(c, id)->step, cluster_job(c, id)->reason);
 }
 
-/* ---- clients ---- */
-
-void cluster_spec(struct job_spec *spec, const char *name, const char *const *sets, size_t count)
-{
-    struct buf text = {0};
-    buf_printf(&text,
-               "name: %s\ndata:\n  train: {file: a.csv}\nmodel:\n  layers:\n    - dense: "
-               "{units: 8}\n    - relu\n    - dense: {units: 3}\n  loss: softmax_cross_entropy\n"
-               "  metrics: [accuracy]\nupdate:\n  rule: sgd\ntraining:\n  batch_size: 5\n"
-               "  replicas: 3\n  epochs: 3\n  split_batches: 2\ncluster:\n  workers: 2\n  ps: 2\n",
-               name);
-    struct diags d = {0};
-    if (job_spec_parse(buf_str(&text), text.len, "test", sets, count, spec, &d) < 0) {
-        struct buf out = {0};
-        diags_format(&d, &out);
-        fail_msg("%s", buf_str(&out));
-    }
-    diags_release(&d);
-    buf_release(&text);
-}
-
-int cluster_try(struct cluster *c, const char *name, const char *const *sets, size_t count,
-                char id[64])
-{
-    struct job_spec spec = {0};
-    cluster_spec(&spec, name, sets, count);
-    struct master_event e = {.kind = MASTER_SUBMIT, .request = ++c->request};
-    e.submit = (struct master_submit_event){.spec = &spec, .request_id = "", .owner = c->submitter};
-    cluster_event(c, &e);
-    job_spec_release(&spec);
-    snprintf(id, 64, "%s", c->reply_text);
-    return c->reply.err.code;
-}
-
-void cluster_submit(struct cluster *c, const char *name, char id[64], const char *const *sets,
-                    size_t count)
-{
-    assert_int_equal(cluster_try(c, name, sets, count, id), 0);
-}
-
-int cluster_cancel(struct cluster *c, const char *id, bool now)
-{
-    struct master_event e = {.kind = MASTER_CANCEL, .request = ++c->request};
-    e.cancel = (struct master_cancel_event){id, now};
-    cluster_event(c, &e);
-    return c->reply.err.code;
-}
-
-static size_t free_request(const struct cluster *c)
-{
-    size_t k = 0;
-    while (c->waiting[k] != 0 || c->answered[k]) {
-        k++;
-    }
-    return k;
-}
-
-size_t cluster_ask_checkpoint(struct cluster *c, const char *id)
-{
-    const size_t k = free_request(c);
-    struct master_event e = {.kind = MASTER_CHECKPOINT, .request = 2000000000 + k};
-    c->waiting[k] = e.request;
-    e.job = id;
-    cluster_event(c, &e);
-    return k;
-}
-
-size_t cluster_set(struct cluster *c, const char *id, const char *const *sets, size_t count)
-{
-    const size_t k = free_request(c);
-    const struct job_record *r = cluster_job(c, id);
-    struct job_spec spec = {0};
-    struct diags d = {0};
-    assert_int_equal(job_spec_parse(r->text, strlen(r->text), "job", sets, count, &spec, &d), 0);
-    diags_release(&d);
-    char *base = mem_strdup(r->text);
-    struct master_event e = {.kind = MASTER_SET, .request = 2000000000 + k};
-    c->waiting[k] = e.request;
-    e.set = (struct master_set_event){id, &spec, base};
-    cluster_event(c, &e);
-    job_spec_release(&spec);
-    free(base);
-    return k;
-}
-
-int cluster_answer(struct cluster *c, size_t k, uint64_t ms)
-{
-    for (uint64_t end = c->now + ms; !c->answered[k] && c->now < end;) {
-        cluster_advance(c);
-    }
-    if (!c->answered[k]) {
-        fail_msg("a request was not answered in %" PRIu64 " ms", ms);
-    }
-    c->answered[k] = false;
-    return c->answer[k].code;
-}
-
-int cluster_ask(struct cluster *c, const char *id, enum master_event_kind kind)
-{
-    struct master_event e = {.kind = kind, .request = ++c->request};
-    e.job = id;
-    c->reply.err.code = -1; /* not answered yet */
-    cluster_event(c, &e);
-    return c->reply.err.code;
-}
-
 struct cluster *cluster_new(uint64_t seed, size_t ps, size_t workers)
 {
     return cluster_new_with(seed, ps, workers, &(struct master_config){0});
@@ -590,7 +498,7 @@ struct cluster *cluster_new_with(uint64_t seed, size_t ps, size_t workers,
     struct cluster *c = mem_new(1, sizeof *c);
     struct master_config all = *config;
     all.heartbeat_timeout_ms = 3000;
-    all.jobs_max = 16;
+    all.jobs_max = all.jobs_max == 0 ? 16 : all.jobs_max;
     all.finished_max = 100;
     c->m = master_new(&all);
     c->seed = rng_key(seed, "cluster");

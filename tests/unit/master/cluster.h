@@ -46,6 +46,8 @@ struct fake_checkpoint { /* the newest of a job: what its manifest says */
     uint64_t train_epoch;
     double train_sums[16];
     size_t train_sum_count;
+    struct best best;
+    bool result_is_best;
 };
 
 struct fake_worker_job { /* what a worker was told */
@@ -68,8 +70,9 @@ struct fake_node {
     char shards[MASTER_JOBS_PER_PS_MAX][64]; /* a server's, by job; "": none */
     int told_mode;                           /* likewise, the last one that it was told */
     struct fake_worker_job job;
-    unsigned crash_on; /* call kind + 1 at which it dies */
-    int refuse;        /* code that it answers @refuse_kind with */
+    unsigned crash_on;  /* call kind + 1 at which it dies */
+    bool knows_no_base; /* a server: it writes everything */
+    int refuse;         /* code that it answers @refuse_kind with */
     enum master_call_kind refuse_kind;
     size_t room_workers; /* a parameter server: it has memory for no more; 0: for any number */
     int full_mode;       /* likewise: for no change to this mode, counted from 1 */
@@ -93,6 +96,7 @@ struct flight { /* what comes to the other side, or back, later */
     struct ledger ledger; /* done is in counts */
     uint32_t counts[SPLITS_MAX];
     struct lease lease;
+    uint64_t pin_step;                 /* EVALUATE */
     struct fake_checkpoint checkpoint; /* MANIFEST */
     struct master_call_done done;
     struct err err;
@@ -114,7 +118,7 @@ struct cluster {
     struct { /* what watchers saw */
         char id[64];
         enum job_state state;
-        uint64_t generation, step;
+        uint64_t generation, step, resumes;
     } seen[JOBS_MAX];
     size_t seen_count;
     struct buf trace; /* the states that they saw */
@@ -124,7 +128,15 @@ struct cluster {
     uint64_t train_records, test_records;
     uint32_t classes;
     bool old_manifests; /* without sums of metrics */
+    double best_step;   /* accuracy is highest there, and lower with each step farther; 0: 0.5 */
     bool manifest_fails, store_fails;
+    const char *from; /* workers say that they took this of the source; NULL: there is none */
+    uint64_t from_fingerprint;
+    struct { /* what the last InspectData and StartJob said */
+        bool begins;
+        uint64_t from_fingerprint;
+        size_t inspections, places;
+    } asked;
     struct { /* rows that the store has answered; the core does not know yet */
         char job[64];
         uint64_t row;
@@ -143,7 +155,9 @@ struct cluster {
     char stop_reason[256]; /* of the last StopJob */
     struct fake_checkpoint disk[JOBS_MAX];
     uint64_t manifest_steps[64];
-    uint64_t waiting[JOBS_MAX]; /* requests that wait for an answer */
+    char manifest_bases[64][96]; /* "": it is to have everything */
+    int manifest_code;           /* of @manifest_fails; 0: ERR_EXHAUSTED */
+    uint64_t waiting[JOBS_MAX];  /* requests that wait for an answer */
     bool answered[JOBS_MAX];
     struct err answer[JOBS_MAX];
     struct { /* of the last call about a job */
@@ -180,6 +194,8 @@ void cluster_submit(struct cluster *c, const char *name, char id[64], const char
 int cluster_cancel(struct cluster *c, const char *id, bool now);
 /* PAUSE, RESUME: the code of the answer, which comes at once unless rows cannot be stored. */
 int cluster_ask(struct cluster *c, const char *id, enum master_event_kind kind);
+/* RESUME of a job that has ended, with these changes. */
+int cluster_resume(struct cluster *c, const char *id, const char *const *sets, size_t count);
 /* These requests may wait; cluster_answer() runs until they are answered, and gives the code. */
 size_t cluster_ask_checkpoint(struct cluster *c, const char *id);
 size_t cluster_set(struct cluster *c, const char *id, const char *const *sets, size_t count);

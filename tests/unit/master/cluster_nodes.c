@@ -3,6 +3,8 @@
  * and what they answer. */
 #include "cluster.h"
 
+#include <math.h>
+
 static struct fake_position *position_of(struct cluster *c, const char *job)
 {
     size_t i = 0;
@@ -354,6 +356,7 @@ static int answer_of_server(struct cluster *c, struct flight *f, struct fake_nod
         answer->done.version = p->pinned;
         answer->done.file = "shard.safetensors";
         answer->done.bytes = 10;
+        answer->done.delta = f->c.base.directory != NULL && !n->knows_no_base;
     }
     return 0;
 }
@@ -367,15 +370,24 @@ static void answer_inspect(const struct cluster *c, struct master_call_done *don
                                         .label_scale = 1};
     done->test = done->train;
     done->test.records = c->test_records;
+    if (c->from != NULL) {
+        static const struct variable_spec variable = {
+            .name = "w", .shape = {.rank = 2, .dims = {4, 3}}, .init = {.kind = INIT_GIVEN}};
+        done->given = (struct given_variables){&variable, 1, 1};
+        done->from = c->asked.begins ? c->from : "";
+        done->from_fingerprint = c->asked.begins ? c->from_fingerprint : 0;
+    }
 }
 
-static void answer_evaluate(const struct flight *f, struct master_call_done *done)
+static void answer_evaluate(const struct cluster *c, const struct flight *f,
+                            struct master_call_done *done)
 {
     static double packed[64];
     struct metrics sums;
     metrics_init(&sums, 1u << METRIC_LOSS | 1u << METRIC_ACCURACY);
     sums.examples = f->c.count;
-    sums.correct = (double)f->c.count / 2;
+    const double far = fabs((double)f->pin_step - c->best_step);
+    sums.correct = (double)f->c.count * (c->best_step > 0 ? 1 - far / 1024 : 0.5);
     done->sum_count = metrics_pack(&sums, packed);
     done->sums = packed;
     metrics_release(&sums);
@@ -416,9 +428,13 @@ static int answer_of_worker(struct cluster *c, struct flight *f, struct fake_nod
     }
     switch (f->c.kind) {
     case MASTER_CALL_INSPECT:
+        c->asked.begins = f->c.begins;
+        c->asked.inspections++;
         answer_inspect(c, &answer->done);
         return 0;
     case MASTER_CALL_START:
+        c->asked.from_fingerprint = f->c.from_fingerprint;
+        c->asked.places = f->c.shard_count;
         forget_worker_job(n);
         w->started = true;
         w->start = f->c.start;
@@ -429,7 +445,7 @@ static int answer_of_worker(struct cluster *c, struct flight *f, struct fake_nod
         take_assignment(c, f, w);
         return 0;
     case MASTER_CALL_EVALUATE:
-        answer_evaluate(f, &answer->done);
+        answer_evaluate(c, f, &answer->done);
         return 0;
     default:
         fake_drop_job(n, f->job);

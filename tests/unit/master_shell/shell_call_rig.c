@@ -59,6 +59,7 @@ static void on_request(const char *method, struct rpc_call *call, struct rpc_msg
 /* clang-format off */
 #define PS_METHODS(X) \
     X(OpenShard) \
+    X(Fill) \
     X(SetMembership) \
     X(Pull) \
     X(Push) \

@@ -23,7 +23,7 @@ static struct checkpoints ours = {.owner = "0123456789abcdef0123456789abcdef"};
 static struct checkpoints others = {.owner = "fedcba9876543210fedcba9876543210"};
 
 /* Jobs as their rows know them, in that order. */
-#define JOB(id) (&(struct checkpoints_job){id, "", 7})
+#define JOB(id) (&(struct checkpoints_job){id, "", 7, NULL})
 
 static int set_up(void **state)
 {
@@ -301,7 +301,7 @@ static void an_old_directory_becomes_ours(void **state)
     assert_int_equal(find("demo-1", &f, &err), ERR_STATE);
     assert_non_null(strstr(err.msg, "was not made for this job"));
     checkpoint_found_release(&f);
-    struct checkpoints_job job = {"demo-1", "/elsewhere/demo-1/step-000000006", 7};
+    struct checkpoints_job job = {"demo-1", "/elsewhere/demo-1/step-000000006", 7, NULL};
     assert_int_equal(checkpoints_find(&ours, &job, NULL, 0, &f, &err), ERR_STATE);
     checkpoint_found_release(&f);
     job.named = "/elsewhere/demo-1/step-000000005";

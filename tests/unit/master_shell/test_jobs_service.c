@@ -29,6 +29,8 @@ static struct job_record record; /* the newest job; the loop's */
 
 static struct master_node_info nodes[2];
 static size_t job_count; /* that master_job_at() knows */
+static char nobody[1];
+static size_t job_place; /* of the job that a list goes on from */
 
 /* What the core does with the next event: look at it, and answer. */
 static void (*look)(const struct master_event *e);
@@ -46,6 +48,13 @@ const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_
     (void)m;
     (void)now_ms;
     return i < job_count ? &record : NULL;
+}
+
+size_t master_job_place(const struct master *m, const char *name)
+{
+    (void)m;
+    assert_string_equal(name, record.id);
+    return job_place;
 }
 
 bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_node_info *out)
@@ -221,26 +230,42 @@ static void jobs_are_shown(void **state)
     refused("Get", &q.base, ERR_CORRUPT, "");
 }
 
+/* All, those of a state, and those behind the third. */
 static void jobs_are_listed(void **state)
 {
     (void)state;
     static const struct {
         uint32_t limit;
         size_t jobs, listed;
-    } rows[] = {{0, JOBS, 100}, {3, JOBS, 3}, {7, 2, 2}, {5000, 1200, 1000}, {1, 0, 0}};
+        bool more, behind;
+        int state; /* 0: any */
+    } rows[] = {{0, JOBS, 100, true, false, 0},      {3, JOBS, 3, true, false, 0},
+                {7, 2, 2, false, false, 0},          {5000, 1200, 1000, true, false, 0},
+                {1, 0, 0, false, false, 0},          {5, 5, 5, false, false, 0},
+                {5, 5, 0, false, false, JOB_FAILED}, {2, 5, 2, true, false, JOB_RUNNING},
+                {3, 5, 2, false, true, JOB_RUNNING}, {1, 5, 1, true, true, 0}};
     struct rpc_msg *reply;
+    Gradus__V1__ListJobsRequest q = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
+    job_place = 2;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        Gradus__V1__ListJobsRequest q = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
+        Gradus__V1__JobState one = (Gradus__V1__JobState)rows[i].state;
         q.limit = rows[i].limit;
+        q.states = &one;
+        q.n_states = one != 0;
+        q.before = rows[i].behind ? id : nobody;
         job_count = rows[i].jobs;
         const Gradus__V1__ListJobsResponse *r = well("List", &q.base, &reply);
         assert_int_equal(r->n_jobs, rows[i].listed);
+        assert_int_equal(r->more, rows[i].more);
         for (size_t j = 0; j < r->n_jobs; j++) {
             assert_string_equal(r->jobs[j]->id, id);
             assert_string_equal(r->jobs[j]->text, ""); /* in brief */
         }
         rpc_msg_unref(reply);
     }
+    job_place = SIZE_MAX;
+    q.before = id;
+    refused("List", &q.base, ERR_NOT_FOUND, "to go on from");
 }
 
 static bool now;
@@ -276,30 +301,29 @@ static enum master_event_kind turn;
 static void look_turn(const struct master_event *e)
 {
     assert_int_equal(e->kind, turn);
-    assert_string_equal(e->job, id);
+    assert_string_equal(e->job, id); /* the first member of resume, too */
 }
 
 static void jobs_are_paused_and_resumed(void **state)
 {
     (void)state;
-    struct rpc_msg *reply;
     Gradus__V1__GetJobRequest q = ask_of(id);
+    Gradus__V1__ResumeRequest resume = GRADUS__V1__RESUME_REQUEST__INIT;
+    char *sets[] = {(char[]){"training.epochs=9"}}, old[] = "old-1";
     look = look_turn;
-    for (int i = 0; i < 2; i++) {
-        const char *method = i == 0 ? "Pause" : "Resume";
-        turn = i == 0 ? MASTER_PAUSE : MASTER_RESUME;
-        const Gradus__V1__Job *job = well(method, &q.base, &reply);
-        assert_string_equal(job->id, id);
-        rpc_msg_unref(reply);
-    }
-    (void)err_set(&answer.err, ERR_STATE, "it has ended");
-    refused("Resume", &q.base, ERR_STATE, "it has ended");
-}
-
-static void look_checkpoint(const struct master_event *e)
-{
-    assert_int_equal(e->kind, MASTER_CHECKPOINT);
-    assert_string_equal(e->job, id);
+    resume.job = id;
+    struct rpc_msg *reply;
+    turn = MASTER_PAUSE;
+    (void)well("Pause", &q.base, &reply);
+    rpc_msg_unref(reply);
+    turn = MASTER_RESUME;
+    (void)well("Resume", &resume.base, &reply);
+    rpc_msg_unref(reply);
+    resume.sets = sets; /* of what is not paused and has not ended */
+    resume.n_sets = 1;
+    refused("Resume", &resume.base, ERR_STATE, "what runs or waits is changed with Set");
+    resume.job = old;
+    refused("Resume", &resume.base, ERR_STATE, "so long ago that the master has put it away");
 }
 
 static void jobs_are_checkpointed(void **state)
@@ -307,7 +331,8 @@ static void jobs_are_checkpointed(void **state)
     (void)state;
     struct rpc_msg *reply;
     Gradus__V1__GetJobRequest q = ask_of(id);
-    look = look_checkpoint;
+    look = look_turn;
+    turn = MASTER_CHECKPOINT;
     answer.path = "/c/demo-1/step-000000012";
     answer.step = 12;
     const Gradus__V1__CheckpointJobResponse *r = well("Checkpoint", &q.base, &reply);

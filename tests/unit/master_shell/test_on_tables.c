@@ -2,17 +2,14 @@
 /* Jobs.Tables over real gRPC: what the servers of a job are asked, what the client gets of their
  * answers and of those that are missing, and that nothing is left of who goes away. Two servers are
  * the nodes; the core is a table. */
-#include "support/test.h"
+#include "calls/job_call_rig.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gradus/v1/jobs.pb-c.h"
 #include "gradus/v1/ps.pb-c.h"
-#include "master/shell/shell.h"
 
 #define NODES 2
 
@@ -20,7 +17,6 @@
 enum { ANSWERS, REFUSES, HAS_NO_SHARD, HAS_NO_TABLES, HOLDS };
 
 static struct node {
-    struct rpc_server *server;
     int does;
     uint32_t shard;
     struct rpc_call *held;
@@ -28,63 +24,9 @@ static struct node {
     char job[32], hottest[32];
 } nodes[NODES];
 
-static struct {
-    pthread_mutex_t lock; /* guards nodes, and: */
-    pthread_cond_t changed;
-    bool ended; /* the call that nobody waits for */
-    struct err end;
-} rig = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
-static struct shell shell;
-static struct store store;
-static struct rpc_channel *channel;
-
-/* ---- the core and the store ---- */
-
-static char job_id[] = "demo-1", first_id[] = "ps-1", second_id[] = "ps-2", all[] = "";
+static struct rpc_server *servers[NODES];
+static char first_id[] = "ps-1", second_id[] = "ps-2", all[] = "";
 static char *ps_ids[] = {first_id, second_id};
-static struct job_record record;
-static struct master_node_info infos[NODES];
-
-const struct job_record *master_job(struct master *m, const char *id, uint64_t now_ms)
-{
-    (void)m;
-    (void)now_ms;
-    return strcmp(id, record.id) == 0 ? &record : NULL;
-}
-
-const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_ms)
-{
-    (void)m;
-    (void)now_ms;
-    return i == 0 ? &record : NULL;
-}
-
-bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_node_info *out)
-{
-    (void)m;
-    (void)now_ms;
-    if (i < NODES) {
-        *out = infos[i];
-    }
-    return i < NODES;
-}
-
-void shell_event(struct shell *s, struct master_event *e)
-{
-    (void)s;
-    fail_msg("no event was expected, but %d", (int)e->kind);
-}
-
-static int get(struct store *s, const char *id, struct buf *job, struct err *err)
-{
-    (void)s;
-    if (strcmp(id, "old-1") == 0) {
-        buf_add_str(job, "a row");
-        return 0;
-    }
-    return err_set(err, ERR_NOT_FOUND, "no row");
-}
 
 /* ---- the nodes ---- */
 
@@ -108,7 +50,7 @@ static void answer(struct rpc_call *call, const struct node *n)
         }
         table_list[i] = &tables[i];
     }
-    shard.job = job_id;
+    shard.job = job_rig_job;
     shard.shard = n->shard;
     shard.version = 40 + n->shard;
     shard.tables = table_list;
@@ -123,7 +65,7 @@ static void on_stats(struct rpc_call *call, struct rpc_msg *msg, void *service)
     struct node *n = service;
     const Gradus__V1__StatsRequest *q = (const Gradus__V1__StatsRequest *)msg->body;
     struct err err;
-    pthread_mutex_lock(&rig.lock);
+    pthread_mutex_lock(&job_rig.lock);
     n->asked++;
     (void)snprintf(n->job, sizeof n->job, "%s", q->job);
     (void)snprintf(n->hottest, sizeof n->hottest, "%s", q->hottest);
@@ -135,37 +77,8 @@ static void on_stats(struct rpc_call *call, struct rpc_msg *msg, void *service)
     } else {
         answer(call, n);
     }
-    pthread_cond_broadcast(&rig.changed);
-    pthread_mutex_unlock(&rig.lock);
-}
-
-static void on_other(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    (void)msg;
-    (void)service;
-    struct err err;
-    (void)err_set(&err, ERR_UNSUPPORTED, "only tables");
-    (void)rpc_fail(call, &err);
-}
-
-/* All methods of @d, of which one is to be tested. */
-static void serve(struct rpc_server *server, const ProtobufCServiceDescriptor *d,
-                  struct rpc_method tested, void *service)
-{
-    static struct rpc_method methods[NODES + 1][32];
-    static size_t used;
-    struct err err = {0};
-    struct rpc_method *rows = methods[used++];
-    assert_in_range(d->n_methods, 1, 32);
-    for (size_t i = 0; i < d->n_methods; i++) {
-        const char *name = d->methods[i].name;
-        rows[i] = strcmp(name, tested.name) == 0
-                      ? tested
-                      : (struct rpc_method){.name = name, .request = on_other};
-    }
-    if (rpc_server_add(server, d, rows, d->n_methods, service, &err) != 0) {
-        fail_msg("%s", err.msg);
-    }
+    pthread_cond_broadcast(&job_rig.changed);
+    pthread_mutex_unlock(&job_rig.lock);
 }
 
 /* ---- the rig ---- */
@@ -173,45 +86,21 @@ static void serve(struct rpc_server *server, const ProtobufCServiceDescriptor *d
 static int set_up(void **state)
 {
     (void)state;
-    struct err err;
-    static const struct store_ops ops = {.get = get};
-    const char *addresses[] = {"127.0.0.1:0"};
-    const struct rpc_server_options options = {
-        .addresses = addresses, .address_count = 1, .grace_ms = 200};
-    rpc_init();
-    store.ops = &ops;
-    shell.store = &store;
-    shell.loop = loop_new(64);
     for (size_t i = 0; i < NODES; i++) {
-        nodes[i].server = rpc_server_new(&options, &err);
-        assert_non_null(nodes[i].server);
-        serve(nodes[i].server, &gradus__v1__parameter_server__descriptor,
-              (struct rpc_method){.name = "Stats", .request = on_stats}, &nodes[i]);
+        servers[i] = job_rig_server();
+        job_rig_serve(servers[i], &gradus__v1__parameter_server__descriptor,
+                      (struct rpc_method){.name = "Stats", .request = on_stats}, &nodes[i]);
     }
-    serve(nodes[0].server, &gradus__v1__jobs__descriptor,
-          (struct rpc_method){.name = "Tables", .request = on_tables_call}, &shell);
-    for (size_t i = 0; i < NODES; i++) {
-        assert_int_equal(rpc_server_start(nodes[i].server, &err), 0);
-    }
-    assert_int_equal(loop_start(shell.loop, "test", &err), 0);
-    const struct rpc_channel_options to = {.target = rpc_server_address(nodes[0].server, 0)};
-    channel = rpc_channel_new(&to, &err);
-    assert_non_null(channel);
+    job_rig_serve(servers[0], &gradus__v1__jobs__descriptor,
+                  (struct rpc_method){.name = "Tables", .request = on_tables_call}, &job_rig.shell);
+    job_rig_start(servers, NODES);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    rpc_channel_free(channel);
-    loop_stop(shell.loop);
-    loop_join(shell.loop);
-    peers_free(&shell);
-    for (size_t i = 0; i < NODES; i++) {
-        rpc_server_free(nodes[i].server);
-    }
-    loop_free(shell.loop);
-    rpc_shutdown();
+    job_rig_stop(servers, NODES);
     return 0;
 }
 
@@ -219,45 +108,36 @@ static int tear_down(void **state)
 static int begin(void **state)
 {
     (void)state;
-    record = (struct job_record){
-        .id = job_id, .state = JOB_RUNNING, .ps = {.items = ps_ids, .count = NODES}};
+    job_rig.record = (struct job_record){
+        .id = job_rig_job, .state = JOB_RUNNING, .ps = {.items = ps_ids, .count = NODES}};
     for (size_t i = 0; i < NODES; i++) {
-        infos[i] = (struct master_node_info){.id = ps_ids[i],
-                                             .address = rpc_server_address(nodes[i].server, 0),
-                                             .role = MASTER_PS,
-                                             .alive = true};
+        job_rig.nodes[i] = (struct master_node_info){.id = ps_ids[i],
+                                                     .address = rpc_server_address(servers[i], 0),
+                                                     .role = MASTER_PS,
+                                                     .alive = true};
         nodes[i].does = ANSWERS;
         nodes[i].shard = (uint32_t)(NODES - 1 - i); /* the second server has the first one */
         nodes[i].asked = 0;
     }
+    job_rig.node_count = NODES;
     return 0;
 }
-
-static struct err failure;
 
 static const Gradus__V1__TablesResponse *ask(char *job, char *table, struct rpc_msg **reply)
 {
     Gradus__V1__TablesRequest q = GRADUS__V1__TABLES_REQUEST__INIT;
     q.job = job;
     q.table = table;
-    const struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
-                                        .method = "Tables",
-                                        .body = &q.base,
-                                        .timeout_ms = 20000,
-                                        .wait_for_ready = true};
-    *reply = NULL;
-    failure = (struct err){0};
-    (void)rpc_call_blocking(channel, &request, reply, &failure);
-    return *reply == NULL ? NULL : (const Gradus__V1__TablesResponse *)(*reply)->body;
+    return job_rig_ask("Tables", &q.base, reply);
 }
 
 static const Gradus__V1__TablesResponse *tables(char *table, struct rpc_msg **reply)
 {
-    const Gradus__V1__TablesResponse *r = ask(job_id, table, reply);
+    const Gradus__V1__TablesResponse *r = ask(job_rig_job, table, reply);
     if (r == NULL) {
-        fail_msg("%s", failure.msg);
+        fail_msg("%s", job_rig_failed()->msg);
     }
-    assert_string_equal(r->job, job_id);
+    assert_string_equal(r->job, job_rig_job);
     assert_string_equal(r->table, table);
     return r;
 }
@@ -265,16 +145,12 @@ static const Gradus__V1__TablesResponse *tables(char *table, struct rpc_msg **re
 static void refused(char *job, char *table, int code, const char *says)
 {
     struct rpc_msg *reply;
-    assert_null(ask(job, table, &reply));
-    assert_int_equal(failure.code, code);
-    if (strstr(failure.msg, says) == NULL) {
-        fail_msg("'%s' does not say '%s'", failure.msg, says);
-    }
+    job_rig_assert_refused(ask(job, table, &reply), code, says);
 }
 
 static void wait_until_none(void)
 {
-    while (atomic_load(&shell.tables_asked) != 0) {
+    while (atomic_load(&job_rig.shell.tables_asked) != 0) {
         (void)sched_yield();
     }
 }
@@ -298,7 +174,7 @@ static void all_tables_of_all_servers(void **state)
         assert_int_equal(s->tables[1]->rows, 200 + i);
         assert_int_equal(s->tables[1]->n_hottest, 0);
         assert_int_equal(nodes[i].asked, 1);
-        assert_string_equal(nodes[i].job, job_id);
+        assert_string_equal(nodes[i].job, job_rig_job);
         assert_string_equal(nodes[i].hottest, "");
     }
     rpc_msg_unref(reply);
@@ -342,8 +218,9 @@ static void servers_may_fail(void **state)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         begin(NULL);
         nodes[1].does = ways[i].does;
-        infos[1].alive = !ways[i].lost;
-        infos[1].address = ways[i].address == NULL ? infos[1].address : ways[i].address;
+        job_rig.nodes[1].alive = !ways[i].lost;
+        job_rig.nodes[1].address =
+            ways[i].address == NULL ? job_rig.nodes[1].address : ways[i].address;
         const Gradus__V1__TablesResponse *r = tables(all, &reply);
         assert_int_equal(r->n_shards, 2);
         assert_string_equal(r->shards[0]->ps, first_id);
@@ -357,7 +234,7 @@ static void servers_may_fail(void **state)
         rpc_msg_unref(reply);
     }
     nodes[0].does = REFUSES;
-    refused(job_id, all, ERR_UNAVAILABLE,
+    refused(job_rig_job, all, ERR_UNAVAILABLE,
             "no parameter server of job demo-1 says what its tables hold: ps-1: ");
     wait_until_none();
 }
@@ -368,53 +245,37 @@ static void what_cannot_be_asked_is_refused(void **state)
     char none[] = "none-1", old[] = "old-1", other[] = "clicks";
     refused(none, all, ERR_NOT_FOUND, "no job none-1");
     refused(old, all, ERR_STATE, "job old-1 has ended");
-    record.state = JOB_PAUSED;
-    refused(job_id, all, ERR_STATE, "job demo-1 is PAUSED; only a running job");
-    record.state = JOB_RUNNING;
-    shell.tables_asked = 8;
-    refused(job_id, all, ERR_EXHAUSTED, "8 clients are asking for tables");
-    shell.tables_asked = 0;
+    job_rig.record.state = JOB_PAUSED;
+    refused(job_rig_job, all, ERR_STATE, "job demo-1 is PAUSED; only a running job");
+    job_rig.record.state = JOB_RUNNING;
+    job_rig.shell.tables_asked = 8;
+    refused(job_rig_job, all, ERR_EXHAUSTED, "8 clients are asking for tables");
+    job_rig.shell.tables_asked = 0;
     assert_int_equal(nodes[0].asked + nodes[1].asked, 0);
-    refused(job_id, other, ERR_NOT_FOUND, "job demo-1 has no table 'clicks'; it has ads, users");
+    refused(job_rig_job, other, ERR_NOT_FOUND,
+            "job demo-1 has no table 'clicks'; it has ads, users");
     nodes[0].does = nodes[1].does = HAS_NO_TABLES;
-    refused(job_id, all, ERR_STATE, "job demo-1 has no tables");
-    refused(job_id, other, ERR_STATE, "job demo-1 has no tables");
-    record.ps.count = 0;
-    refused(job_id, all, ERR_STATE, "job demo-1 has no parameter server now");
+    refused(job_rig_job, all, ERR_STATE, "job demo-1 has no tables");
+    refused(job_rig_job, other, ERR_STATE, "job demo-1 has no tables");
+    job_rig.record.ps.count = 0;
+    refused(job_rig_job, all, ERR_STATE, "job demo-1 has no parameter server now");
     wait_until_none();
 }
 
 /* ---- calls that nobody waits for ---- */
 
-static void on_done(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
-{
-    (void)ctx;
-    (void)reply;
-    pthread_mutex_lock(&rig.lock);
-    rig.ended = true;
-    rig.end = status->err;
-    pthread_cond_broadcast(&rig.changed);
-    pthread_mutex_unlock(&rig.lock);
-}
-
 /* Both servers answer when they like; returns when they have been asked. */
 static void start_held(struct rpc_channel *from)
 {
-    struct err err;
     Gradus__V1__TablesRequest q = GRADUS__V1__TABLES_REQUEST__INIT;
-    q.job = job_id;
-    const struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
-                                        .method = "Tables",
-                                        .body = &q.base,
-                                        .timeout_ms = 20000};
+    q.job = job_rig_job;
     nodes[0].does = nodes[1].does = HOLDS;
-    rig.ended = false;
-    assert_int_equal(rpc_call_start(from, &request, on_done, NULL, &err), 0);
-    pthread_mutex_lock(&rig.lock);
+    job_rig_ask_nobody(from, "Tables", &q.base);
+    pthread_mutex_lock(&job_rig.lock);
     while (nodes[0].held == NULL || nodes[1].held == NULL) {
-        pthread_cond_wait(&rig.changed, &rig.lock);
+        pthread_cond_wait(&job_rig.changed, &job_rig.lock);
     }
-    pthread_mutex_unlock(&rig.lock);
+    pthread_mutex_unlock(&job_rig.lock);
 }
 
 static void let_go(struct node *n)
@@ -428,14 +289,11 @@ static void let_go(struct node *n)
 static void who_goes_away_leaves_nothing(void **state)
 {
     (void)state;
-    struct err err;
-    const struct rpc_channel_options to = {.target = rpc_server_address(nodes[0].server, 0),
-                                           .own_connection = true};
-    struct rpc_channel *from = rpc_channel_new(&to, &err);
+    struct rpc_channel *from = job_rig_client(servers[0]);
     start_held(from);
-    assert_int_equal(atomic_load(&shell.tables_asked), 1);
+    assert_int_equal(atomic_load(&job_rig.shell.tables_asked), 1);
     rpc_channel_free(from);
-    assert_int_equal(rig.end.code, ERR_CANCELLED);
+    assert_int_equal(job_rig.end.code, ERR_CANCELLED);
     let_go(&nodes[0]);
     let_go(&nodes[1]);
     wait_until_none();

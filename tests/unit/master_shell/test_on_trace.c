@@ -2,20 +2,15 @@
 /* Jobs.Trace over real gRPC: which nodes are asked what and in which order, what the client gets of
  * their answers, and what is ended when it goes away. One server is all nodes; the core is a table.
  */
-#include "support/test.h"
+#include "calls/job_call_rig.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/chrono.h"
-#include "base/mem.h"
-#include "gradus/v1/jobs.pb-c.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
-#include "master/shell/shell.h"
 #include "trace/trace.h"
 
 #define CLOCKS 4 /* rounds that only ask for the time */
@@ -33,72 +28,20 @@ struct heard {
     uint32_t steps, timeout_ms, spans_max;
 };
 
-static struct {
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t changed;
+static struct { /* by job_rig.lock */
     struct heard heard[HEARD_MAX];
     size_t count;
     int fails[128];        /* by who: the action that is refused; -1 none */
     bool holds;            /* a worker answers RECORD when it is told to end */
     struct rpc_call *held; /* that RECORD */
     const char *boot;
-    bool ended; /* the call that nobody waits for */
-    struct err end;
-} rig = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} rig;
 
-static struct shell shell;
-static struct store store;
 static struct rpc_server *server;
-static struct rpc_channel *channel;
 static char own_boot[TRACE_BOOT_BYTES];
 
-/* ---- the core and the store ---- */
-
-static char worker_id[] = "w-1", ps_id[] = "ps-1", lost_id[] = "w-2", job_id[] = "demo-1";
+static char worker_id[] = "w-1", ps_id[] = "ps-1", lost_id[] = "w-2";
 static char *worker_ids[] = {worker_id, lost_id}, *ps_ids[] = {ps_id};
-static struct job_record record;
-static struct master_node_info nodes[3];
-
-const struct job_record *master_job(struct master *m, const char *id, uint64_t now_ms)
-{
-    (void)m;
-    (void)now_ms;
-    return strcmp(id, record.id) == 0 ? &record : NULL;
-}
-
-const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_ms)
-{
-    (void)m;
-    (void)now_ms;
-    return i == 0 ? &record : NULL;
-}
-
-bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_node_info *out)
-{
-    (void)m;
-    (void)now_ms;
-    if (i < sizeof nodes / sizeof *nodes) {
-        *out = nodes[i];
-    }
-    return i < sizeof nodes / sizeof *nodes;
-}
-
-void shell_event(struct shell *s, struct master_event *e)
-{
-    (void)s;
-    fail_msg("no event was expected, but %d", (int)e->kind);
-}
-
-static int get(struct store *s, const char *id, struct buf *job, struct err *err)
-{
-    (void)s;
-    if (strcmp(id, "old-1") == 0) {
-        buf_add_str(job, "a row");
-        return 0;
-    }
-    return strcmp(id, "bad-1") == 0 ? err_set(err, ERR_CORRUPT, "a torn page")
-                                    : err_set(err, ERR_NOT_FOUND, "no row");
-}
 
 /* ---- the nodes ---- */
 
@@ -127,7 +70,7 @@ static void on_node(char who, struct rpc_call *call, struct rpc_msg *msg)
                       .timeout_ms = q->timeout_ms,
                       .spans_max = q->spans_max};
     (void)snprintf(h.job, sizeof h.job, "%s", q->job);
-    pthread_mutex_lock(&rig.lock);
+    pthread_mutex_lock(&job_rig.lock);
     assert_in_range(rig.count, 0, HEARD_MAX - 1);
     rig.heard[rig.count++] = h;
     if (rig.fails[(int)who] == h.action) {
@@ -144,8 +87,8 @@ static void on_node(char who, struct rpc_call *call, struct rpc_msg *msg)
         rpc_call_unref(rig.held);
         rig.held = NULL;
     }
-    pthread_cond_broadcast(&rig.changed);
-    pthread_mutex_unlock(&rig.lock);
+    pthread_cond_broadcast(&job_rig.changed);
+    pthread_mutex_unlock(&job_rig.lock);
 }
 
 static void on_ps(struct rpc_call *call, struct rpc_msg *msg, void *service)
@@ -160,85 +103,38 @@ static void on_worker(struct rpc_call *call, struct rpc_msg *msg, void *service)
     on_node(WORKER, call, msg);
 }
 
-static void on_other(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    (void)msg;
-    (void)service;
-    struct err err;
-    (void)err_set(&err, ERR_UNSUPPORTED, "only traces");
-    (void)rpc_fail(call, &err);
-}
-
-/* All methods of @d, of which one is to be tested. */
-static void serve(const ProtobufCServiceDescriptor *d, struct rpc_method trace, void *service)
-{
-    static struct rpc_method methods[3][32];
-    static size_t used;
-    struct err err = {0};
-    struct rpc_method *rows = methods[used++];
-    assert_in_range(d->n_methods, 1, 32);
-    for (size_t i = 0; i < d->n_methods; i++) {
-        const char *name = d->methods[i].name;
-        rows[i] = strcmp(name, "Trace") == 0
-                      ? trace
-                      : (struct rpc_method){.name = name, .request = on_other};
-    }
-    if (rpc_server_add(server, d, rows, d->n_methods, service, &err) != 0) {
-        fail_msg("%s", err.msg);
-    }
-}
-
 /* ---- the rig ---- */
 
 static void set_node(size_t i, enum master_role role, const char *id, uint64_t pid)
 {
-    nodes[i] = (struct master_node_info){.id = id,
-                                         .address = rpc_server_address(server, 0),
-                                         .host = role == MASTER_PS ? "north" : "south",
-                                         .role = role,
-                                         .alive = true,
-                                         .pid = pid};
+    job_rig.nodes[i] = (struct master_node_info){.id = id,
+                                                 .address = rpc_server_address(server, 0),
+                                                 .host = role == MASTER_PS ? "north" : "south",
+                                                 .role = role,
+                                                 .alive = true,
+                                                 .pid = pid};
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    struct err err;
-    static const struct store_ops ops = {.get = get};
-    const char *addresses[] = {"127.0.0.1:0"};
-    const struct rpc_server_options options = {
-        .addresses = addresses, .address_count = 1, .grace_ms = 200};
-    rpc_init();
     trace_boot(own_boot);
-    store.ops = &ops;
-    shell = (struct shell){.store = &store, .loop = loop_new(64)};
-    server = rpc_server_new(&options, &err);
-    assert_non_null(server);
+    server = job_rig_server();
     const struct rpc_method jobs = {
         .name = "Trace", .request = on_trace_call, .done = on_trace_done};
-    serve(&gradus__v1__jobs__descriptor, jobs, &shell);
-    serve(&gradus__v1__parameter_server__descriptor,
-          (struct rpc_method){.name = "Trace", .request = on_ps}, NULL);
-    serve(&gradus__v1__worker__descriptor,
-          (struct rpc_method){.name = "Trace", .request = on_worker}, NULL);
-    assert_int_equal(rpc_server_start(server, &err), 0);
-    assert_int_equal(loop_start(shell.loop, "test", &err), 0);
-    const struct rpc_channel_options to = {.target = rpc_server_address(server, 0)};
-    channel = rpc_channel_new(&to, &err);
-    assert_non_null(channel);
+    job_rig_serve(server, &gradus__v1__jobs__descriptor, jobs, &job_rig.shell);
+    job_rig_serve(server, &gradus__v1__parameter_server__descriptor,
+                  (struct rpc_method){.name = "Trace", .request = on_ps}, NULL);
+    job_rig_serve(server, &gradus__v1__worker__descriptor,
+                  (struct rpc_method){.name = "Trace", .request = on_worker}, NULL);
+    job_rig_start(&server, 1);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    rpc_channel_free(channel);
-    loop_stop(shell.loop);
-    loop_join(shell.loop);
-    peers_free(&shell);
-    rpc_server_free(server);
-    loop_free(shell.loop);
-    rpc_shutdown();
+    job_rig_stop(&server, 1);
     return 0;
 }
 
@@ -246,21 +142,20 @@ static int tear_down(void **state)
 static int begin(void **state)
 {
     (void)state;
-    record = (struct job_record){.id = job_id,
-                                 .state = JOB_RUNNING,
-                                 .workers = {.items = worker_ids, .count = 1},
-                                 .ps = {.items = ps_ids, .count = 1}};
+    job_rig.record = (struct job_record){.id = job_rig_job,
+                                         .state = JOB_RUNNING,
+                                         .workers = {.items = worker_ids, .count = 1},
+                                         .ps = {.items = ps_ids, .count = 1}};
     set_node(0, MASTER_PS, ps_id, 22);
     set_node(1, MASTER_WORKER, worker_id, 21);
     set_node(2, MASTER_WORKER, lost_id, 23);
+    job_rig.node_count = 3;
     rig.count = 0;
     rig.fails[(int)PS] = rig.fails[(int)WORKER] = -1;
     rig.holds = false;
     rig.boot = own_boot;
     return 0;
 }
-
-static struct err failure;
 
 static const Gradus__V1__TraceJobResponse *trace(char *job, uint32_t steps, uint32_t timeout_ms,
                                                  struct rpc_msg **reply)
@@ -269,35 +164,23 @@ static const Gradus__V1__TraceJobResponse *trace(char *job, uint32_t steps, uint
     q.job = job;
     q.steps = steps;
     q.timeout_ms = timeout_ms;
-    const struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
-                                        .method = "Trace",
-                                        .body = &q.base,
-                                        .timeout_ms = 20000,
-                                        .wait_for_ready = true};
-    *reply = NULL;
-    failure = (struct err){0};
-    (void)rpc_call_blocking(channel, &request, reply, &failure);
-    return *reply == NULL ? NULL : (const Gradus__V1__TraceJobResponse *)(*reply)->body;
+    return job_rig_ask("Trace", &q.base, reply);
 }
 
 static const Gradus__V1__TraceJobResponse *traced(struct rpc_msg **reply)
 {
-    const Gradus__V1__TraceJobResponse *r = trace(job_id, 7, 1500, reply);
+    const Gradus__V1__TraceJobResponse *r = trace(job_rig_job, 7, 1500, reply);
     if (r == NULL) {
-        fail_msg("%s", failure.msg);
+        fail_msg("%s", job_rig_failed()->msg);
     }
-    assert_string_equal(r->job, job_id);
+    assert_string_equal(r->job, job_rig_job);
     return r;
 }
 
 static void refused(char *job, uint32_t steps, uint32_t timeout_ms, int code, const char *says)
 {
     struct rpc_msg *reply;
-    assert_null(trace(job, steps, timeout_ms, &reply));
-    assert_int_equal(failure.code, code);
-    if (strstr(failure.msg, says) == NULL) {
-        fail_msg("'%s' does not say '%s'", failure.msg, says);
-    }
+    job_rig_assert_refused(trace(job, steps, timeout_ms, &reply), code, says);
 }
 
 /* How often @who was asked for @action. */
@@ -312,13 +195,13 @@ static size_t times(char who, int action)
 
 static void look(void *ctx)
 {
-    *(size_t *)ctx = shell.trace_count + (shell.traces != NULL);
+    *(size_t *)ctx = job_rig.shell.trace_count + (job_rig.shell.traces != NULL);
 }
 
 static size_t under_way(void)
 {
     size_t n = 0;
-    assert_int_equal(loop_call(shell.loop, look, &n, NULL), 0);
+    assert_int_equal(loop_call(job_rig.shell.loop, look, &n, NULL), 0);
     return n;
 }
 
@@ -336,7 +219,7 @@ static void all_nodes_are_asked_in_rounds(void **state)
     assert_int_equal(rig.count, 2 * CLOCKS + 3);
     for (size_t i = 0; i < rig.count; i++) {
         const struct heard *h = &rig.heard[i];
-        assert_string_equal(h->job, job_id);
+        assert_string_equal(h->job, job_rig_job);
         assert_true(h->id == rig.heard[0].id && h->id != 0);
         assert_int_equal(h->spans_max, 16 * TRACE_SPANS_MAX / 3); /* and one for the answer */
         assert_true(i >= 2 * CLOCKS || (h->action == CLOCK && h->steps == 0));
@@ -396,8 +279,8 @@ static void nodes_may_fail(void **state)
 {
     (void)state;
     struct rpc_msg *reply;
-    record.workers.count = 2;
-    nodes[2].alive = false;
+    job_rig.record.workers.count = 2;
+    job_rig.nodes[2].alive = false;
     rig.fails[(int)PS] = CLOCK;
     const Gradus__V1__TraceJobResponse *r = traced(&reply);
     assert_int_equal(r->n_nodes, 3);
@@ -413,8 +296,8 @@ static void nodes_may_fail(void **state)
     assert_int_equal(times(PS, RECORD) + times(PS, TAKE), 0);
     assert_int_equal(times(WORKER, CLOCK), CLOCKS);
 
-    nodes[1].id = lost_id; /* an old one of this name; the one that lives is asked */
-    nodes[1].alive = false;
+    job_rig.nodes[1].id = lost_id; /* an old one of this name; the one that lives is asked */
+    job_rig.nodes[1].alive = false;
     set_node(2, MASTER_WORKER, lost_id, 24);
     rig.fails[(int)PS] = -1;
     r = traced(&reply);
@@ -430,13 +313,13 @@ static void nothing_of_a_worker_is_nothing(void **state)
 {
     (void)state;
     rig.fails[(int)WORKER] = RECORD;
-    refused(job_id, 7, 1500, ERR_EXHAUSTED, "no worker of job demo-1 could be traced: w-1: ");
+    refused(job_rig_job, 7, 1500, ERR_EXHAUSTED, "no worker of job demo-1 could be traced: w-1: ");
     assert_int_equal(times(PS, TAKE), 1);
-    record.workers.count = 0;
-    refused(job_id, 7, 1500, ERR_STATE, "job demo-1 has no worker now");
-    record.workers.count = 1;
-    nodes[1].address = "no address";
-    refused(job_id, 7, 1500, ERR_INVALID, "no worker of job demo-1 could be traced: w-1: ");
+    job_rig.record.workers.count = 0;
+    refused(job_rig_job, 7, 1500, ERR_STATE, "job demo-1 has no worker now");
+    job_rig.record.workers.count = 1;
+    job_rig.nodes[1].address = "no address";
+    refused(job_rig_job, 7, 1500, ERR_INVALID, "no worker of job demo-1 could be traced: w-1: ");
     assert_int_equal(under_way(), 0);
 }
 
@@ -445,56 +328,39 @@ static void what_cannot_be_traced_is_refused(void **state)
     (void)state;
     struct rpc_msg *reply;
     char none[] = "none-1", old[] = "old-1", bad[] = "bad-1";
-    refused(job_id, 0, 1, ERR_INVALID, "0 steps; from 1 to 1000");
-    refused(job_id, 1001, 1, ERR_INVALID, "1001 steps");
-    refused(job_id, 1, 0, ERR_INVALID, "a timeout of 0 ms; 1 to 600000");
-    refused(job_id, 1, 600001, ERR_INVALID, "a timeout of 600001 ms");
+    refused(job_rig_job, 0, 1, ERR_INVALID, "0 steps; from 1 to 1000");
+    refused(job_rig_job, 1001, 1, ERR_INVALID, "1001 steps");
+    refused(job_rig_job, 1, 0, ERR_INVALID, "a timeout of 0 ms; 1 to 600000");
+    refused(job_rig_job, 1, 600001, ERR_INVALID, "a timeout of 600001 ms");
     refused(none, 1, 1, ERR_NOT_FOUND, "no job none-1");
     refused(old, 1, 1, ERR_STATE, "job old-1 has ended");
     refused(bad, 1, 1, ERR_CORRUPT, "a torn page");
-    record.state = JOB_PENDING;
-    refused(job_id, 1, 1, ERR_STATE, "job demo-1 is PENDING; only a running job");
-    record.state = JOB_RUNNING;
+    job_rig.record.state = JOB_PENDING;
+    refused(job_rig_job, 1, 1, ERR_STATE, "job demo-1 is PENDING; only a running job");
+    job_rig.record.state = JOB_RUNNING;
     assert_int_equal(rig.count, 0);
     for (uint32_t i = 0; i < 2; i++) { /* the least and the most */
-        assert_non_null(trace(job_id, i == 0 ? 1 : 1000, i == 0 ? 1 : 600000, &reply));
+        assert_non_null(trace(job_rig_job, i == 0 ? 1 : 1000, i == 0 ? 1 : 600000, &reply));
         rpc_msg_unref(reply);
     }
 }
 
 /* ---- calls that nobody waits for ---- */
 
-static void on_done(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
-{
-    (void)ctx;
-    (void)reply;
-    pthread_mutex_lock(&rig.lock);
-    rig.ended = true;
-    rig.end = status->err;
-    pthread_cond_broadcast(&rig.changed);
-    pthread_mutex_unlock(&rig.lock);
-}
-
 /* A trace whose worker records until it is told to end; returns when it does. */
 static void start_held(struct rpc_channel *from)
 {
-    struct err err;
     Gradus__V1__TraceJobRequest q = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
-    q.job = job_id;
+    q.job = job_rig_job;
     q.steps = 7;
-    q.timeout_ms = 1500;
-    const struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
-                                        .method = "Trace",
-                                        .body = &q.base,
-                                        .timeout_ms = 20000};
+    q.timeout_ms = 60000; /* nobody waits for it */
     rig.holds = true;
-    rig.ended = false;
-    assert_int_equal(rpc_call_start(from, &request, on_done, NULL, &err), 0);
-    pthread_mutex_lock(&rig.lock);
+    job_rig_ask_nobody(from, "Trace", &q.base);
+    pthread_mutex_lock(&job_rig.lock);
     while (rig.held == NULL) {
-        pthread_cond_wait(&rig.changed, &rig.lock);
+        pthread_cond_wait(&job_rig.changed, &job_rig.lock);
     }
-    pthread_mutex_unlock(&rig.lock);
+    pthread_mutex_unlock(&job_rig.lock);
 }
 
 static void wait_until_none(void)
@@ -506,62 +372,59 @@ static void wait_until_none(void)
 static void who_goes_away_ends_it(void **state)
 {
     (void)state;
-    struct err err;
-    const struct rpc_channel_options to = {.target = rpc_server_address(server, 0),
-                                           .own_connection = true};
-    struct rpc_channel *from = rpc_channel_new(&to, &err);
+    struct rpc_channel *from = job_rig_client(server);
     start_held(from);
     assert_int_equal(under_way(), 2);
     rpc_channel_free(from);
-    assert_int_equal(rig.end.code, ERR_CANCELLED);
+    assert_int_equal(job_rig.end.code, ERR_CANCELLED);
     wait_until_none();
     assert_int_equal(times(WORKER, TAKE), 1);
     assert_int_equal(times(PS, TAKE), 1); /* nor does it go on recording */
     const struct heard *last = &rig.heard[rig.count - 1], *before = last - 1;
     assert_true(last->who == PS && before->who == WORKER && before->action == TAKE);
     assert_int_equal(before->id, rig.heard[0].id);
-    assert_string_equal(before->job, job_id);
+    assert_string_equal(before->job, job_rig_job);
 }
 
 static void end_traces(void *ctx)
 {
     (void)ctx;
-    atomic_store(&shell.ending, true);
-    traces_end(&shell, "the master is stopping");
+    atomic_store(&job_rig.shell.ending, true);
+    traces_end(&job_rig.shell, "the master is stopping");
 }
 
 static void go_on(void *ctx)
 {
     (void)ctx;
-    atomic_store(&shell.ending, false);
+    atomic_store(&job_rig.shell.ending, false);
 }
 
 static void the_master_may_end(void **state)
 {
     (void)state;
-    start_held(channel);
-    assert_int_equal(loop_call(shell.loop, end_traces, NULL, NULL), 0);
-    pthread_mutex_lock(&rig.lock);
-    while (!rig.ended) {
-        pthread_cond_wait(&rig.changed, &rig.lock);
+    start_held(job_rig.channel);
+    assert_int_equal(loop_call(job_rig.shell.loop, end_traces, NULL, NULL), 0);
+    pthread_mutex_lock(&job_rig.lock);
+    while (!job_rig.ended) {
+        pthread_cond_wait(&job_rig.changed, &job_rig.lock);
     }
-    assert_int_equal(rig.end.code, ERR_UNAVAILABLE);
-    assert_non_null(strstr(rig.end.msg, "the master is stopping"));
+    assert_int_equal(job_rig.end.code, ERR_UNAVAILABLE);
+    assert_non_null(strstr(job_rig.end.msg, "the master is stopping"));
     answer(rig.held, &rig.heard[0]);
     rpc_call_unref(rig.held);
     rig.held = NULL;
-    pthread_mutex_unlock(&rig.lock);
+    pthread_mutex_unlock(&job_rig.lock);
     wait_until_none();
     assert_int_equal(times(PS, TAKE), 0); /* there is nobody to ask it */
-    assert_int_equal(loop_call(shell.loop, go_on, NULL, NULL), 0);
+    assert_int_equal(loop_call(job_rig.shell.loop, go_on, NULL, NULL), 0);
 }
 
 static void only_so_many_at_once(void **state)
 {
     (void)state;
-    shell.trace_count = 8;
-    refused(job_id, 7, 1500, ERR_EXHAUSTED, "8 traces are being recorded");
-    shell.trace_count = 0;
+    job_rig.shell.trace_count = 8;
+    refused(job_rig_job, 7, 1500, ERR_EXHAUSTED, "8 traces are being recorded");
+    job_rig.shell.trace_count = 0;
     assert_int_equal(rig.count, 0);
 }
 

@@ -24,6 +24,20 @@ static void data_are_inspected(void **state)
     call_expect_failed(ERR_INVALID, "");
 }
 
+static const struct master_shard_location places[] = {{0, "ps-1", "a:1", 71},
+                                                      {1, "ps-2", "b:2", 72}};
+
+static void expect_places(Gradus__V1__ShardLocation *const *heard, size_t count)
+{
+    assert_int_equal(count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(heard[i]->shard, i);
+        assert_string_equal(heard[i]->node, places[i].node);
+        assert_string_equal(heard[i]->address, places[i].address);
+        assert_int_equal(heard[i]->opening, places[i].opening);
+    }
+}
+
 static void a_start_says_what_the_job_is(void **state)
 {
     (void)state;
@@ -49,20 +63,11 @@ static void a_start_says_what_the_job_is(void **state)
     q = (const Gradus__V1__StartJobRequest *)call_carry_out(&call, "StartJob", &well.base);
     assert_int_equal(q->data->test_records, 0);
     assert_int_equal(q->data->test_fingerprint, 0);
-}
-
-static const struct master_shard_location places[] = {{0, "ps-1", "a:1", 71},
-                                                      {1, "ps-2", "b:2", 72}};
-
-static void expect_places(Gradus__V1__ShardLocation *const *heard, size_t count)
-{
-    assert_int_equal(count, 2);
-    for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(heard[i]->shard, i);
-        assert_string_equal(heard[i]->node, places[i].node);
-        assert_string_equal(heard[i]->address, places[i].address);
-        assert_int_equal(heard[i]->opening, places[i].opening);
-    }
+    assert_int_equal(q->n_shards, 0);
+    call.shards = places; /* the worker brings initial values */
+    call.shard_count = 2;
+    q = (const Gradus__V1__StartJobRequest *)call_carry_out(&call, "StartJob", &well.base);
+    expect_places(q->shards, q->n_shards);
 }
 
 static void an_assignment_says_all(void **state)

@@ -34,10 +34,14 @@ struct answer {
     uint64_t sums_step;
     uint32_t sums_round;
     struct buf sums;
-    bool shared_memory_open;
+    bool shared_memory_open, tables_memory_open;
     uint64_t in_block;
+    uint64_t rows, rows_received; /* floats of rows that come with what is pulled */
+    Gradus__V1__WireType rows_type;
+    uint64_t rows_in_block;
     bool complete;
     float *values;
+    float of_rows[64];
 };
 
 struct client {

@@ -115,7 +115,7 @@ int ps_rig_call(struct ps_rig *rig, const char *method, const ProtobufCMessage *
 {
     struct rpc_piece piece = {values, floats * sizeof *values};
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
-    bool pushes = strncmp(method, "Push", 4) == 0;
+    bool pushes = strncmp(method, "Push", 4) == 0 || strcmp(method, "Fill") == 0;
     bool pulls = strstr(method, "Pull") != NULL;
     const struct rpc_header key = {.key = SHARD_KEY_HEADER, .value = rig->key};
     struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
@@ -208,6 +208,7 @@ int ps_rig_open_as(struct ps_rig *rig, const struct ps_rig_opening *o, struct rp
         ps_rig_text(modes[o->consistency.mode], o->rule, o->training == NULL ? "" : o->training,
                     o->tables == NULL ? "null" : o->tables);
     ps_rig_plan(o->shards == 0 ? 1 : o->shards, &plan);
+    plan.variables[0].init.kind = o->given ? INIT_GIVEN : plan.variables[0].init.kind;
     ps_rig_ledger(o, &ledger);
     wire_plan_to_proto(&plan, &plan_message);
     wire_ledger_to_proto(&ledger, &ledger_message);

@@ -85,6 +85,7 @@ struct ps_rig_opening {
     uint32_t shard, shards; /* this one of so many; 0: of one */
     uint64_t version;
     char *restore; /* NULL: nothing */
+    bool given;    /* workers bring the initial values */
     uint64_t opening;
     ProtobufCBinaryData secret;
     uint64_t epoch;

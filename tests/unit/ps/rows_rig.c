@@ -14,13 +14,16 @@ void rows_open(struct ps_rig *rig, char *name, uint32_t replicas, const char *ta
     ps_rig_expect(ps_rig_open_as(rig, &o, NULL, &err), 0, &err, "");
 }
 
-struct answer *rows_push(struct client *c, char *job, uint64_t exchange, uint64_t step,
-                         uint32_t replica, const unsigned char *bytes, size_t n, size_t each)
+/* Its first message, which announces @n bytes of tables; @floats of them come with it. */
+static void begin(struct client *c, char *job, uint64_t exchange, uint64_t step, uint32_t replica,
+                  uint64_t n, bool floats)
 {
     Gradus__V1__ExchangeRequest m = GRADUS__V1__EXCHANGE_REQUEST__INIT;
     Gradus__V1__Training training = GRADUS__V1__TRAINING__INIT;
     Gradus__V1__Push p = GRADUS__V1__PUSH__INIT;
     Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    const struct rpc_piece piece = {gradient, ps_rig_elements() * sizeof(float)};
+    const struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
     struct err err;
     char worker[] = "w0";
     forget_answer(c, exchange);
@@ -36,17 +39,29 @@ struct answer *rows_push(struct client *c, char *job, uint64_t exchange, uint64_
     m.training = &training;
     m.total = ps_rig_elements();
     m.tables_bytes = n;
-    struct rpc_piece piece = {gradient, ps_rig_elements() * sizeof(float)};
-    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
-    assert_int_equal(rpc_stream_send(c->stream, &m.base, &blob, &err), 0);
+    assert_int_equal(rpc_stream_send(c->stream, &m.base, floats ? &blob : NULL, &err), 0);
+}
+
+struct answer *rows_push(struct client *c, char *job, uint64_t exchange, uint64_t step,
+                         uint32_t replica, const unsigned char *bytes, size_t n, size_t each)
+{
+    struct err err;
+    begin(c, job, exchange, step, replica, n, true);
     for (size_t at = 0; at < n; at += each) {
+        const struct rpc_piece piece = {bytes + at, n - at < each ? n - at : each};
+        const struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
         Gradus__V1__ExchangeRequest more = GRADUS__V1__EXCHANGE_REQUEST__INIT;
         more.exchange = exchange;
         more.of_tables = true;
         more.offset = at;
-        piece = (struct rpc_piece){bytes + at, n - at < each ? n - at : each};
         assert_int_equal(rpc_stream_send(c->stream, &more.base, &blob, &err), 0);
     }
+    return wait_answer(c, exchange);
+}
+
+struct answer *rows_announce(struct client *c, char *job, uint64_t exchange, uint64_t n)
+{
+    begin(c, job, exchange, 0, 0, n, false);
     return wait_answer(c, exchange);
 }
 

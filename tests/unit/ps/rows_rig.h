@@ -14,6 +14,8 @@ void rows_open(struct ps_rig *rig, char *name, uint32_t replicas, const char *ta
 /* Replica @replica of @step of @job with what @bytes are of tables, in messages of @each bytes. */
 struct answer *rows_push(struct client *c, char *job, uint64_t exchange, uint64_t step,
                          uint32_t replica, const unsigned char *bytes, size_t n, size_t each);
+/* The first message alone of a push with @n bytes of tables. */
+struct answer *rows_announce(struct client *c, char *job, uint64_t exchange, uint64_t n);
 /* "Pin" or "Unpin" of shard 0 of @job. */
 void rows_pin(struct ps_rig *rig, char *job, const char *method, char *id);
 

@@ -159,6 +159,7 @@ void rig_reply_add(struct rig *r, const struct shard_action *a)
         .push = a->answer.train.push,
         .values = a->values,
         .rows = a->rows,
+        .filled = a->filled,
         .write = a->kind == SHARD_WRITE,
         .version = a->version,
         .staleness = a->answer.train.staleness,
@@ -224,6 +225,12 @@ void rig_do(struct rig *r, const struct shard_action *a)
         assert_true(r->sums.begun);
         r->sums.begun = false;
         r->sums.reduced = r->sums.settled = 0;
+        break;
+    case SHARD_PUT:
+        assert_int_equal(a->version, r->version);
+        memcpy(r->values[r->version] + a->first, (const float *)a->given + a->skip,
+               a->count * sizeof(float));
+        r->whole = a->whole;
         break;
     case SHARD_RELEASE:
         r->buffers--;

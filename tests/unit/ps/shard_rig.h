@@ -21,6 +21,7 @@ struct rig_reply {
     int code;
     enum push_result push;
     bool values, rows;
+    uint64_t filled;
     bool write;
     uint64_t version;
     uint64_t staleness;
@@ -61,6 +62,7 @@ struct rig {
     uint64_t examples; /* applied */
     unsigned kept[RIG_VERSIONS];
     long buffers; /* alive */
+    bool whole;   /* the last SHARD_PUT said so */
     struct rig_reply *replies;
     size_t reply_count;
     bool can_apply;

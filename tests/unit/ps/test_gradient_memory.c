@@ -287,6 +287,34 @@ static void test_the_end_of_a_share_is_told(void **state)
     end(&r);
 }
 
+/* Buffers that come back to a share that is closed are nobody's: their memory goes at once. */
+static void test_what_comes_back_late_goes(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gradient_pool a;
+    struct waiting w;
+    struct buffer *got[2];
+    struct err err;
+    begin(&r, 4 * UNIT, 0);
+    join(&r, &a, FLOATS, 1);
+    waiting_init(&w);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(gradient_pool_get(&a, &w.wait, &got[i], &err), 0);
+    }
+    gradient_pool_close(&a);
+    assert_int_equal(r.memory.budget.allocated, 2 * UNIT);
+    for (size_t i = 0; i < 2; i++) {
+        const uint64_t before = atomic_load(&r.budget.bytes);
+        buffer_put(got[i]);
+        assert_int_equal(r.memory.budget.allocated, (1 - i) * UNIT);
+        assert_true(atomic_load(&r.budget.bytes) < before);
+    }
+    gradient_pool_leave(&a);
+    waiting_release(&w);
+    end(&r);
+}
+
 static void test_what_is_lent(void **state)
 {
     (void)state;
@@ -386,8 +414,8 @@ static void test_views_give_way(void **state)
     assert_int_equal(gradient_pool_get(&a, &w.wait, &got[0], &err), 0);
     for (size_t i = 0; i < 4; i++) {
         v[i] = (struct view){.view = {.bytes = UNIT, .drop = on_drop}};
-        gradient_view_touched(&r.memory, &v[i].view);
-        gradient_view_touched(&r.memory, &v[i].view); /* it counts once */
+        gradient_view_touched(&r.memory, &v[i].view, v[i].view.bytes);
+        gradient_view_touched(&r.memory, &v[i].view, 1); /* it counts once */
     }
     assert_int_equal(v[3].drops, 2); /* there was no room for it */
     assert_int_equal(r.memory.budget.allocated, 4 * UNIT);
@@ -402,7 +430,7 @@ static void test_views_give_way(void **state)
     assert_int_equal(v[2].drops, 1);
     assert_int_equal(r.memory.budget.allocated, 4 * UNIT);
     gradient_memory_take_back(&r.memory, UNIT);
-    gradient_view_touched(&r.memory, &v[2].view);
+    gradient_view_touched(&r.memory, &v[2].view, 0);
     assert_int_equal(v[2].drops, 1);
     gradient_view_forget(&r.memory, &v[2].view);
     for (size_t i = 0; i < 3; i++) {
@@ -528,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_unused_memory_goes),
         cmocka_unit_test(test_who_gives_up_takes_nothing_along),
         cmocka_unit_test(test_the_end_of_a_share_is_told),
+        cmocka_unit_test(test_what_comes_back_late_goes),
         cmocka_unit_test(test_what_is_lent),
         cmocka_unit_test(test_gradients_in_views_take_room),
         cmocka_unit_test(test_views_give_way),

@@ -128,6 +128,7 @@ static void test_a_shard_must_be_named(void **state)
     const Gradus__V1__SetMembershipRequest members = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
     const Gradus__V1__PullRequest pull = GRADUS__V1__PULL_REQUEST__INIT;
     const Gradus__V1__PushRequest push = GRADUS__V1__PUSH_REQUEST__INIT;
+    const Gradus__V1__FillRequest fill = GRADUS__V1__FILL_REQUEST__INIT;
     const Gradus__V1__PushPullRequest both = GRADUS__V1__PUSH_PULL_REQUEST__INIT;
     const Gradus__V1__PinRequest a_pin = GRADUS__V1__PIN_REQUEST__INIT;
     Gradus__V1__CheckpointShardRequest file = GRADUS__V1__CHECKPOINT_SHARD_REQUEST__INIT;
@@ -135,10 +136,11 @@ static void test_a_shard_must_be_named(void **state)
     const struct {
         const char *method;
         const ProtobufCMessage *body;
-    } CASES[] = {
-        {"OpenShard", &open.base}, {"SetMembership", &members.base}, {"Pull", &pull.base},
-        {"Push", &push.base},      {"PushPull", &both.base},         {"Pin", &a_pin.base},
-        {"Unpin", &a_pin.base},    {"Checkpoint", &file.base},       {"CloseShard", &end.base}};
+    } CASES[] = {{"OpenShard", &open.base}, {"SetMembership", &members.base},
+                 {"Pull", &pull.base},      {"Push", &push.base},
+                 {"PushPull", &both.base},  {"Pin", &a_pin.base},
+                 {"Unpin", &a_pin.base},    {"Checkpoint", &file.base},
+                 {"CloseShard", &end.base}, {"Fill", &fill.base}};
     struct ps_rig rig;
     struct err err;
     char directory[] = "a-1/step-000000000";

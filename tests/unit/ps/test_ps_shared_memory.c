@@ -53,6 +53,7 @@ static void test_values_pass_in_memory(void **state)
         assert_int_equal(a->version, 1);
         assert_int_equal(a->in_block, ELEMENTS);
         assert_false(a->shared_memory_open); /* that was said before */
+        assert_int_equal(shared_memory_filled(w, r), ELEMENTS);
         check_step(shared_memory_values(w, r), 2, 20);
     }
     /* What was summed and applied is free again: all of them are. */

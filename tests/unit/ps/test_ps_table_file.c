@@ -34,10 +34,11 @@ static void push_many(struct client *c, uint64_t step, uint64_t first)
     const struct table_gradient_view g[TABLES] = {
         {.dim = 2, .n = MANY, .keys = keys, .sightings = sightings, .values = values},
         {.dim = 3, .n = 1, .keys = &other, .sightings = sightings, .values = values}};
-    const size_t n = table_gradient_bytes(MANY, 2) + table_gradient_bytes(1, 3);
+    const size_t n =
+        table_gradient_bytes(VALUE_FP32, MANY, 2) + table_gradient_bytes(VALUE_FP32, 1, 3);
     unsigned char *bytes = mem_new(n, 1);
-    table_gradient_encode(&g[0], bytes);
-    table_gradient_encode(&g[1], bytes + table_gradient_bytes(MANY, 2));
+    table_gradient_encode(VALUE_FP32, &g[0], bytes);
+    table_gradient_encode(VALUE_FP32, &g[1], bytes + table_gradient_bytes(VALUE_FP32, MANY, 2));
     const struct answer *a = rows_push(c, job, 1, step, 0, bytes, n, 16384);
     if (a->code != 0) {
         fail_msg("code %d: %s", a->code, a->message);
@@ -68,7 +69,7 @@ static void dump(struct ps_rig *rig, const char *name, struct buf *out)
     for (size_t s = 0; s < n; s++) {
         struct ps_table_file *f = NULL;
         struct err err;
-        ps_rig_expect(ps_table_file_begin(shards[s], 7, &f, &err), 0, &err, "");
+        ps_rig_expect(ps_table_file_begin(shards[s], 7, NULL, &f, &err), 0, &err, "");
         const struct table_file_source *from = ps_table_file_source(f);
         for (size_t i = 0; i < TABLES; i++) {
             uint64_t key, seen;
@@ -199,6 +200,143 @@ static void test_a_checkpoint(void **state)
     ps_rig_stop(&rig);
 }
 
+/* ---- deltas ---- */
+
+static int save_pinned(struct ps_rig *rig, char *id, char *directory, char *base, char *file,
+                       uint64_t version, bool *delta, struct err *err)
+{
+    Gradus__V1__CheckpointShardRequest r = GRADUS__V1__CHECKPOINT_SHARD_REQUEST__INIT;
+    Gradus__V1__CheckpointBase b = GRADUS__V1__CHECKPOINT_BASE__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    struct rpc_msg *reply = NULL;
+    b.directory = base;
+    b.file = file;
+    b.version = version;
+    b.checksum = 77;
+    r.shard = &ref;
+    r.pin_id = id;
+    r.directory = directory;
+    r.base_file = &b;
+    const int rc = ps_rig_call(rig, "Checkpoint", &r.base, NULL, 0, &reply, err);
+    if (rc == 0) {
+        *delta = ((const Gradus__V1__CheckpointShardResponse *)reply->body)->delta;
+        rpc_msg_unref(reply);
+    }
+    return rc;
+}
+
+static int save_since(struct ps_rig *rig, char *directory, char *base, char *file, uint64_t version,
+                      bool *delta, struct err *err)
+{
+    static unsigned pins;
+    char id[16];
+    (void)snprintf(id, sizeof id, "p%u", pins++);
+    rows_pin(rig, job, "Pin", id);
+    const int rc = save_pinned(rig, id, directory, base, file, version, delta, err);
+    rows_pin(rig, job, "Unpin", id);
+    return rc;
+}
+
+/* A shard at version 2, where half of the keys of each step are those of both. */
+static void start_deltas(struct ps_rig *rig, struct client *c, const char *training)
+{
+    ps_rig_start(rig, 0);
+    struct err err;
+    struct ps_rig_opening o = {.job = job,
+                               .rule = "sgd, learning_rate: 1",
+                               .training = training,
+                               .tables = LARGE,
+                               .generation = 1,
+                               .consistency = ps_rig_consistency("sync", 1)};
+    ps_rig_expect(ps_rig_open_as(rig, &o, NULL, &err), 0, &err, "");
+    exchange_open(c, rig);
+    push_many(c, 0, 0);
+    push_many(c, 1, MANY / 2);
+}
+
+/* What changed since the base that this shard wrote; everything since any other. */
+static void test_a_delta(void **state)
+{
+    (void)state;
+    static const char file[] = "shard-0-of-1.safetensors";
+    char base[] = "t-1/step-000000001", to[] = "t-1/step-000000002", other[] = "t-2/step-000000001";
+    char name[sizeof file], wrong[] = "shard-0-of-1-g9.safetensors";
+    struct ps_rig rig;
+    struct client c;
+    struct err err = {0};
+    struct shard_file f;
+    bool delta = false;
+    memcpy(name, file, sizeof file);
+    start_deltas(&rig, &c, ", checkpoint_full_every: 2");
+    ps_rig_expect(save_since(&rig, to, base, name, 1, &delta, &err), 0, &err, "");
+    assert_true(delta);
+    char *path = mem_printf("%s/%s/%s", rig.dir, to, file);
+    ps_rig_expect(shard_file_open(&f, path, &err), 0, &err, "");
+    assert_string_equal(f.base.directory, "step-000000001");
+    assert_int_equal(f.base.checksum, 77);
+    assert_int_equal(f.base.version, 1);
+    assert_int_equal(f.tables[0].rows, MANY);
+    assert_int_equal(f.tables[0].all, MANY + MANY / 2);
+    shard_file_close(&f);
+    ps_rig_expect(save_since(&rig, to, base, wrong, 1, &delta, &err), 0, &err, "");
+    assert_false(delta);
+    ps_rig_expect(shard_file_open(&f, path, &err), 0, &err, "");
+    assert_int_equal(f.tables[0].rows, MANY + MANY / 2);
+    shard_file_close(&f);
+    ps_rig_expect(save_since(&rig, to, base, name, 2, &delta, &err), 0, &err, "");
+    assert_false(delta); /* nothing is newer than that */
+    ps_rig_expect(save_since(&rig, to, other, name, 1, &delta, &err), ERR_INVALID, &err,
+                  "'t-2/step-000000001' is no checkpoint of job t-1");
+    ps_rig_expect(close_shard(&rig, job, &err), 0, &err, "");
+    exchange_close(&c);
+    free(path);
+    ps_rig_stop(&rig);
+}
+
+/* A second request for a pin is answered with the file that is there, while it is. */
+static void test_a_request_that_comes_twice(void **state)
+{
+    (void)state;
+    char base[] = "t-1/step-000000001", to[] = "t-1/step-000000002", id[] = "twice";
+    char name[] = "shard-0-of-1.safetensors", wrong[] = "shard-0-of-1-g9.safetensors";
+    struct ps_rig rig;
+    struct client c;
+    struct err err = {0};
+    bool delta = false;
+    start_deltas(&rig, &c, ", checkpoint_full_every: 2");
+    rows_pin(&rig, job, "Pin", id);
+    ps_rig_expect(save_pinned(&rig, id, to, base, name, 1, &delta, &err), 0, &err, "");
+    assert_true(delta);
+    delta = false;
+    ps_rig_expect(save_pinned(&rig, id, to, base, wrong, 1, &delta, &err), 0, &err, "");
+    assert_true(delta); /* to be written again it would have been whole */
+    char *path = mem_printf("%s/%s/%s", rig.dir, to, name);
+    assert_int_equal(unlink(path), 0);
+    ps_rig_expect(save_pinned(&rig, id, to, base, wrong, 1, &delta, &err), 0, &err, "");
+    assert_false(delta);
+    rows_pin(&rig, job, "Unpin", id);
+    exchange_close(&c);
+    free(path);
+    ps_rig_stop(&rig);
+}
+
+/* The job's file says nothing of deltas, so nobody notes what goes. */
+static void test_a_job_without_deltas(void **state)
+{
+    (void)state;
+    char base[] = "t-1/step-000000001", to[] = "t-1/step-000000002";
+    char name[] = "shard-0-of-1.safetensors";
+    struct ps_rig rig;
+    struct client c;
+    struct err err = {0};
+    bool delta = true;
+    start_deltas(&rig, &c, "");
+    ps_rig_expect(save_since(&rig, to, base, name, 1, &delta, &err), 0, &err, "");
+    assert_false(delta);
+    exchange_close(&c);
+    ps_rig_stop(&rig);
+}
+
 /* Whoever writes hears it when the version is pinned no more. */
 static void test_a_version_that_is_given_up(void **state)
 {
@@ -215,7 +353,7 @@ static void test_a_version_that_is_given_up(void **state)
     struct ps_shard *shards[PS_SHARDS_MAX];
     struct ps_table_file *f = NULL;
     assert_int_equal(ps_list(rig.ps, job, shards), 1);
-    ps_rig_expect(ps_table_file_begin(shards[0], 1, &f, &err), 0, &err, "");
+    ps_rig_expect(ps_table_file_begin(shards[0], 1, NULL, &f, &err), 0, &err, "");
     const struct table_file_source *source = ps_table_file_source(f);
     assert_int_equal(source->tables[0].rows, MANY);
     assert_int_equal(source->tables[1].counts, 1);
@@ -228,8 +366,8 @@ static void test_a_version_that_is_given_up(void **state)
     ps_rig_expect(source->rows(source->ctx, 0, &chunk, &err), ERR_RANGE, &err,
                   "version 1 cannot be read");
     ps_table_file_end(f);
-    ps_rig_expect(ps_table_file_begin(shards[0], 1, &f, &err), ERR_RANGE, &err, "version 1");
-    ps_rig_expect(ps_table_file_begin(shards[0], 3, &f, &err), 0, &err, "");
+    ps_rig_expect(ps_table_file_begin(shards[0], 1, NULL, &f, &err), ERR_RANGE, &err, "version 1");
+    ps_rig_expect(ps_table_file_begin(shards[0], 3, NULL, &f, &err), 0, &err, "");
     ps_shard_drop(shards[0]);
     ps_rig_expect(ps_table_file_source(f)->rows(ps_table_file_source(f)->ctx, 0, &chunk, &err),
                   ERR_ABORTED, &err, "the shard is closed");
@@ -352,6 +490,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_checkpoint),
+        cmocka_unit_test(test_a_delta),
+        cmocka_unit_test(test_a_request_that_comes_twice),
+        cmocka_unit_test(test_a_job_without_deltas),
         cmocka_unit_test(test_a_version_that_is_given_up),
         cmocka_unit_test(test_a_pin_that_is_too_old),
         cmocka_unit_test(test_a_file_is_waited_for),

@@ -118,8 +118,8 @@ static size_t encode(const struct brought *b, unsigned char out[256])
         const float values[3] = {b->value, b->value, b->value};
         const struct table_gradient_view g = {
             .dim = DIMS[i], .n = 1, .keys = &b->keys[i], .sightings = &once, .values = values};
-        table_gradient_encode(&g, out + at);
-        at += table_gradient_bytes(1, DIMS[i]);
+        table_gradient_encode(VALUE_FP32, &g, out + at);
+        at += table_gradient_bytes(VALUE_FP32, 1, DIMS[i]);
     }
     return at;
 }
@@ -133,30 +133,6 @@ static void push_well(struct client *c, uint64_t exchange, uint64_t step, uint32
     if (a->code != 0) {
         fail_msg("code %d: %s", a->code, a->message);
     }
-}
-
-/* The first message of a push that says that so many bytes will come. */
-static struct answer *announce(struct client *c, uint64_t exchange, uint64_t bytes)
-{
-    Gradus__V1__ExchangeRequest m = GRADUS__V1__EXCHANGE_REQUEST__INIT;
-    Gradus__V1__Training training = GRADUS__V1__TRAINING__INIT;
-    Gradus__V1__Push p = GRADUS__V1__PUSH__INIT;
-    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
-    struct err err;
-    char worker[] = "w0";
-    forget_answer(c, exchange);
-    p.replica_end = 1;
-    p.examples = 2;
-    training.push = &p;
-    m.exchange = exchange;
-    m.shard = &ref;
-    m.worker = worker;
-    m.what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING;
-    m.training = &training;
-    m.total = ps_rig_elements();
-    m.tables_bytes = bytes;
-    assert_int_equal(rpc_stream_send(c->stream, &m.base, NULL, &err), 0);
-    return wait_answer(c, exchange);
 }
 
 /* ---- tests ---- */
@@ -250,8 +226,8 @@ static void test_requests_that_are_wrong(void **state)
     expect_refused(rows_push(&c, job, 6, 0, 0, bytes, n - 4, 50), ERR_INVALID, "table 1");
     expect_refused(rows_push(&c, job, 7, 0, 0, bytes, n + 4, 50), ERR_INVALID,
                    "4 bytes behind the rows of 2 tables");
-    expect_refused(announce(&c, 9, UINT64_MAX), ERR_EXHAUSTED, "rows of tables");
-    expect_refused(announce(&c, 10, UINT64_C(1) << 40), ERR_EXHAUSTED, "rows of tables");
+    expect_refused(rows_announce(&c, job, 9, UINT64_MAX), ERR_EXHAUSTED, "rows of tables");
+    expect_refused(rows_announce(&c, job, 10, UINT64_C(1) << 40), ERR_EXHAUSTED, "rows of tables");
     push_well(&c, 8, 0, 0, &b); /* after all that */
     exchange_close(&c);
     exchange_open(&c, &rig);

@@ -427,9 +427,6 @@ static void test_options_are_checked(void **state)
     assert_null(shard_new(&o, &err));
     assert_int_equal(err.code, ERR_INVALID);
     o = r.options;
-    o.elements = 0;
-    assert_null(shard_new(&o, &err));
-    o = r.options;
     const char *bad[] = {"w0", ""};
     o.workers = bad;
     o.worker_count = 2;

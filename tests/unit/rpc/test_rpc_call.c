@@ -171,7 +171,7 @@ static void test_shared_loop(void **state)
     struct rpc_rig f;
     rpc_rig_start(&f, NULL);
     struct err err = {0};
-    struct rpc_loop *loop = rpc_loop_new(&err);
+    struct rpc_loop *loop = rpc_loop_new(NULL, &err);
     assert_non_null(loop);
     struct rpc_channel *channels[2];
     struct rpc_channel_options options = {.target = rpc_server_address(f.server, 0), .loop = loop};

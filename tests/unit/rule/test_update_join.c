@@ -234,7 +234,6 @@ static void test_parts_that_are_none(void **state)
     (void)state;
     struct update_spec spec;
     rig_spec(&spec, "adam", "");
-    new_refused(&spec, NULL, 0, "update: a shard without a part of a variable");
     new_refused(&spec, &(struct update_part){5, 0, 5, 0}, 1,
                 "update: part 0: there is no variable 5");
     new_refused(&spec, &(struct update_part){0, 0, 6, 0}, 1,
@@ -296,12 +295,56 @@ static void test_cut_variables_need_rounds(void **state)
     update_spec_release(&spec);
 }
 
+/* A shard that has tables alone takes part in everything, with nothing of its own. */
+static void test_no_parts(void **state)
+{
+    (void)state;
+    struct update_spec spec;
+    struct err err = {0};
+    one_spec(&spec, "lars");
+    struct update *u = NULL;
+    assert_int_equal(update_new(&spec, rig_variables, RIG_VARIABLES, NULL, 0, &u, &err), 0);
+    float nothing[1] = {0}, out[1] = {7};
+    float *slots[UPDATE_SLOTS_MAX] = {nothing, nothing, nothing};
+    struct buf mine = {0};
+    struct update_result result;
+    const struct update_step step = {
+        .lr_scale = 1, .in = nothing, .gradient = nothing, .examples = 8, .slots = slots};
+    struct rig r;
+    struct buf totals = {0};
+    rig_init(&r, &spec, 2, 3, 3);
+    for (size_t k = 0; k < update_slot_count(u); k++) {
+        assert_int_equal(update_slot_floats(u, k), 0);
+    }
+    begin(&r, 0);
+    update_begin(u, &step);
+    update_reduce(u, 0, &mine);
+    const void *parts[] = {r.shards[0].sums.data, mine.data, r.shards[1].sums.data};
+    const size_t bytes[] = {r.shards[0].sums.len, mine.len, r.shards[1].sums.len};
+    assert_int_equal(update_join(parts, bytes, 3, &totals, &err), 0);
+    assert_int_equal(update_settle(u, 0, totals.data, totals.len, &err), 0);
+    buf_release(&totals);
+    rig_release(&r);
+    rig_init(&r, &spec, 2, 3, 3);
+    make_totals(&r, 1, &totals);
+    assert_int_equal(update_settle(u, 1, totals.data, totals.len, &err), 0);
+    update_finish(u, out, &result);
+    assert_int_equal(result.outcome, UPDATE_APPLIED);
+    assert_true(out[0] == 7);
+    update_free(u);
+    buf_release(&mine);
+    buf_release(&totals);
+    rig_release(&r);
+    update_spec_release(&spec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_does_not_fit_together),
         cmocka_unit_test(test_totals_of_something_else),
         cmocka_unit_test(test_mutated_messages),
+        cmocka_unit_test(test_no_parts),
         cmocka_unit_test(test_parts_that_are_none),
         cmocka_unit_test(test_patterns),
         cmocka_unit_test(test_cut_variables_need_rounds),

@@ -227,6 +227,68 @@ static void test_posts_from_many_threads(void **state)
     loop_free(c.loop);
 }
 
+/* ---- told when there is nothing to do ---- */
+
+struct idler {
+    struct mark *posts; /* what it posts while the loop is idle; NULL: the stop */
+    size_t begun, ended;
+    bool was_ready;
+    struct trace *trace;
+};
+
+static void idle_begin(void *ctx)
+{
+    struct idler *i = ctx;
+    i->begun++;
+    i->trace->text[i->trace->length++] = '(';
+    i->was_ready |= loop_ready(i->trace->loop);
+    if (i->begun < 3) {
+        assert_int_equal(loop_post(i->trace->loop, run_mark, i->posts, NULL), 0);
+    } else {
+        loop_stop(i->trace->loop);
+    }
+    assert_true(loop_ready(i->trace->loop));
+}
+
+static void idle_end(void *ctx)
+{
+    struct idler *i = ctx;
+    i->ended++;
+    i->trace->text[i->trace->length++] = ')';
+}
+
+static void test_who_is_told_of_idleness(void **state)
+{
+    (void)state;
+    struct loop *loop = loop_new(0);
+    struct trace t = {.loop = loop};
+    struct mark a = {&t, 'a', {0}}, b = {&t, 'b', {0}};
+    struct idler i = {.posts = &b, .trace = &t};
+    const struct loop_idle idle = {idle_begin, idle_end, &i};
+    loop_set_idle(loop, &idle);
+    assert_int_equal(loop_post(loop, run_mark, &a, NULL), 0);
+    loop_run(loop);
+    assert_string_equal(t.text, "a()b()b()"); /* not while there is something to do */
+    assert_false(i.was_ready);
+    loop_free(loop);
+}
+
+static void test_a_timer_that_is_due_makes_it_ready(void **state)
+{
+    (void)state;
+    struct loop *loop = loop_new(0);
+    struct trace t = {.loop = loop};
+    struct mark m = {&t, 'm', {0}};
+    assert_false(loop_ready(loop));
+    loop_timer_set(loop, &m.timer, chrono_now_ms() + 3600000, run_mark, &m);
+    assert_false(loop_ready(loop));
+    loop_timer_set(loop, &m.timer, chrono_now_ms(), run_mark, &m);
+    assert_true(loop_ready(loop));
+    loop_timer_clear(loop, &m.timer);
+    assert_false(loop_ready(loop));
+    loop_free(loop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +298,8 @@ int main(void)
         cmocka_unit_test(test_many_timers_run_sorted),
         cmocka_unit_test(test_a_timer_in_the_past_keeps_nobody_out),
         cmocka_unit_test(test_posts_from_many_threads),
+        cmocka_unit_test(test_who_is_told_of_idleness),
+        cmocka_unit_test(test_a_timer_that_is_due_makes_it_ready),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

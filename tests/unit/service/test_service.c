@@ -2,6 +2,8 @@
 /* The life of a service: it is ready, drains, and ends. */
 #include "service_rig.h"
 
+#include "base/chrono.h"
+
 static void test_ready_line_pages_and_clean_end(void **state)
 {
     struct fixture *f = *state;
@@ -89,13 +91,16 @@ static void test_draining_shows_and_a_second_signal_ends_at_once(void **state)
     assert_true(spawn_line_value(f->line, "grpc", grpc, sizeof grpc));
     assert_true(spawn_line_value(f->line, "http", http, sizeof http));
     assert_int_equal(grpc_health(grpc), SERVING);
+    const uint64_t asked_ms = chrono_now_ms();
     assert_int_equal(kill(f->child.pid, SIGTERM), 0);
     wait_for_log(f, "event=toy_drain");
+    if (chrono_now_ms() - asked_ms < SIGNALS_REPEAT_MS / 2) { /* else it would be another order */
+        assert_int_equal(kill(f->child.pid, SIGTERM), 0); /* the same one again, from elsewhere */
+    }
     assert_int_equal(grpc_health(grpc), NOT_SERVING);
     assert_int_equal(http_probe(http, WAIT_MS, &err), ERR_UNAVAILABLE);
     child_assert_part(err.msg, "draining (HTTP 503)");
     rpc_shutdown();
-    assert_int_equal(kill(f->child.pid, SIGTERM), 0); /* the same order again, from elsewhere */
     usleep(1000 * SIGNALS_REPEAT_INTERRUPT_MS);
     assert_false(spawn_ended(&f->child));
     assert_int_equal(kill(f->child.pid, SIGINT), 0);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,6 +68,53 @@ static void both_sides_see_the_same(void **state)
     assert_true(shared_memory_gradient(server, g)[ELEMENTS - 1] == (float)(ELEMENTS - 1));
     shared_memory_give_gradient(server, g);
     shared_memory_unref(server);
+}
+
+/* How far a block is filled: seen by the worker, of one use of it, and never more than there is. */
+static void a_bell_tells_how_far_a_block_is(void **state)
+{
+    (void)state;
+    struct shared_memory *worker, *server;
+    make(&worker);
+    open_well(shared_memory_offer(worker), &server);
+    const uint32_t a = shared_memory_take_values(worker), b = shared_memory_take_values(worker);
+    assert_true(a != SHARED_MEMORY_NONE && b != SHARED_MEMORY_NONE);
+    shared_memory_tell_filled(server, a, 1);
+    assert_int_equal(shared_memory_filled(worker, a), 1);
+    assert_int_equal(shared_memory_filled(worker, b), 0);
+    shared_memory_tell_filled(server, a, ELEMENTS);
+    shared_memory_tell_filled(server, b, UINT64_MAX);
+    assert_int_equal(shared_memory_filled(worker, a), ELEMENTS);
+    assert_int_equal(shared_memory_filled(worker, b), ELEMENTS);
+    shared_memory_return_values(worker, a);
+    assert_int_equal(shared_memory_take_values(worker), a);
+    assert_int_equal(shared_memory_filled(worker, a), 0);
+    assert_int_equal(shared_memory_filled(worker, b), ELEMENTS);
+    shared_memory_unref(server);
+    shared_memory_unref(worker);
+}
+
+/* Wherever they begin and end. */
+static void copies_are_exact(void **state)
+{
+    (void)state;
+    enum { N = 300, ALL = 2 * N };
+    static float from[ALL], to[ALL];
+    for (size_t i = 0; i < ALL; i++) {
+        from[i] = (float)i;
+    }
+    for (size_t at = 0; at < 20; at++) {
+        for (size_t skew = 0; skew < 3; skew++) {
+            for (size_t n = 0; n < N; n += 1 + n / 8) {
+                memset(to, 0, sizeof to);
+                shared_memory_copy(N, to + at, from + at + skew, n);
+                for (size_t i = 0; i < ALL; i++) {
+                    const bool inside = i >= at && i < at + n;
+                    assert_true(to[i] == (inside ? (float)(i + skew) : 0.0F));
+                }
+            }
+        }
+    }
 }
 
 static void a_block_belongs_to_one_side(void **state)
@@ -284,6 +332,39 @@ static void pages_can_be_dropped(void **state)
     shared_memory_unref(worker);
 }
 
+/* Of a block of which little is used, little takes memory. */
+static void parts_of_blocks(void **state)
+{
+    (void)state;
+    enum { LARGE = 1 << 28, SOME = 30000 };
+    struct shared_memory *worker, *server;
+    struct err err;
+    struct stat st;
+    char path[64];
+    assert_int_equal(shared_memory_new(LARGE, &worker, &err), 0);
+    const struct shared_memory_offer *offer = shared_memory_offer(worker);
+    assert_int_equal(shared_memory_open(offer, LARGE, &server, &err), 0);
+    assert_int_equal(shared_memory_take_gradient_of(worker, LARGE + 1), SHARED_MEMORY_NONE);
+    assert_int_equal(shared_memory_take_values_of(worker, UINT64_MAX), SHARED_MEMORY_NONE);
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%u", offer->fd);
+    for (uint64_t floats = 1; floats < SOME; floats *= 3) {
+        const uint32_t g = shared_memory_take_gradient_of(worker, floats);
+        const uint32_t v = shared_memory_take_values_of(worker, floats);
+        assert_true(g == 0 && v == 0);
+        shared_memory_gradient(worker, g)[floats - 1] = (float)floats;
+        assert_true(shared_memory_hold_gradient(server, g));
+        assert_true(shared_memory_gradient(server, g)[floats - 1] == (float)floats);
+        shared_memory_values(server, v)[floats - 1] = 1;
+        shared_memory_give_gradient(server, g);
+        shared_memory_return_values(worker, v);
+        assert_int_equal(stat(path, &st), 0);
+        assert_true((uint64_t)st.st_blocks * 512 <=
+                    2 * (floats * sizeof(float) * 5 / 4 + 8192) + 4096);
+    }
+    shared_memory_unref(server);
+    shared_memory_unref(worker);
+}
+
 /* What the server holds outlives the process that made it. */
 static void the_maker_may_die(void **state)
 {
@@ -325,6 +406,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_sides_see_the_same),
+        cmocka_unit_test(a_bell_tells_how_far_a_block_is),
+        cmocka_unit_test(copies_are_exact),
         cmocka_unit_test(a_block_belongs_to_one_side),
         cmocka_unit_test(pages_are_reserved_once),
         cmocka_unit_test(an_offer_must_be_true),
@@ -332,6 +415,7 @@ int main(void)
         cmocka_unit_test(memory_without_seals_is_refused),
         cmocka_unit_test(memory_cannot_shrink),
         cmocka_unit_test(pages_can_be_dropped),
+        cmocka_unit_test(parts_of_blocks),
         cmocka_unit_test(the_maker_may_die),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

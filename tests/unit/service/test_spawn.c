@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "service/spawn.h"
 
@@ -132,6 +133,24 @@ static void test_never_ready(void **state)
     spawn_release(&s);
 }
 
+static void test_who_is_late_is_waited_for_again(void **state)
+{
+    struct spawn s = {0};
+    char line[SPAWN_LINE_BYTES_MAX];
+    char *go = mem_printf("%s.go", (const char *)*state);
+    char *script = mem_printf("printf rea; while [ ! -e %s ]; do sleep 0.01; done; echo dy", go);
+    (void)unlink(go);
+    start(&s, script, *state);
+    assert_int_equal(spawn_ready_line(&s, line, 300, NULL), ERR_TIMEOUT); /* half of it is there */
+    assert_int_equal(file_write_atomic(go, "", 0, NULL), 0);
+    assert_int_equal(spawn_ready_line(&s, line, 10000, NULL), 0);
+    assert_string_equal(line, "ready");
+    spawn_release(&s);
+    (void)unlink(go);
+    free(script);
+    free(go);
+}
+
 static void test_one_that_ignores_the_request_is_killed(void **state)
 {
     (void)state;
@@ -190,6 +209,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_ready_line_and_clean_end, make_log, remove_log),
         cmocka_unit_test_setup_teardown(test_an_early_end_says_why, make_log, remove_log),
         cmocka_unit_test_setup_teardown(test_never_ready, make_log, remove_log),
+        cmocka_unit_test_setup_teardown(test_who_is_late_is_waited_for_again, make_log, remove_log),
         cmocka_unit_test(test_one_that_ignores_the_request_is_killed),
         cmocka_unit_test(test_the_child_inherits_nothing),
         cmocka_unit_test(test_no_such_program),

@@ -7,12 +7,19 @@
 
 #include "storage/s3_config.h"
 
-static const char *const names[] = {"GRADUS_S3_ENDPOINT",   "AWS_ENDPOINT_URL",
-                                    "AWS_REGION",           "AWS_DEFAULT_REGION",
-                                    "AWS_CA_BUNDLE",        "GRADUS_S3_PATH_STYLE",
-                                    "GRADUS_S3_ATTEMPTS",   "GRADUS_S3_STALL_SECONDS",
-                                    "AWS_ENDPOINT_URL_STS", "AWS_WEB_IDENTITY_TOKEN_FILE",
-                                    "AWS_ROLE_ARN",         "AWS_ROLE_SESSION_NAME"};
+static const char *const names[] = {"GRADUS_S3_ENDPOINT",
+                                    "AWS_ENDPOINT_URL",
+                                    "AWS_REGION",
+                                    "AWS_DEFAULT_REGION",
+                                    "AWS_CA_BUNDLE",
+                                    "GRADUS_S3_PATH_STYLE",
+                                    "GRADUS_S3_ATTEMPTS",
+                                    "GRADUS_S3_STALL_SECONDS",
+                                    "AWS_ENDPOINT_URL_STS",
+                                    "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                    "AWS_ROLE_ARN",
+                                    "AWS_ROLE_SESSION_NAME",
+                                    "GRADUS_S3_SIGN_PAYLOAD"};
 
 static int set_up(void **state)
 {
@@ -58,6 +65,7 @@ static void what_is_wrong_is_named(void **state)
         {"GRADUS_S3_ENDPOINT", "http://a?b"}, {"AWS_REGION", "a/b"},
         {"GRADUS_S3_PATH_STYLE", "yes"},      {"GRADUS_S3_ATTEMPTS", "101"},
         {"GRADUS_S3_STALL_SECONDS", "0"},     {"AWS_ENDPOINT_URL_STS", "sts:443"},
+        {"GRADUS_S3_SIGN_PAYLOAD", "no"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct s3_config c = {.attempts = 77};
@@ -68,6 +76,27 @@ static void what_is_wrong_is_named(void **state)
         assert_int_equal(c.attempts, 77);
         assert_int_equal(unsetenv(wrong[i][0]), 0);
     }
+}
+
+static bool payload_is_signed(const char *endpoint, const char *setting)
+{
+    struct s3_config c;
+    assert_int_equal(setenv("GRADUS_S3_ENDPOINT", endpoint, 1), 0);
+    assert_int_equal(setenv("GRADUS_S3_SIGN_PAYLOAD", setting, 1), 0);
+    assert_int_equal(s3_config_read(&c, NULL), 0);
+    bool is_signed = c.sign_payload;
+    s3_config_release(&c);
+    return is_signed;
+}
+
+static void payloads_are_signed_where_no_tls_protects_them(void **state)
+{
+    (void)state;
+    assert_true(payload_is_signed("http://minio:9000", ""));
+    assert_false(payload_is_signed("https://minio:9000", ""));
+    assert_false(payload_is_signed("", "")); /* AWS */
+    assert_false(payload_is_signed("http://minio:9000", "false"));
+    assert_true(payload_is_signed("https://minio:9000", "true"));
 }
 
 static void numbers_have_defaults(void **state)
@@ -138,6 +167,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_endpoint_is_that_of_the_region_unless_one_is_named),
         TEST(what_is_wrong_is_named),
+        TEST(payloads_are_signed_where_no_tls_protects_them),
         TEST(numbers_have_defaults),
         TEST(the_token_service_is_that_of_the_store),
         TEST(an_identity_is_a_file_and_a_role),

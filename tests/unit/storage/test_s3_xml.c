@@ -31,6 +31,16 @@ static void texts_come_with_their_paths(void **state)
     buf_release(&out);
 }
 
+/* What stands before an element is no part of its text. */
+static void white_space_between_elements_is_nobodys(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    assert_int_equal(parse("<R>\n  <a>1</a>\n  <b>\n    <c>2</c></b>\n</R>", &out, NULL), 0);
+    assert_string_equal(buf_str(&out), "R/a=1;R/b/c=2;R/b=;R=\n;");
+    buf_release(&out);
+}
+
 static void other_texts_are_refused(void **state)
 {
     (void)state;
@@ -86,6 +96,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_come_with_their_paths),
+        cmocka_unit_test(white_space_between_elements_is_nobodys),
         cmocka_unit_test(other_texts_are_refused),
         cmocka_unit_test(depth_and_length_have_limits),
         cmocka_unit_test(every_cut_is_an_error),

@@ -30,7 +30,8 @@ struct play {
     uint32_t shards;
     void *params;
     struct rule_past past;
-    uint64_t born; /* the version that the tables began with */
+    uint64_t
+        born; /* the version that the tables began with, or from which on the previous is kept */
     unsigned pins[MODEL_VERSIONS];
     struct walker walker;
     uint64_t read; /* keys of table_gather() */
@@ -411,6 +412,17 @@ static struct table_config config_of(struct play *p)
     return c;
 }
 
+/* As when the mode of a job changes. */
+static void keep_or_not(struct play *p)
+{
+    const bool keeps = draw(p, 2) == 0;
+    p->born = keeps && !p->m.config.keeps_previous ? p->m.version : p->born;
+    p->m.config.keeps_previous = keeps;
+    for (uint32_t s = 0; s < p->shards; s++) {
+        table_keep_previous(p->tables[s], keeps);
+    }
+}
+
 static void play(uint64_t seed, uint32_t shards, uint64_t *evicted, uint64_t *dropped)
 {
     struct play *p = mem_new(1, sizeof *p);
@@ -431,6 +443,9 @@ static void play(uint64_t seed, uint32_t shards, uint64_t *evicted, uint64_t *dr
         }
         if (draw(p, 20) == 0) {
             move(p);
+        }
+        if (draw(p, 10) == 0) {
+            keep_or_not(p);
         }
         update(p);
         for (uint64_t v = 0; v <= p->m.version; v++) {

@@ -220,12 +220,13 @@ static void test_bytes(void **state)
     for (size_t n = 0; n < 200; n += 39) {
         make(&g, n, n, 1000);
         const struct table_gradient_view view = table_gradient_view(&g);
-        const size_t bytes = (size_t)table_gradient_bytes(g.n, DIM);
+        const size_t bytes = (size_t)table_gradient_bytes(VALUE_FP32, g.n, DIM);
         assert_int_equal(bytes, 16 + g.n * (12 + 4 * DIM));
         for (size_t shift = 0; shift < 2; shift++) {
             char *data = mem_new(bytes + shift, 1);
-            table_gradient_encode(&view, data + shift);
-            assert_int_equal(table_gradient_decode(&back, data + shift, bytes, NULL), 0);
+            table_gradient_encode(VALUE_FP32, &view, data + shift);
+            assert_int_equal(table_gradient_decode(&back, VALUE_FP32, data + shift, bytes, NULL),
+                             0);
             assert_int_equal(back.n, g.n);
             for (size_t i = 0; i < g.n; i++) {
                 assert_true(back.keys[i] == g.keys[i]);
@@ -237,14 +238,55 @@ static void test_bytes(void **state)
     }
     table_gradient_release(&g);
     table_gradient_release(&back);
-    assert_true(table_gradient_bytes(UINT64_MAX / 8, DIM) == UINT64_MAX);
-    assert_true(table_gradient_bytes(2, UINT64_MAX / 4) == UINT64_MAX);
+    assert_true(table_gradient_bytes(VALUE_FP32, UINT64_MAX / 8, DIM) == UINT64_MAX);
+    assert_true(table_gradient_bytes(VALUE_FP32, 2, UINT64_MAX / 4) == UINT64_MAX);
+}
+
+/* Half of the bytes for values; what was rounded comes as it was. */
+static void test_bytes_of_16_bits(void **state)
+{
+    (void)state;
+    struct table_gradient g, back;
+    table_gradient_init(&g, DIM);
+    table_gradient_init(&back, DIM);
+    for (enum value_type type = VALUE_FP16; type <= VALUE_BF16; type++) {
+        for (size_t n = 0; n < 200; n += 39) {
+            make(&g, n, n, 1000);
+            const size_t bytes = (size_t)table_gradient_bytes(type, g.n, DIM);
+            assert_int_equal(bytes, 16 + g.n * (12 + 2 * DIM));
+            char *data = mem_new(bytes + 1, 1);
+            for (size_t i = 0; i < g.n * DIM; i++) {
+                g.values[i] = (float)(i * 3777) / 9; /* from 3777 x 17 x 9 on no fp16 */
+            }
+            const struct table_gradient_view view = table_gradient_view(&g);
+            table_gradient_encode(type, &view, data + 1);
+            assert_int_equal(table_gradient_decode(&back, type, data + 1, bytes, NULL), 0);
+            const float last = g.n == 0 ? 0 : g.values[g.n * DIM - 1];
+            table_gradient_round(&g, type);
+            assert_int_equal(back.n, g.n);
+            assert_true(g.n == 0 || memcmp(back.values, g.values, g.n * DIM * sizeof(float)) == 0);
+            assert_true(g.n == 0 || memcmp(back.keys, g.keys, g.n * sizeof *g.keys) == 0);
+            assert_true(last < 65520 || type == VALUE_BF16 || isinf(g.values[g.n * DIM - 1]));
+            for (enum value_type other = VALUE_FP32; other < VALUE_TYPES; other++) {
+                struct err err;
+                if (other != type) {
+                    assert_int_equal(table_gradient_decode(&back, other, data + 1, bytes, &err),
+                                     ERR_INVALID);
+                    assert_non_null(strstr(err.msg, "; the push says"));
+                }
+            }
+            free(data);
+        }
+    }
+    assert_true(table_gradient_bytes(VALUE_FP16, UINT64_MAX / 8, DIM) == UINT64_MAX);
+    table_gradient_release(&g);
+    table_gradient_release(&back);
 }
 
 static void refused(struct table_gradient *g, const void *bytes, size_t n, const char *why)
 {
     struct err err;
-    assert_int_equal(table_gradient_decode(g, bytes, n, &err), ERR_INVALID);
+    assert_int_equal(table_gradient_decode(g, VALUE_FP32, bytes, n, &err), ERR_INVALID);
     if (strstr(err.msg, why) == NULL) {
         fail_msg("\"%s\" has no \"%s\"", err.msg, why);
     }
@@ -262,8 +304,8 @@ static void test_bad_bytes(void **state)
     const struct table_gradient_view view = {DIM, 3, keys, sightings, values};
     enum { BYTES = 16 + 3 * (12 + 4 * DIM) };
     char good[BYTES], bad[BYTES + 1] = {0};
-    table_gradient_encode(&view, good);
-    assert_int_equal(table_gradient_decode(&g, good, BYTES, NULL), 0);
+    table_gradient_encode(VALUE_FP32, &view, good);
+    assert_int_equal(table_gradient_decode(&g, VALUE_FP32, good, BYTES, NULL), 0);
     for (size_t n = 0; n < BYTES; n++) {
         refused(&g, good, n, n < 16 ? "no header" : "3 rows have 112");
     }
@@ -275,8 +317,10 @@ static void test_bad_bytes(void **state)
     bad[8] = 6;
     refused(&g, bad, BYTES, "rows of 6 floats; the table has rows of 5");
     memcpy(bad, good, BYTES);
+    bad[12] = 3;
+    refused(&g, bad, BYTES, "unknown format 3");
     bad[12] = 1;
-    refused(&g, bad, BYTES, "unknown format 1");
+    refused(&g, bad, BYTES, "values as fp16; the push says fp32");
     memcpy(bad, good, BYTES);
     bad[16] = 5;
     refused(&g, bad, BYTES, "row 1: key 5 behind 5: keys must rise");
@@ -309,9 +353,10 @@ static void test_clip_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unique),       cmocka_unit_test(test_add),
-        cmocka_unit_test(test_add_of_parts), cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_bad_bytes),    cmocka_unit_test(test_clip_rows),
+        cmocka_unit_test(test_unique),           cmocka_unit_test(test_add),
+        cmocka_unit_test(test_add_of_parts),     cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_bytes_of_16_bits), cmocka_unit_test(test_bad_bytes),
+        cmocka_unit_test(test_clip_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

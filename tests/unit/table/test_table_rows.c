@@ -273,23 +273,28 @@ static void step_shaped(const struct table_shaping *s, const float g[2], const f
     free(params);
 }
 
-/* Clipping by element, by row, penalties and decay, in this order. */
+/* Clipping by element, by row, by table, penalties and decay, in this order. */
 static void test_shaping(void **state)
 {
     (void)state;
     const float g[2] = {6, 8}; /* (3, 4) after the scale: 5 long */
     const float root = sqrtf(2.0F);
     step_shaped(NULL, g, (float[]){1, -8});
-    step_shaped(&(struct table_shaping){.clip_value = 3.5F}, g, (float[]){1, -7.5F});
-    step_shaped(&(struct table_shaping){.clip_norm = 1}, g, (float[]){3.4F, -4.8F});
-    step_shaped(&(struct table_shaping){.clip_norm = 6}, g, (float[]){1, -8});
+    step_shaped(&(struct table_shaping){.clip = {.value = 3.5F}}, g, (float[]){1, -7.5F});
+    step_shaped(&(struct table_shaping){.clip = {.norm = 1}}, g, (float[]){3.4F, -4.8F});
+    step_shaped(&(struct table_shaping){.clip = {.norm = 6}}, g, (float[]){1, -8});
     step_shaped(&(struct table_shaping){.l2 = 0.5F}, g, (float[]){-1, -6});
     step_shaped(&(struct table_shaping){.l1 = 0.5F}, g, (float[]){0.5F, -7.5F});
     step_shaped(&(struct table_shaping){.decay = 0.25F}, g, (float[]){0, -7});
-    step_shaped(&(struct table_shaping){.clip_value = 3, .clip_norm = 3, .l2 = 1, .decay = 0.5F},
-                (float[]){6, -100}, (float[]){4 - 3 / root - 4 - 2, -4 + 3 / root + 4 + 2});
-    step_shaped(&(struct table_shaping){.clip_norm = 1}, (float[]){0, 0}, (float[]){4, -4});
-    step_shaped(&(struct table_shaping){.clip_value = 2}, (float[]){INFINITY, 8}, (float[]){2, -6});
+    step_shaped(&(struct table_shaping){.clip = {3, 3}, .l2 = 1, .decay = 0.5F}, (float[]){6, -100},
+                (float[]){4 - 3 / root - 4 - 2, -4 + 3 / root + 4 + 2});
+    step_shaped(&(struct table_shaping){.scaled = true, .factor = 0.5F}, g, (float[]){2.5F, -6});
+    step_shaped(
+        &(struct table_shaping){.clip = {.norm = 1}, .scaled = true, .factor = 0.5F, .l2 = 1}, g,
+        (float[]){4 - 0.3F - 4, -4 - 0.4F + 4});
+    step_shaped(&(struct table_shaping){.clip = {.norm = 1}}, (float[]){0, 0}, (float[]){4, -4});
+    step_shaped(&(struct table_shaping){.clip = {.value = 2}}, (float[]){INFINITY, 8},
+                (float[]){2, -6});
 }
 
 /* Noise of sgld is that of a key, whatever row it has. */

@@ -19,10 +19,10 @@ static struct table_gradient_view rows_of(const float *values, size_t dim, size_
 
 static double total_of(const float *values, size_t dim, size_t n)
 {
-    struct table_squares s = {0};
+    struct exact_sum s = {0};
     const struct table_gradient_view g = rows_of(values, dim, n);
-    table_squares_add(&s, &g, 1);
-    return table_squares_total(&s);
+    table_squares_add(&s, &g, 1, NULL, NULL);
+    return exact_sum_total(&s);
 }
 
 /* Floats over the whole range of exponents. */
@@ -45,18 +45,18 @@ static void test_same_for_any_cut(void **state)
     }
     assert_true(fabs(total - about) <= 1e-14 * total);
     for (uint64_t shards = 1; shards < 6; shards++) {
-        struct table_squares all = {0};
+        struct exact_sum all = {0};
         for (uint64_t shard = shards; shard-- > 0;) {
-            struct table_squares s = {0};
+            struct exact_sum s = {0};
             for (size_t i = N; i-- > 0;) {
                 const struct table_gradient_view row = rows_of(values + i * DIM, DIM, 1);
                 if (rng_below(shards, i, shards) == shard) {
-                    table_squares_add(&s, &row, 1);
+                    table_squares_add(&s, &row, 1, NULL, NULL);
                 }
             }
-            table_squares_join(&all, &s);
+            exact_sum_join(&all, &s);
         }
-        assert_true(table_squares_total(&all) == total);
+        assert_true(exact_sum_total(&all) == total);
     }
 }
 
@@ -69,7 +69,7 @@ static void test_exact(void **state)
     assert_true(total_of(one, 1, 2) == 9);
     const float least[] = {ldexpf(1, -149), ldexpf(1, -149), ldexpf(1, -149)};
     assert_true(total_of(least, 1, 3) == ldexp(3, -298));
-    static float greatest[TABLE_SQUARES_WORDS * 1000];
+    static float greatest[EXACT_SUM_WORDS * 1000];
     for (size_t i = 0; i < sizeof greatest / sizeof greatest[0]; i++) {
         greatest[i] = FLT_MAX;
     }
@@ -91,15 +91,32 @@ static void test_not_finite(void **state)
     assert_true(isinf(total_of(values, 1, 2)));
     assert_true(isinf(total_of(values, 4, 1)));
     assert_true(total_of(values, 1, 1) == 1);
-    struct table_squares a = {0}, b = {0};
+    struct exact_sum a = {0}, b = {0};
     const struct table_gradient_view g = rows_of(values, 1, 4);
-    table_squares_add(&a, &g, 0.5F);
+    table_squares_add(&a, &g, 0.5F, NULL, NULL);
     assert_int_equal(a.not_finite, 2);
-    table_squares_join(&b, &a);
-    assert_true(isinf(table_squares_total(&b)));
+    exact_sum_join(&b, &a);
+    assert_true(isinf(exact_sum_total(&b)));
     memset(a.words, 0xff, sizeof a.words); /* what no gradient makes: nothing is written behind */
-    table_squares_add(&a, &g, 1);
-    table_squares_join(&a, &a);
+    table_squares_add(&a, &g, 1, NULL, NULL);
+    exact_sum_join(&a, &a);
+}
+
+/* The squares are those of what the rule gets. */
+static void test_clipped_first(void **state)
+{
+    (void)state;
+    const float values[] = {6, -8, 0.5F, 0, 3, 4};
+    const struct table_gradient_view g = rows_of(values, 2, 3);
+    const struct table_clip clips[] = {{0, 0}, {3, 0}, {0, 2.5}, {3, 2.5}};
+    const double want[] = {25 + 0.0625 + 6.25, 18 + 0.0625 + 6.25, 6.25 + 0.0625 + 6.25,
+                           6.25 + 0.0625 + 6.25};
+    float scratch[2];
+    for (size_t i = 0; i < sizeof clips / sizeof clips[0]; i++) {
+        struct exact_sum s = {0};
+        table_squares_add(&s, &g, 0.5F, &clips[i], scratch);
+        assert_true(fabs(exact_sum_total(&s) - want[i]) < 1e-5);
+    }
 }
 
 int main(void)
@@ -108,6 +125,7 @@ int main(void)
         cmocka_unit_test(test_same_for_any_cut),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_clipped_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

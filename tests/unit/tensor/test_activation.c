@@ -117,6 +117,7 @@ static const struct activation activations[] = {
     {"relu", activation_relu, activation_relu_backward, relu_exact, false},
     {"sigmoid", activation_sigmoid, activation_sigmoid_backward, sigmoid_reference, false},
     {"tanh", activation_tanh, activation_tanh_backward, tanh, false},
+    {"erf", activation_erf, activation_erf_backward, erf, true},
     {"gelu", activation_gelu, activation_gelu_backward, gelu_exact, true},
     {"gelu_tanh", activation_gelu_tanh, activation_gelu_tanh_backward, gelu_tanh_exact, true},
 };

@@ -66,6 +66,7 @@ static void test_plan_round_trip(void **state)
     struct plan back;
     struct err err;
     make_plan(&plan);
+    plan.variables[0].init.kind = INIT_GIVEN;
     Gradus__V1__Plan *received = sent_plan(&plan);
     assert_int_equal(wire_plan_from_proto(received, &back, &err), 0);
     gradus__v1__plan__free_unpacked(received, NULL);
@@ -134,7 +135,7 @@ static void spoil_statistic(Gradus__V1__Plan *p)
 }
 static void spoil_order(Gradus__V1__Plan *p)
 {
-    p->partitions[0]->shard = 1;
+    p->partitions[0]->shard = p->shard_count; /* it goes down from there */
 }
 static void spoil_shards(Gradus__V1__Plan *p)
 {

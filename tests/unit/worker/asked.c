@@ -51,5 +51,7 @@ struct asked asked_of(const struct worker_request *r)
         .round = of->round,
         .set = r->set,
         .buffer = r->buffer,
+        .brings_rows = r->brings_rows,
+        .rows_of = r->rows_of,
     };
 }

@@ -39,6 +39,8 @@ struct asked {
     uint32_t round;
     enum worker_set set;
     uint32_t buffer;
+    bool brings_rows; /* with what it pulls, */
+    struct ledger_batch rows_of;
 };
 
 /* Everything of @r; what it does not have is 0. */

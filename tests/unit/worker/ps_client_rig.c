@@ -3,6 +3,7 @@
 #include "ps_client_rig.h"
 
 enum value_type client_gradients, client_parameters;
+struct rpc_polling *client_polling;
 
 /* ---- set-up ---- */
 
@@ -24,6 +25,16 @@ static void on_answer(void *ctx, const struct ps_answer *answer)
         memcpy(f->sums, sums->data, sums->bytes);
     }
     f->answered++;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void on_filled(void *ctx, const struct ps_client_filled *answer)
+{
+    struct fake *f = ctx;
+    pthread_mutex_lock(&f->lock);
+    assert_true(f->filled_count < ANSWERS_MAX);
+    f->filled[f->filled_count++] = *answer;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
 }
@@ -84,6 +95,19 @@ void client_place(struct fake *f, uint32_t shard, const struct rpc_server *serve
     assert_int_equal(loop_call(f->loop, run_placing, &p, NULL), 0);
 }
 
+/* On the loop's thread, as a job does it. */
+struct making {
+    struct fake *f;
+    const struct ps_client_options *options;
+};
+
+static void make_client(void *ctx)
+{
+    struct making *m = ctx;
+    struct err err = {0};
+    assert_int_equal(ps_client_new(m->options, &m->f->client, &err), 0);
+}
+
 void client_start_with(struct fake *f, size_t message_bytes_max, const char *local,
                        char path[LOCAL_SOCKET_BYTES])
 {
@@ -117,11 +141,14 @@ void client_start_with(struct fake *f, size_t message_bytes_max, const char *loc
         .parameters = client_parameters,
         .local_sockets = local,
         .shared_memory = true,
+        .polling = client_polling,
         .loop = f->loop,
         .answered = on_answer,
+        .filled = on_filled,
         .ctx = f,
     };
-    assert_int_equal(ps_client_new(&client, &f->client, &err), 0);
+    struct making making = {f, &client};
+    assert_int_equal(loop_call(f->loop, make_client, &making, NULL), 0);
     for (uint32_t s = 0; s < SHARDS; s++) {
         client_place(f, s, f->server, OPENING);
     }
@@ -147,6 +174,7 @@ void client_finish(struct fake *f)
     for (uint32_t s = 0; s < SHARDS; s++) {
         free(f->shards[s]);
         shared_memory_unref(f->shared_memory[s]);
+        shared_memory_unref(f->tables_memory[s]);
     }
     plan_release(&f->plan);
     pthread_cond_destroy(&f->changed);

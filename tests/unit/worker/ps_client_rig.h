@@ -19,6 +19,8 @@ struct ask {
 
 /* How values travel, of the clients started next. */
 extern enum value_type client_gradients, client_parameters;
+/* And how they poll; NULL: not at all. Borrowed. */
+extern struct rpc_polling *client_polling;
 
 /* Of a group of tests. */
 int client_rig_setup(void **state);

@@ -146,6 +146,77 @@ static bool misbehave(struct fake *f, struct rpc_call *call, Gradus__V1__Exchang
     }
 }
 
+/* Into the client's memory. */
+static void send_rows_in_block(struct fake *f, struct rpc_call *call,
+                               Gradus__V1__ExchangeResponse *m, uint32_t shard, const float *values,
+                               size_t floats)
+{
+    const bool lies = f->script == SCRIPT_ROWS_BLOCK;
+    if (f->rows_block != 0) {
+        memcpy(shared_memory_values(f->tables_memory[shard], f->rows_block - 1), values,
+               floats * sizeof *values);
+        f->rows_blocks++;
+    }
+    m->offset = 0;
+    m->in_block = floats + (lies && f->rows_block != 0 ? 1 : 0);
+    (void)rpc_send(call, &m->base, NULL);
+    m->in_block = 0;
+}
+
+static void send_rows(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m,
+                      uint32_t shard)
+{
+    size_t floats = f->counts[0] * ROW_DIMS[0] + f->counts[1] * ROW_DIMS[1];
+    float *values = mem_new(floats + 1, sizeof *values);
+    size_t at = 0;
+    for (size_t i = 0; i < f->key_count; i++) {
+        const size_t dim = ROW_DIMS[i < f->counts[0] ? 0 : 1];
+        for (size_t k = 0; k < dim; k++) {
+            values[at++] = (float)(f->keys[i] + k);
+        }
+    }
+    assert_int_equal(at, floats);
+    const enum value_type type = (enum value_type)f->rows_type;
+    const size_t each = value_type_bytes(type);
+    unsigned char *coded = mem_new(floats + 1, sizeof *values);
+    values_encode(type, values, floats, coded);
+    m->type = (Gradus__V1__WireType)(f->script == SCRIPT_OTHER_TYPE ? VALUE_FP32 : type);
+    m->total = floats + (f->script == SCRIPT_TOTAL ? 1 : 0);
+    if (f->rows_block != 0 || f->script == SCRIPT_ROWS_BLOCK) {
+        send_rows_in_block(f, call, m, shard, values, floats);
+        floats = 0;
+    }
+    for (at = 0; at < floats; at += ANSWER_CHUNK) {
+        const size_t n = floats - at < ANSWER_CHUNK ? floats - at : ANSWER_CHUNK;
+        const struct rpc_piece piece = {coded + at * each,
+                                        n * each - (f->script == SCRIPT_RAGGED ? each / 2 : 0)};
+        const struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+        m->offset = at;
+        (void)rpc_send(call, &m->base, &blob);
+    }
+    free(coded);
+    free(values);
+}
+
+/* Those whose keys came behind what the push brought of tables. */
+static void send_rows_along(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m,
+                            uint32_t shard)
+{
+    m->of_rows = true;
+    m->in_block = 0;
+    send_rows(f, call, m, shard);
+}
+
+static void read_keys_along(struct fake *f, Gradus__V1__ExchangeResponse *m)
+{
+    const size_t bytes = f->key_count * sizeof f->keys[0];
+    if (f->key_count > 0 && !f->no_rows) {
+        memcpy(f->keys, f->tables + f->tables_bytes - bytes, bytes);
+        m->rows = f->counts[0] * ROW_DIMS[0] + f->counts[1] * ROW_DIMS[1];
+        m->rows += f->script == SCRIPT_OTHER_ROWS ? 1 : 0;
+    }
+}
+
 /* The answer to an exchange that has come in whole. */
 static void serve(struct fake *f, struct rpc_call *call, const Gradus__V1__ExchangeRequest *q,
                   uint32_t shard, bool pull, uint32_t block)
@@ -154,9 +225,14 @@ static void serve(struct fake *f, struct rpc_call *call, const Gradus__V1__Excha
     struct parts parts;
     m.exchange = q->exchange;
     m.shared_memory_open = f->shared_memory[shard] != NULL;
+    m.tables_memory_open = f->tables_memory[shard] != NULL;
     m.version = VERSION + shard - (f->script == SCRIPT_OLD ? 1 : 0);
     make_parts(f, &parts);
     put_parts(f, &parts, &m);
+    read_keys_along(f, &m);
+    if (block != 0 && f->before_answer != NULL) {
+        f->before_answer(f, shard, block);
+    }
     if (misbehave(f, call, &m, shard)) {
         return;
     }
@@ -170,11 +246,22 @@ static void serve(struct fake *f, struct rpc_call *call, const Gradus__V1__Excha
     } else {
         (void)rpc_send(call, &m.base, NULL);
     }
+    if (m.rows > 0) {
+        send_rows_along(f, call, &m, shard);
+    }
 }
 
 static void hear_training(struct fake *f, const Gradus__V1__Training *q)
 {
     f->heard_training = *q;
+    f->key_count = 0;
+    if (q->rows != NULL) {
+        assert_int_equal(q->rows->n_counts, ROW_TABLES);
+        assert_int_equal(q->rows->of_case, GRADUS__V1__ROWS_REQUEST__OF__NOT_SET);
+        f->rows_type = q->pull->type;
+        memcpy(f->counts, q->rows->counts, sizeof f->counts);
+        f->key_count = f->counts[0] + f->counts[1];
+    }
     if (q->push != NULL) {
         f->heard_push = *q->push;
         f->heard_norm = q->push->n_norms > 0 ? q->push->norms[q->push->n_norms - 1] : -1;
@@ -217,6 +304,7 @@ static void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
     case GRADUS__V1__EXCHANGE_REQUEST__WHAT_ROWS:
         f->key_count = 0;
         f->rows_version = q->rows->version;
+        f->rows_type = q->rows->type;
         assert_int_equal(q->rows->n_counts, ROW_TABLES);
         memcpy(f->counts, q->rows->counts, sizeof f->counts);
         break;
@@ -225,7 +313,8 @@ static void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
     }
 }
 
-static void open_shared_memory(struct fake *f, uint32_t shard, const Gradus__V1__SharedMemory *m)
+static void open_shared_memory(struct shared_memory **w, const Gradus__V1__SharedMemory *m,
+                               uint64_t elements)
 {
     struct err err;
     struct shared_memory_offer offer = {.pid = m->pid,
@@ -235,10 +324,8 @@ static void open_shared_memory(struct fake *f, uint32_t shard, const Gradus__V1_
                                         .values = m->values};
     assert_int_equal(m->token.len, sizeof offer.token);
     memcpy(offer.token, m->token.data, sizeof offer.token);
-    shared_memory_unref(f->shared_memory[shard]);
-    assert_int_equal(
-        shared_memory_open(&offer, f->plan.shard_elements[shard], &f->shared_memory[shard], &err),
-        0);
+    shared_memory_unref(*w);
+    assert_int_equal(shared_memory_open(&offer, elements, w, &err), 0);
 }
 
 /* The whole push is in a block. */
@@ -263,30 +350,6 @@ struct incoming {
     uint64_t tables_bytes;
 };
 
-static void send_rows(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m)
-{
-    const size_t floats = f->counts[0] * ROW_DIMS[0] + f->counts[1] * ROW_DIMS[1];
-    float *values = mem_new(floats + 1, sizeof *values);
-    size_t at = 0;
-    for (size_t i = 0; i < f->key_count; i++) {
-        const size_t dim = ROW_DIMS[i < f->counts[0] ? 0 : 1];
-        for (size_t k = 0; k < dim; k++) {
-            values[at++] = (float)(f->keys[i] + k);
-        }
-    }
-    assert_int_equal(at, floats);
-    m->total = floats + (f->script == SCRIPT_TOTAL ? 1 : 0);
-    for (at = 0; at < floats; at += ANSWER_CHUNK) {
-        const size_t n = floats - at < ANSWER_CHUNK ? floats - at : ANSWER_CHUNK;
-        const struct rpc_piece piece = {values + at,
-                                        n * sizeof(float) - (f->script == SCRIPT_RAGGED ? 2 : 0)};
-        const struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
-        m->offset = at;
-        (void)rpc_send(call, &m->base, &blob);
-    }
-    free(values);
-}
-
 static void take_keys(struct fake *f, struct rpc_call *call, const struct incoming *in,
                       const Gradus__V1__ExchangeRequest *q, struct rpc_spans *spans)
 {
@@ -301,7 +364,7 @@ static void take_keys(struct fake *f, struct rpc_call *call, const struct incomi
     m.exchange = q->exchange;
     m.version = f->rows_version - (f->script == SCRIPT_OLD ? 1 : 0);
     if (!misbehave(f, call, &m, in->shard)) {
-        send_rows(f, call, &m);
+        send_rows(f, call, &m, in->shard);
     }
 }
 
@@ -312,6 +375,19 @@ static void take_tables(struct fake *f, const Gradus__V1__ExchangeRequest *q,
     assert_true(q->offset == f->tables_bytes && n <= sizeof f->tables - f->tables_bytes);
     assert_true(rpc_spans_read(spans, f->tables + f->tables_bytes, n));
     f->tables_bytes += n;
+}
+
+/* All that belongs to tables. */
+static void take_tables_block(struct fake *f, const struct incoming *in, uint32_t block)
+{
+    struct shared_memory *w = f->tables_memory[in->shard];
+    assert_non_null(w);
+    assert_true(shared_memory_hold_gradient(w, block - 1));
+    assert_true(in->tables_bytes > 0 && in->tables_bytes <= sizeof f->tables);
+    memcpy(f->tables, shared_memory_gradient(w, block - 1), in->tables_bytes);
+    shared_memory_give_gradient(w, block - 1);
+    f->tables_bytes = in->tables_bytes;
+    f->tables_blocks++;
 }
 
 static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
@@ -329,16 +405,28 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         hear(f, q);
         in->rows = q->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_ROWS;
         in->tables_bytes = q->tables_bytes;
+        if (f->heard_training.rows != NULL) {
+            in->tables_bytes += f->key_count * sizeof f->keys[0];
+        }
         f->tables_bytes = 0;
         in->pull = f->heard_training.pull != NULL ||
                    q->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_PINNED;
         if (q->shared_memory != NULL && f->script != SCRIPT_NO_SHARED_MEMORY) {
-            open_shared_memory(f, in->shard, q->shared_memory);
+            open_shared_memory(&f->shared_memory[in->shard], q->shared_memory,
+                               f->plan.shard_elements[in->shard]);
         }
+        if (q->tables_memory != NULL && f->script != SCRIPT_NO_SHARED_MEMORY) {
+            open_shared_memory(&f->tables_memory[in->shard], q->tables_memory,
+                               q->tables_memory->elements);
+        }
+        f->rows_block = q->rows_block;
     } else {
         assert_int_equal(q->what_case, GRADUS__V1__EXCHANGE_REQUEST__WHAT__NOT_SET);
         assert_null(q->shared_memory);
         assert_int_equal(q->values_block, 0);
+        assert_null(q->tables_memory);
+        assert_int_equal(q->tables_block, 0);
+        assert_int_equal(q->rows_block, 0);
     }
     if (in->rows || q->of_tables) {
         if (in->rows) {
@@ -362,6 +450,9 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         assert_int_equal(n, 0);
         take_block(f, in->shard, q->gradient_block);
     }
+    if (q->tables_block != 0) {
+        take_tables_block(f, in, q->tables_block);
+    }
     f->messages[in->shard]++;
     f->offset[in->shard] = q->offset;
     pthread_cond_broadcast(&f->changed);
@@ -369,7 +460,7 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         struct err err;
         (void)err_set(&err, ERR_UNAVAILABLE, "told to break");
         (void)rpc_fail(call, &err);
-    } else if ((f->pushed[in->shard] == q->total && in->tables_bytes == 0) ||
+    } else if ((f->pushed[in->shard] == q->total && in->tables_bytes == f->tables_bytes) ||
                f->script == SCRIPT_UNREAD) {
         serve(f, call, q, in->shard, in->pull, in->block);
     }
@@ -393,6 +484,32 @@ static void on_over(struct rpc_call *call, bool cancelled, void *service)
     free(rpc_data(call));
 }
 
+static void on_fill(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    struct fake *f = service;
+    const Gradus__V1__FillRequest *q = (const Gradus__V1__FillRequest *)msg->body;
+    const uint32_t shard = q->shard->shard;
+    const uint64_t n = rpc_spans_bytes(msg->bulk) / sizeof(float);
+    Gradus__V1__FillResponse m = GRADUS__V1__FILL_RESPONSE__INIT;
+    struct err err;
+    pthread_mutex_lock(&f->lock);
+    assert_string_equal(q->shard->job, "job-1");
+    assert_string_equal(q->worker, "worker-1");
+    f->opening = q->shard->opening;
+    f->generation = q->shard->generation;
+    f->fills[shard]++;
+    if (f->script == SCRIPT_REFUSE) {
+        (void)err_set(&err, f->code, "told to refuse");
+        (void)rpc_fail(call, &err);
+    } else {
+        assert_true(q->first + n <= f->plan.shard_elements[shard]);
+        assert_true(wire_values_read(msg->bulk, VALUE_FP32, f->shards[shard] + q->first, n));
+        m.filled = q->first + n;
+        (void)rpc_reply(call, &m.base, NULL);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
 const struct rpc_method ps_fake_methods[] =
-    PS_METHODS(.open = on_open, .request = on_exchange, .done = on_over);
+    PS_METHODS_FILL(on_fill, .open = on_open, .request = on_exchange, .done = on_over);
 const size_t ps_fake_method_count = sizeof ps_fake_methods / sizeof ps_fake_methods[0];

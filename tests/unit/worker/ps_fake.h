@@ -55,7 +55,9 @@ enum script {
     SCRIPT_OVER,             /* of a step that is long over */
     SCRIPT_NO_SHARED_MEMORY, /* none are opened */
     SCRIPT_BLOCK,            /* the values are in a block that was not named */
-    SCRIPT_BREAK_EARLY,      /* the stream ends with the first message of a push */
+    SCRIPT_OTHER_ROWS,       /* with what is pulled come more rows than were asked for */
+    SCRIPT_ROWS_BLOCK,  /* the rows are in a block that was not named, or too many are in one */
+    SCRIPT_BREAK_EARLY, /* the stream ends with the first message of a push */
 };
 
 struct fake {
@@ -87,18 +89,28 @@ struct fake {
     size_t key_count;
     uint32_t counts[ROW_TABLES]; /* so many of each table */
     uint64_t rows_version;
-    unsigned char tables[1 << 20]; /* what the last push brought of tables */
-    size_t tables_bytes;
-    int32_t result;   /* of pushes */
-    uint64_t opening; /* that was named last */
+    Gradus__V1__WireType rows_type; /* in which they are asked for */
+    unsigned char tables[1 << 20];  /* what the last push brought of tables */
+    size_t tables_bytes;            /* keys of rows that come with a pull are behind it */
+    bool no_rows;                   /* none come with a pull */
+    int32_t result;                 /* of pushes */
+    uint64_t opening;               /* that was named last */
+    uint64_t generation;            /* of the last Fill */
+    unsigned fills[SHARDS];         /* so many came */
+    struct ps_client_filled filled[ANSWERS_MAX];
+    size_t filled_count;
     unsigned streams;
     char peer[128]; /* of the last one */
     struct ps_answer answers[ANSWERS_MAX];
     uint8_t decision[EXCHANGE_DECISION_BYTES_MAX]; /* of the last answer */
     char sums[16];
     size_t answered;
-    struct shared_memory *shared_memory[SHARDS];
+    struct shared_memory *shared_memory[SHARDS], *tables_memory[SHARDS];
     unsigned gradient_blocks, values_blocks; /* named by requests */
+    unsigned tables_blocks, rows_blocks;     /* likewise, of those for rows */
+    uint32_t rows_block;                     /* of the exchange that is served; 0: none */
+    /* NULL, or called under the lock before a pull into value block @block is answered. */
+    void (*before_answer)(struct fake *f, uint32_t shard, uint32_t block);
 };
 
 /* Those of the server; each has a `struct fake` as its service. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The methods of a parameter server of which a test serves Exchange alone. */
+/* The methods of a parameter server of which a test serves Exchange alone, or Fill, too. */
 #ifndef GRADUS_TESTS_UNIT_WORKER_PS_METHODS_H
 #define GRADUS_TESTS_UNIT_WORKER_PS_METHODS_H
 
@@ -17,9 +17,11 @@ static inline void not_served(struct rpc_call *call, struct rpc_msg *msg, void *
 }
 
 /* For an array of rpc_method, in the order of the proto; the arguments are what Exchange has. */
-#define PS_METHODS(...)                                                                            \
+#define PS_METHODS(...) PS_METHODS_FILL(not_served, __VA_ARGS__)
+#define PS_METHODS_FILL(fill, ...)                                                                 \
     {                                                                                              \
         {.name = "OpenShard", .request = not_served},                                              \
+            {.name = "Fill", .request_bulk = VALUES_FIELD, .request = fill},                       \
             {.name = "SetMembership", .request = not_served},                                      \
             {.name = "Pull", .request = not_served}, {.name = "Push", .request = not_served},      \
             {.name = "PushPull", .request = not_served},                                           \

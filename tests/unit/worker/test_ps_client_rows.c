@@ -2,6 +2,9 @@
 /* Rows of tables: asked of both shards at once, waited for, and pushed. */
 #include "ps_client_rig.h"
 
+#include "base/file.h"
+#include "support/tmp_dir.h"
+
 #define KEYS 1000
 
 struct reading {
@@ -9,6 +12,7 @@ struct reading {
     uint64_t keys[SHARDS][KEYS];
     float values[SHARDS][KEYS * 3];
     uint32_t counts[SHARDS][ROW_TABLES];
+    enum rows_of of;
     uint64_t version;
     int rc;
     struct err err;
@@ -23,7 +27,7 @@ static void run_reading(void *ctx)
             .exchange = 100,
             .shard = s,
             .generation = 1,
-            .ask = {.kind = EXCHANGE_ROWS, .rows = {ROWS_OF_VERSION, r->version}},
+            .ask = {.kind = EXCHANGE_ROWS, .rows = {r->of, r->version}, .pin_id = "p"},
             .rows = {.counts = r->counts[s],
                      .keys = r->keys[s],
                      .count = count,
@@ -40,6 +44,7 @@ static struct reading *reading_of(struct fake *f)
 {
     struct reading *r = mem_new(1, sizeof *r);
     r->f = f;
+    r->of = ROWS_OF_VERSION;
     r->version = 7;
     for (uint32_t s = 0; s < SHARDS; s++) {
         r->counts[s][0] = 10 + s;
@@ -51,15 +56,22 @@ static struct reading *reading_of(struct fake *f)
     return r;
 }
 
-static void check_rows(const struct reading *r, uint32_t s)
+static void check_rows_as(enum value_type type, const struct reading *r, uint32_t s)
 {
     const float *at = r->values[s];
     for (uint64_t i = 0; i < r->counts[s][0] + r->counts[s][1]; i++) {
         for (size_t k = 0; k < ROW_DIMS[i < r->counts[s][0] ? 0 : 1]; k++) {
-            assert_true(*at++ == (float)(s * 5000 + i * 3 + k));
+            float want = (float)(s * 5000 + i * 3 + k);
+            values_round(type, &want, 1);
+            assert_true(*at++ == want);
         }
     }
     assert_true(*at == 0.0F); /* and nothing behind them */
+}
+
+static void check_rows(const struct reading *r, uint32_t s)
+{
+    check_rows_as(VALUE_FP32, r, s);
 }
 
 /* On the job's thread. What the test read of the last exchange it read before the server writes to
@@ -239,13 +251,246 @@ static void test_a_push_brings_tables_behind_its_gradient(void **state)
     free(f);
 }
 
+/* ---- rows that come with what is pulled ---- */
+
+/* A step of shard 1: what it pushes of tables is in front of the keys. */
+static struct ps_answer step_with_rows(struct fake *f, struct reading *r, uint64_t number)
+{
+    static const unsigned char tables[5000] = {1, 2, 3};
+    struct tables_push push = {
+        f,
+        {.exchange = number,
+         .shard = 1,
+         .generation = 1,
+         .ask = {.kind = EXCHANGE_TRAIN,
+                 .has_push = true,
+                 .has_pull = true,
+                 .push = {.examples = 1, .replica_end = 1}},
+         .values = f->values,
+         .tables = tables,
+         .tables_bytes = sizeof tables,
+         .rows = {.counts = r->counts[1],
+                  .keys = r->keys[1],
+                  .count = r->counts[1][0] + r->counts[1][1],
+                  .values = r->values[1],
+                  .floats = r->counts[1][0] * ROW_DIMS[0] + r->counts[1][1] * ROW_DIMS[1]}}};
+    on_the_loop(f, run_push, &push);
+    return client_next_answer(f, number);
+}
+
+static void test_rows_come_with_what_is_pulled(void **state)
+{
+    (void)state;
+    struct fake *f = mem_new(1, sizeof *f);
+    client_start(f, 0);
+    for (uint64_t number = 1; number < 4; number++) {
+        struct reading *r = reading_of(f);
+        const struct ps_answer a = step_with_rows(f, r, number);
+        assert_int_equal(a.code, 0);
+        assert_true(a.rows && !a.partial);
+        assert_int_equal(a.version, VERSION + 1);
+        check_rows(r, 1);
+        pthread_mutex_lock(&f->lock);
+        assert_true(f->tables[0] == 1 && f->tables[2] == 3 && f->tables[4999] == 0);
+        assert_int_equal(f->tables_bytes, 5000 + (f->counts[0] + f->counts[1]) * sizeof(uint64_t));
+        pthread_mutex_unlock(&f->lock);
+        free(r);
+    }
+    f->no_rows = true; /* there was no memory for them */
+    struct reading *r = reading_of(f);
+    const struct ps_answer a = step_with_rows(f, r, 9);
+    assert_true(a.code == 0 && !a.rows);
+    assert_true(r->values[1][0] == 0);
+    free(r);
+    client_finish(f);
+    free(f);
+}
+
+static void test_rows_along_that_cannot_be_right(void **state)
+{
+    (void)state;
+    struct fake *f = mem_new(1, sizeof *f);
+    client_start(f, 0);
+    client_set_script(f, SCRIPT_OTHER_ROWS);
+    struct reading *r = reading_of(f);
+    const struct ps_answer a = step_with_rows(f, r, 1);
+    assert_int_equal(a.code, ERR_INTERNAL);
+    assert_non_null(strstr(a.message, "shard 1 answered rows 0+"));
+    free(r);
+    client_finish(f);
+    free(f);
+}
+
+/* They travel as parameters do, and those of a pin are exact. */
+static void test_rows_in_16_bits(void **state)
+{
+    (void)state;
+    struct fake *f = mem_new(1, sizeof *f);
+    client_parameters = VALUE_BF16;
+    client_start(f, 0);
+    struct reading *r = reading_of(f);
+    on_the_loop(f, run_reading, r);
+    assert_int_equal(r->rc, 0);
+    assert_int_equal(f->rows_type, GRADUS__V1__WIRE_TYPE__BF16);
+    check_rows_as(VALUE_BF16, r, 0);
+    check_rows_as(VALUE_BF16, r, 1);
+    free(r);
+    r = reading_of(f);
+    r->of = ROWS_OF_PIN;
+    r->version = 0;
+    on_the_loop(f, run_reading, r);
+    assert_int_equal(r->rc, 0);
+    assert_int_equal(f->rows_type, GRADUS__V1__WIRE_TYPE__FP32);
+    check_rows(r, 1);
+    free(r);
+    r = reading_of(f);
+    assert_int_equal(step_with_rows(f, r, 1).code, 0);
+    check_rows_as(VALUE_BF16, r, 1);
+    free(r);
+    client_set_script(f, SCRIPT_OTHER_TYPE);
+    r = reading_of(f);
+    const struct ps_answer a = step_with_rows(f, r, 2);
+    assert_int_equal(a.code, ERR_INTERNAL);
+    free(r);
+    client_finish(f);
+    free(f);
+    client_parameters = VALUE_FP32;
+}
+
+/* ---- in memory that the server shares ---- */
+
+static void read_well(struct fake *f)
+{
+    struct reading *r = reading_of(f);
+    on_the_loop(f, run_reading, r);
+    assert_int_equal(r->rc, 0);
+    check_rows(r, 0);
+    check_rows(r, 1);
+    free(r);
+}
+
+static void step_well(struct fake *f, uint64_t number)
+{
+    struct reading *r = reading_of(f);
+    const struct ps_answer a = step_with_rows(f, r, number);
+    if (a.code != 0) {
+        fail_msg("%s", a.message);
+    }
+    assert_true(a.rows);
+    check_rows(r, 1);
+    pthread_mutex_lock(&f->lock);
+    assert_true(f->tables[0] == 1 && f->tables[2] == 3 && f->tables[4999] == 0);
+    assert_int_equal(f->tables_bytes, 5000 + (f->counts[0] + f->counts[1]) * sizeof(uint64_t));
+    pthread_mutex_unlock(&f->lock);
+    free(r);
+}
+
+static void expect_blocks(struct fake *f, unsigned tables, unsigned rows)
+{
+    pthread_mutex_lock(&f->lock);
+    assert_int_equal(f->tables_blocks, tables);
+    assert_int_equal(f->rows_blocks, rows);
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* More often than there are blocks: with each answer they are free again. */
+static void test_rows_pass_in_memory(void **state)
+{
+    (void)state;
+    struct fake *f = mem_new(1, sizeof *f);
+    char *root = tmp_dir_make("local");
+    char path[LOCAL_SOCKET_BYTES];
+    char *dir = file_join(root, "sockets");
+    client_start_with(f, 0, dir, path);
+    step_well(f, 1); /* the offer goes with it */
+    expect_blocks(f, 0, 0);
+    for (uint64_t number = 2; number < 12; number++) {
+        step_well(f, number);
+    }
+    expect_blocks(f, 10, 10);
+    client_exchange(f, 12, 0, false, true); /* the offer of the other shard */
+    assert_int_equal(client_next_answer(f, 12).code, 0);
+    for (unsigned i = 0; i < 10; i++) {
+        read_well(f);
+    }
+    expect_blocks(f, 10, 10 + 10 * SHARDS);
+    client_set_script(f, SCRIPT_ROWS_BLOCK); /* one float too many */
+    struct reading *r = reading_of(f);
+    struct ps_answer a = step_with_rows(f, r, 20);
+    assert_int_equal(a.code, ERR_INTERNAL);
+    assert_non_null(strstr(a.message, "shard 1 answered rows 0+83 of 82"));
+    on_the_loop(f, run_reading, r);
+    assert_int_equal(r->rc, ERR_INTERNAL);
+    assert_non_null(strstr(r->err.msg, "answered elements 0+8"));
+    free(r);
+    client_set_script(f, SCRIPT_RIGHT);
+    step_well(f, 21);
+    client_finish(f);
+    free(f);
+    tmp_dir_remove(root);
+    free(dir);
+}
+
+static void test_a_block_for_rows_that_was_not_named(void **state)
+{
+    (void)state;
+    struct fake *f = mem_new(1, sizeof *f);
+    client_start(f, 0);
+    client_set_script(f, SCRIPT_ROWS_BLOCK);
+    struct reading *r = reading_of(f);
+    const struct ps_answer a = step_with_rows(f, r, 1);
+    assert_int_equal(a.code, ERR_INTERNAL);
+    assert_non_null(strstr(a.message, "shard 1 answered in a block it was not given"));
+    on_the_loop(f, run_reading, r);
+    assert_int_equal(r->rc, ERR_INTERNAL);
+    assert_non_null(strstr(r->err.msg, "answered in a block it was not given"));
+    free(r);
+    client_finish(f);
+    free(f);
+}
+
+/* A server that opens none, and a stream that begins anew. */
+static void test_rows_without_memory(void **state)
+{
+    (void)state;
+    struct fake *f = mem_new(1, sizeof *f);
+    char *root = tmp_dir_make("local");
+    char path[LOCAL_SOCKET_BYTES];
+    char *dir = file_join(root, "sockets");
+    client_start_with(f, 0, dir, path);
+    client_set_script(f, SCRIPT_NO_SHARED_MEMORY);
+    for (uint64_t number = 1; number < 4; number++) {
+        step_well(f, number);
+    }
+    expect_blocks(f, 0, 0);
+    client_set_script(f, SCRIPT_BREAK);
+    struct reading *r = reading_of(f);
+    assert_int_equal(step_with_rows(f, r, 4).code, ERR_UNAVAILABLE);
+    free(r);
+    client_set_script(f, SCRIPT_RIGHT);
+    step_well(f, 5);
+    expect_blocks(f, 0, 0);
+    step_well(f, 6);
+    expect_blocks(f, 1, 1);
+    client_finish(f);
+    free(f);
+    tmp_dir_remove(root);
+    free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_of_two_shards),
         cmocka_unit_test(test_rows_that_do_not_come),
         cmocka_unit_test(test_a_wait_that_is_cancelled),
+        cmocka_unit_test(test_rows_in_16_bits),
+        cmocka_unit_test(test_rows_pass_in_memory),
+        cmocka_unit_test(test_a_block_for_rows_that_was_not_named),
+        cmocka_unit_test(test_rows_without_memory),
         cmocka_unit_test(test_many_rows_go_in_several_messages),
+        cmocka_unit_test(test_rows_come_with_what_is_pulled),
+        cmocka_unit_test(test_rows_along_that_cannot_be_right),
         cmocka_unit_test(test_a_push_brings_tables_behind_its_gradient),
     };
     return cmocka_run_group_tests(tests, client_rig_setup, client_rig_teardown);

@@ -73,21 +73,22 @@ static void check_rows(const struct worker_rows *w, const struct models_rig *rig
 
 /* What the pushes to all shards bring together is the gradient, each row on the shard of its key.
  */
-static void check_pushes(struct worker_rows *w, const struct worker_rows_gradient *g)
+static void check_pushes(struct worker_rows *w, const struct worker_rows_gradient *g,
+                         enum value_type type)
 {
     size_t rows[TABLES] = {0};
     for (uint32_t s = 0; s < w->shard_count; s++) {
         const void *encoded;
         uint64_t bytes, at = 0;
-        assert_int_equal(0, worker_rows_encode(w, g, s, &encoded, &bytes, NULL));
+        assert_int_equal(0, worker_rows_encode(w, g, s, type, &encoded, &bytes, NULL));
         for (size_t t = 0; t < TABLES; t++) {
             uint64_t n;
             memcpy(&n, (const char *)encoded + at, sizeof n);
             struct table_gradient got;
             table_gradient_init(&got, dims[t]);
-            const uint64_t part = table_gradient_bytes(n, dims[t]);
-            assert_int_equal(0,
-                             table_gradient_decode(&got, (const char *)encoded + at, part, NULL));
+            const uint64_t part = table_gradient_bytes(type, n, dims[t]);
+            assert_int_equal(
+                0, table_gradient_decode(&got, type, (const char *)encoded + at, part, NULL));
             at += part;
             for (size_t i = 0; i < got.n; i++) {
                 const struct table_gradient *whole = &g->tables[t];
@@ -135,7 +136,7 @@ static void check_sum(struct worker_rows *w, struct models_rig *rig,
     assert_int_equal(0, worker_rows_gradient_add(w, first, &second, NULL));
     assert_true(first->tables[0].n > rows && key >= 0);
     assert_true(first->tables[0].values[0] == before); /* key 0 is in the first alone */
-    check_pushes(w, first);
+    check_pushes(w, first, VALUE_FP32);
     assert_true(worker_rows_gradient_is_finite(w, first));
     first->tables[1].values[1] = INFINITY;
     assert_false(worker_rows_gradient_is_finite(w, first));
@@ -157,11 +158,28 @@ static void check_shards(uint32_t shards)
         assert_int_equal(0, worker_rows_come(&w, &g, NULL));
         check_rows(&w, &rig);
     }
+    struct worker_rows_keys ahead = {0};
+    assert_int_equal(0, worker_rows_look(rig.model, &rig.batch.lists, &ahead, NULL));
+    assert_int_equal(0, worker_rows_take(&w, &ahead, NULL));
+    answer(&w);
+    assert_int_equal(0, worker_rows_come(&w, &g, NULL));
+    check_rows(&w, &rig);
+    worker_rows_keys_release(&ahead);
     fill(&g, 7);
-    check_pushes(&w, &g);
+    check_pushes(&w, &g, VALUE_FP32);
+    g.tables[0].values[0] = 0.37F; /* neither fp16 nor bf16 has it, or 70000 */
+    g.tables[1].values[1] = 70000.0F;
+    worker_rows_gradient_round(&w, &g, VALUE_BF16);
+    assert_true(g.tables[0].values[0] != 0.37F && worker_rows_gradient_is_finite(&w, &g));
+    check_pushes(&w, &g, VALUE_BF16); /* exact from then on, */
+    check_pushes(&w, &g, VALUE_FP32);
+    worker_rows_gradient_round(&w, &g, VALUE_FP16);
+    assert_false(worker_rows_gradient_is_finite(&w, &g)); /* or too large */
+    check_pushes(&w, &g, VALUE_FP16);
+    fill(&g, 7);
     check_sum(&w, &rig, &g);
     worker_rows_gradient_clear(&w, &g);
-    check_pushes(&w, &g);
+    check_pushes(&w, &g, VALUE_FP32);
     assert_int_equal(0, g.tables[0].n);
     worker_rows_gradient_release(&w, &g);
     worker_rows_release(&w);
@@ -194,7 +212,7 @@ static void test_nothing(void **state)
     assert_int_equal(0, worker_rows_find(&w, b, NULL));
     assert_int_equal(0, w.shards[0].count + w.shards[1].count);
     assert_int_equal(0, worker_rows_come(&w, &g, NULL));
-    check_pushes(&w, &g);
+    check_pushes(&w, &g, VALUE_FP32);
     worker_rows_gradient_release(&w, &g);
     worker_rows_release(&w);
     models_rig_release(&rig);
@@ -213,11 +231,49 @@ static void test_nothing(void **state)
     model_spec_release(&spec);
 }
 
+/* Keys that a program says: the rows of each, by the order in which they were said; none at all;
+ * and of one table alone. */
+static void test_said(void **state)
+{
+    (void)state;
+    static const uint64_t keys[] = {9, UINT64_MAX, 9, 0, 9, 4, 4};
+    static const uint32_t counts[][TABLES] = {{5, 2}, {0, 0}, {0, 7}, {1, 0}};
+    struct model_spec spec;
+    build(&spec);
+    for (uint32_t shards = 1; shards < 4; shards++) {
+        struct worker_rows w;
+        struct worker_rows_gradient g = {0};
+        worker_rows_init_said(&w, &spec, shards);
+        assert_int_equal(TABLES, w.count);
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+            assert_int_equal(0, worker_rows_said(&w, keys, counts[i], NULL));
+            answer(&w);
+            assert_int_equal(0, worker_rows_come(&w, &g, NULL));
+            const uint64_t *said = keys;
+            for (size_t t = 0; t < TABLES; t++) {
+                const struct table_keys *k = worker_rows_keys_of(&w, t);
+                assert_int_equal(k->n, counts[i][t]);
+                assert_int_equal(k->count, g.tables[t].n);
+                for (uint32_t l = 0; l < counts[i][t]; l++, said++) {
+                    assert_true(k->unique[k->index[l]] == *said);
+                    assert_true(w.run[t].values[k->index[l] * dims[t]] == value_of(t, *said, 0));
+                }
+            }
+        }
+        assert_int_equal(0, worker_rows_said(&w, keys, counts[0], NULL));
+        assert_int_equal(3, worker_rows_keys_of(&w, 0)->sightings[1]); /* of key 9 */
+        worker_rows_gradient_release(&w, &g);
+        worker_rows_release(&w);
+    }
+    model_spec_release(&spec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

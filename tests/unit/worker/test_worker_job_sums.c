@@ -60,7 +60,7 @@ static void begin(struct worker_job_sums *s)
 {
     struct err err = {0};
     *s = (struct worker_job_sums){0};
-    if (worker_job_sums_init(s, &plan, &spec->update, &err) != 0) {
+    if (worker_job_sums_init(s, &plan, &spec->update, 0, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     assert_int_equal(s->rounds, 1);
@@ -186,6 +186,34 @@ static void norms_are_of_whole_variables(void **state)
     assert_null(s.norms);
 }
 
+/* Those of tables come behind those of the variables, of rows as they are clipped. */
+static void norms_are_of_all_tables(void **state)
+{
+    (void)state;
+    struct worker_job_sums s = {0};
+    struct err err = {0};
+    float gradient[INPUTS * UNITS + GAP + UNITS] = {0};
+    float wide[] = {2, 4, 6, 8}, narrow[] = {2, 2, 8};
+    uint64_t keys[] = {1, 5, 7};
+    uint32_t sightings[] = {1, 1, 1};
+    struct table_gradient gradients[] = {
+        {.dim = 2, .n = 2, .keys = keys, .sightings = sightings, .values = wide},
+        {.dim = 1, .n = 3, .keys = keys, .sightings = sightings, .values = narrow}};
+    struct model_table tables[2] = {{.clip_norm = 0}, {.clip_norm = 1}};
+    spec->model.tables = tables;
+    model.row_gradients[3].tables = gradients;
+    assert_int_equal(worker_job_sums_init(&s, &plan, &spec->update, 2, &err), 0);
+    struct ps_client_request r = push(gradient, 3);
+    assert_int_equal(worker_job_sums_attach(&s, &model, &r, &err), 0);
+    assert_int_equal(r.norm_count, 4);
+    assert_true(r.norms[0] == 0 && r.norms[1] == 0);
+    assert_true(r.norms[2] == 1 + 4 + 9 + 16); /* of the mean of two examples */
+    assert_true(r.norms[3] == 1 + 1 + 1);      /* of which the last was 4 */
+    worker_job_sums_release(&s);
+    spec->model.tables = NULL;
+    model.row_gradients[3].tables = NULL;
+}
+
 static void who_needs_none_gets_none(void **state)
 {
     (void)state;
@@ -205,7 +233,7 @@ static void who_needs_none_gets_none(void **state)
     assert_null(r.norms);
     worker_job_sums_release(&s);
 
-    assert_int_equal(worker_job_sums_init(&s, &alone, &spec->update, &err), 0);
+    assert_int_equal(worker_job_sums_init(&s, &alone, &spec->update, 0, &err), 0);
     assert_int_equal(s.rounds, 0);
     r = push(gradient, 3);
     assert_false(worker_job_sums_needs_norms(&s, &r)); /* one shard has everything */
@@ -213,7 +241,7 @@ static void who_needs_none_gets_none(void **state)
 
     struct update_spec plain = spec->update;
     plain.clip_global_norm = 0;
-    assert_int_equal(worker_job_sums_init(&s, &plan, &plain, &err), 0);
+    assert_int_equal(worker_job_sums_init(&s, &plan, &plain, 0, &err), 0);
     assert_int_equal(s.rounds, 0);
     assert_false(worker_job_sums_needs_norms(&s, &r));
     worker_job_sums_release(&s);
@@ -224,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sums_of_all_shards_are_joined),
         cmocka_unit_test(norms_are_of_whole_variables),
+        cmocka_unit_test(norms_are_of_all_tables),
         cmocka_unit_test(who_needs_none_gets_none),
     };
     return cmocka_run_group_tests_name("worker_job_sums", tests, set_up, tear_down);

@@ -134,6 +134,106 @@ static void test_async_reads_the_newest(void **state)
     script_end(&t);
 }
 
+/* Which batch the pull of @a brings rows for; UINT32_MAX: none. */
+static uint32_t brought(const struct asked *a)
+{
+    return a->brings_rows ? a->rows_of.batch : UINT32_MAX;
+}
+
+static void answer_with_rows(struct script *t, uint64_t version, bool first, bool second)
+{
+    for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
+        const struct asked a = script_exchange(t, s);
+        struct worker_event e = script_answer_of(&a, version, PUSH_APPLIED);
+        e.rows = s == 0 ? first : second;
+        script_feed(t, e);
+    }
+}
+
+static struct worker_assignment async_of(uint32_t batches)
+{
+    return (struct worker_assignment){
+        .generation = 1,
+        .consistency = {.mode = TRAINING_ASYNC, .push_every = 1, .pull_every = 1},
+        .leases = {{.epoch = 0, .split = 0, .batch_end = batches, .fresh = true}},
+        .lease_count = 1,
+    };
+}
+
+/* A computation whose rows came with its parameters has nothing to ask for. */
+static void test_rows_come_with_the_parameters(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_assignment async = async_of(SPLIT_BATCHES);
+    start(&t, &async);
+    assert_false(take_compute(&t).has_rows); /* the first one asks */
+    computed(&t);
+    struct asked push = script_asked(&t, 0);
+    assert_int_equal(brought(&push), 1);
+    answer_with_rows(&t, 1, true, true);
+    struct worker_action a = script_take(&t, WORKER_DO_COMPUTE);
+    assert_true(a.has_rows && a.request.ask.kind == EXCHANGE_NONE && a.batch.batch == 1);
+    computed(&t);
+    answer_with_rows(&t, 2, true, false); /* one has no memory for them */
+    assert_false(take_compute(&t).has_rows);
+    computed(&t);
+    for (size_t i = 0; i < t.open_count; i++) { /* the lease is over: nobody knows what is next */
+        if (t.open[i].kind == WORKER_DO_EXCHANGE) {
+            assert_false(t.open[i].request.brings_rows);
+        }
+    }
+    script_end(&t);
+}
+
+/* The gradient is lost with its generation, or the replica is another one's: what came is of the
+ * version that is there, but for another batch. */
+static void test_rows_of_another_batch_are_not_used(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_assignment sync = sync_of(2, 9);
+    sync.replica_end = 1;
+    start(&t, &sync);
+    (void)take_compute(&t);
+    computed(&t);
+    answer_with_rows(&t, 1, true, true);
+    struct worker_action a = script_take(&t, WORKER_DO_COMPUTE);
+    assert_true(a.has_rows && a.step == 1);
+    computed(&t);
+    answer_with_rows(&t, 2, true, true);
+    struct worker_assignment other = sync;
+    other.generation = 2;
+    other.replica_first = 1;
+    other.replica_end = 2;
+    other.step = 2;
+    other.ledger_step = 0;
+    a = script_take(&t, WORKER_DO_COMPUTE);
+    script_assign(&t, &other);
+    computed(&t); /* of a generation that is over */
+    a = script_take(&t, WORKER_DO_COMPUTE);
+    assert_true(a.replica == 1 && a.step == 2 && !a.has_rows);
+    assert_int_equal(a.request.ask.kind, EXCHANGE_ROWS);
+    script_end(&t);
+}
+
+/* Behind the step limit it is not known when, and of what, the next step is. */
+static void test_no_rows_come_for_a_step_that_may_not_be(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_assignment sync = sync_of(2, 1);
+    start(&t, &sync);
+    (void)take_compute(&t);
+    computed(&t);
+    (void)take_compute(&t);
+    computed(&t);
+    assert_true(script_asked(&t, 0).push);
+    assert_int_equal(brought(&(struct asked){0}), UINT32_MAX);
+    assert_false(script_asked(&t, 0).brings_rows);
+    script_end(&t);
+}
+
 static void test_evaluations_read_the_pinned_version(void **state)
 {
     (void)state;
@@ -173,6 +273,9 @@ int main(void)
         cmocka_unit_test(test_a_late_worker_takes_the_newer_version),
         cmocka_unit_test(test_async_reads_the_newest),
         cmocka_unit_test(test_evaluations_read_the_pinned_version),
+        cmocka_unit_test(test_rows_come_with_the_parameters),
+        cmocka_unit_test(test_rows_of_another_batch_are_not_used),
+        cmocka_unit_test(test_no_rows_come_for_a_step_that_may_not_be),
         cmocka_unit_test(test_no_tables_no_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

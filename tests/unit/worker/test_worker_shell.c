@@ -259,7 +259,9 @@ static void test_data_are_inspected(void **state)
     q.job = odd;
     assert_refused_saying(&f, "InspectData", &q.base, ERR_INVALID, "job");
     char other[] = "job-2";
+    uint8_t of_other[FENCE_SECRET_BYTES] = {7, 8, 9}; /* each job has its own */
     q.job = other;
+    q.secret = (ProtobufCBinaryData){sizeof of_other, of_other};
     q.text = bad;
     assert_refused_saying(&f, "InspectData", &q.base, ERR_INVALID, "");
     wait_for_heartbeat(&f, "job-2/0"); /* which has pushed the other one out */

@@ -283,7 +283,13 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
     pthread_mutex_unlock(&f->lock);
 }
 
-static const struct rpc_method ps_methods[] = PS_METHODS(.request = on_exchange);
+static void on_fill(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const struct fixture *f = service;
+    (f->fill != NULL ? f->fill : not_served)(call, msg, service);
+}
+
+static const struct rpc_method ps_methods[] = PS_METHODS_FILL(on_fill, .request = on_exchange);
 
 static void make_data(struct fixture *f)
 {
@@ -302,7 +308,7 @@ static void make_plan(struct fixture *f, const char *mode)
 {
     struct err err = {0};
     (void)snprintf(f->text, sizeof f->text, job_text, f->dir, mode, BATCH);
-    if (worker_model_load(&f->model, f->text, NULL, &err) != 0) {
+    if (worker_model_load(&f->model, "job", f->text, NULL, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     const struct dataset_info *info = dataset_info(f->model.train);
@@ -332,7 +338,9 @@ static void serve(struct fixture *f)
     assert_int_equal(rpc_server_start(f->server, &err), 0);
 }
 
-static void start_worker(struct fixture *f, const char *grace)
+/* Start one that listens at @listen and has the program @program ("": none). */
+static void spawn_worker(struct fixture *f, const char *grace, const char *listen,
+                         const char *program)
 {
     const char *master = rpc_server_address(f->server, 0);
     const char *flags[] = {"/proc/self/exe",
@@ -347,28 +355,44 @@ static void start_worker(struct fixture *f, const char *grace)
                            "the-name",
                            "--master",
                            master,
+                           "--listen",
+                           listen,
+                           "--program",
+                           program,
                            NULL};
     char *argv[sizeof flags / sizeof flags[0]] = {NULL};
     for (size_t i = 0; flags[i] != NULL; i++) {
         argv[i] = mem_strdup(flags[i]);
     }
     struct err err = {0};
-    char line[SPAWN_LINE_BYTES_MAX], address[64];
-    if (spawn_start(&f->worker, "worker", argv, f->log_path, &err) != 0 ||
-        spawn_ready_line(&f->worker, line, WAIT_MS, &err) != 0) {
+    if (spawn_start(&f->worker, "worker", argv, f->log_path, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     for (size_t i = 0; argv[i] != NULL; i++) {
         free(argv[i]);
     }
-    assert_true(spawn_line_value(line, "grpc", address, sizeof address));
-    assert_true(spawn_line_value(line, "http", f->http, sizeof f->http));
+}
+
+static void connect_to_worker(struct fixture *f, const char *address)
+{
+    struct err err = {0};
     const struct rpc_channel_options options = {.target = address};
     f->channel = rpc_channel_new(&options, &err);
     assert_non_null(f->channel);
 }
 
-void shell_begin(struct fixture *f, const char *mode, const char *grace)
+void shell_wait_ready(struct fixture *f, char address[64])
+{
+    struct err err = {0};
+    char line[SPAWN_LINE_BYTES_MAX];
+    if (spawn_ready_line(&f->worker, line, WAIT_MS, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    assert_true(spawn_line_value(line, "grpc", address, 64));
+    assert_true(spawn_line_value(line, "http", f->http, sizeof f->http));
+}
+
+static void begin(struct fixture *f, const char *mode)
 {
     memset(f, 0, sizeof *f);
     f->start = START;
@@ -377,7 +401,24 @@ void shell_begin(struct fixture *f, const char *mode, const char *grace)
     make_data(f);
     make_plan(f, mode);
     serve(f);
-    start_worker(f, grace);
+}
+
+void shell_begin(struct fixture *f, const char *mode, const char *grace)
+{
+    char address[64];
+    begin(f, mode);
+    spawn_worker(f, grace, "127.0.0.1:0", "");
+    shell_wait_ready(f, address);
+    connect_to_worker(f, address);
+}
+
+void shell_begin_early(struct fixture *f, const char *mode, const char *program)
+{
+    begin(f, mode);
+    char *address = mem_printf("unix:%s/socket", f->dir);
+    spawn_worker(f, "600s", address, program);
+    connect_to_worker(f, address);
+    free(address);
 }
 
 void shell_end(struct fixture *f)
@@ -394,99 +435,6 @@ void shell_end(struct fixture *f)
     free(f->data_path);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);
-}
-
-int shell_call_for(struct fixture *f, const char *method, const ProtobufCMessage *body,
-                   struct rpc_msg **reply, struct err *err)
-{
-    const struct rpc_request request = {
-        .service = &gradus__v1__worker__descriptor,
-        .method = method,
-        .body = body,
-        .timeout_ms = WAIT_MS,
-    };
-    return rpc_call_blocking(f->channel, &request, reply, err);
-}
-
-int shell_call(struct fixture *f, const char *method, const ProtobufCMessage *body, struct err *err)
-{
-    struct rpc_msg *reply = NULL;
-    int rc = shell_call_for(f, method, body, &reply, err);
-    rpc_msg_unref(reply);
-    return rc;
-}
-
-char job_id[] = "job-1";
-static uint8_t secret_bytes[FENCE_SECRET_BYTES] = {4, 5, 6};
-ProtobufCBinaryData secret = {sizeof secret_bytes, secret_bytes};
-
-void shell_start_job(struct fixture *f)
-{
-    Gradus__V1__Plan plan;
-    wire_plan_to_proto(&f->plan, &plan);
-    Gradus__V1__StartJobRequest r = GRADUS__V1__START_JOB_REQUEST__INIT;
-    r.job = job_id;
-    r.text = f->text;
-    r.plan = &plan;
-    r.generation = GENERATION;
-    r.start = f->start;
-    r.secret = secret;
-    struct err err = {0};
-    int rc;
-    do { /* it may not know yet that it has joined, or not have asked */
-        r.incarnation = atomic_load(&f->incarnation);
-        rc = shell_call(f, "StartJob", &r.base, &err);
-    } while ((rc == ERR_UNAVAILABLE || r.incarnation == 0) && sched_yield() == 0);
-    if (rc != 0) {
-        fail_msg("%s", err.msg);
-    }
-    wire_plan_release(&plan);
-}
-
-void shell_locate(struct fixture *f, struct shell_location *l)
-{
-    *l = (struct shell_location){
-        .node = "ps-1", .address = mem_strdup(rpc_server_address(f->server, 0)), .list = &l->at};
-    gradus__v1__shard_location__init(&l->at);
-    l->at.node = l->node;
-    l->at.address = l->address;
-}
-
-int shell_assign(struct fixture *f, uint64_t generation, bool hold, struct err *err)
-{
-    const struct ledger_shape shape = {RECORDS, BATCH, SPLIT_BATCHES};
-    struct ledger ledger;
-    struct consistency c;
-    assert_int_equal(ledger_init(&ledger, &shape, 0, NULL), 0);
-    consistency_of(&f->model.spec, &c);
-    Gradus__V1__Ledger packed_ledger;
-    Gradus__V1__Consistency consistency;
-    Gradus__V1__Lease lease = GRADUS__V1__LEASE__INIT, *leases = &lease;
-    wire_ledger_to_proto(&ledger, &packed_ledger);
-    wire_consistency_to_proto(&c, &consistency);
-    lease.batch_end = SPLIT_BATCHES;
-    lease.fresh = true;
-    Gradus__V1__AssignRequest r = GRADUS__V1__ASSIGN_REQUEST__INIT;
-    r.job = job_id;
-    r.generation = generation;
-    r.consistency = &consistency;
-    r.replica_end = 1;
-    r.step_limit = 1000;
-    r.ledger = &packed_ledger;
-    r.leases = &leases;
-    r.n_leases = 1;
-    r.hold = hold;
-    r.start = f->start;
-    r.secret = secret;
-    struct shell_location location;
-    shell_locate(f, &location);
-    location.at.address = f->place == PLACE_NO_ADDRESS ? location.node : location.address;
-    r.shards = &location.list;
-    r.n_shards = f->place == PLACE_MISSING ? 0 : 1;
-    int rc = shell_call(f, "Assign", &r.base, err);
-    free(location.address);
-    ledger_release(&ledger);
-    return rc;
 }
 
 void shell_wait_joined(struct fixture *f)

@@ -63,6 +63,8 @@ struct fixture {
     struct rpc_channel *channel;
     char http[64]; /* where the worker's metrics are */
     enum shell_place place;
+    /* Fill of the shard; NULL: it is not served. Its service is the fixture. */
+    void (*fill)(struct rpc_call *call, struct rpc_msg *msg, void *service);
     uint64_t start; /* number of the next StartJob; calls after it are for that start */
 
     pthread_mutex_t lock; /* guards what follows */
@@ -94,6 +96,11 @@ struct fixture {
 
 void shell_note(struct fixture *f, enum note what);
 void shell_begin(struct fixture *f, const char *mode, const char *grace);
+/* A worker that has a program of the user's, for which it waits before it joins: it listens from
+ * then on, and calls to it wait until it does. */
+void shell_begin_early(struct fixture *f, const char *mode, const char *program);
+/* Until it says where it listens, into @address, which it does when it is ready. */
+void shell_wait_ready(struct fixture *f, char address[64]);
 void shell_end(struct fixture *f);
 int shell_call_for(struct fixture *f, const char *method, const ProtobufCMessage *body,
                    struct rpc_msg **reply, struct err *err);
@@ -101,6 +108,8 @@ int shell_call(struct fixture *f, const char *method, const ProtobufCMessage *bo
                struct err *err);
 extern char job_id[];
 extern ProtobufCBinaryData secret;
+/* StartJob as the master says it, but for the incarnation and the shards; wire_plan_release(). */
+void shell_start_request(struct fixture *f, Gradus__V1__Plan *plan, Gradus__V1__StartJobRequest *r);
 void shell_start_job(struct fixture *f);
 void shell_locate(struct fixture *f, struct shell_location *l);
 int shell_assign(struct fixture *f, uint64_t generation, bool hold, struct err *err);

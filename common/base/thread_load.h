@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the calling thread suffered from others that want its processor: how often it was taken off
+ * it, and how long it stood in line for one. Numbers since the thread began; differences count. */
+#ifndef GRADUS_BASE_THREAD_LOAD_H
+#define GRADUS_BASE_THREAD_LOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct thread_load {
+    uint64_t switches; /* involuntary ones */
+    uint64_t sleeps;   /* voluntary ones */
+    uint64_t delay_ns; /* ready to run, and not running */
+    bool has_delay;    /* the kernel says so: /proc/thread-self/schedstat is there */
+};
+
+/* Of the thread that calls it, a few microseconds. */
+struct thread_load thread_load(void);
+
+/* "CPU_NS DELAY_NS SLICES", as the kernel writes it. False: it is something else. */
+bool thread_load_parse(const char *text, uint64_t *delay_ns);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a client calls the master: connect, send one request, wait for the answer. Control characters
+ * are taken out of every answer before anybody sees it. */
+#include "client/master_client.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/signals.h"
+#include "client/plain.h"
+#include "service/tls_settings.h"
+
+int client_open(struct client *c, const char *master, const struct tls_settings *tls,
+                struct err *err)
+{
+    struct rpc_credentials *credentials = NULL;
+    rpc_init();
+    int rc = tls != NULL ? tls_settings_open(tls, false, &credentials, err) : 0;
+    if (rc == 0) {
+        struct rpc_channel_options options = {.target = master, .credentials = credentials};
+        c->channel = rpc_channel_new(&options, err);
+        rc = c->channel == NULL ? ERR_INVALID : 0;
+    }
+    if (rc != 0) {
+        rpc_credentials_free(credentials);
+        rpc_shutdown();
+        return rc;
+    }
+    c->credentials = credentials;
+    return 0;
+}
+
+void client_close(struct client *c)
+{
+    if (c->channel != NULL) {
+        rpc_channel_free(c->channel);
+        rpc_credentials_free(c->credentials);
+        *c = (struct client){0};
+        rpc_shutdown();
+    }
+}
+
+static int unreachable(const struct client *c, struct err *err)
+{
+    const char *target = rpc_channel_target(c->channel);
+    return tls_explain(c->credentials, target, err)
+               ? err->code
+               : err_wrap(err, "the master cannot be reached at %s", target);
+}
+
+/* @err, that of a call, for people: who is not there, who takes too long, and what the master says
+ * are different things. */
+static int explain(const struct client *c, const struct rpc_status *status, struct err *err)
+{
+    plain_err(err);
+    if (err->code != ERR_TIMEOUT && err->code != ERR_UNAVAILABLE) {
+        return err->code;
+    }
+    if (status->answered) {
+        err->code = ERR_UNKNOWN;
+        return err->code;
+    }
+    return err->code == ERR_TIMEOUT && status->connected
+               ? err_wrap(err, "the master has not answered in time")
+               : unreachable(c, err);
+}
+
+int client_call(struct client *c, const char *method, const ProtobufCMessage *body,
+                unsigned timeout_ms, struct rpc_msg **reply, struct err *err)
+{
+    struct rpc_status status = {.details = NULL};
+    struct rpc_request request = {
+        .service = &gradus__v1__jobs__descriptor,
+        .method = method,
+        .body = body,
+        .timeout_ms = timeout_ms,
+        .wait_for_ready = true,
+        .status = &status,
+    };
+    int rc = rpc_call_blocking(c->channel, &request, reply, err);
+    plain_reply(rc == 0 && reply != NULL ? *reply : NULL);
+    rc = rc != 0 ? explain(c, &status, err) : 0;
+    rpc_status_release(&status);
+    return rc;
+}
+
+/* ---- calls that are waited for ---- */
+
+/* What the callback leaves for the main thread. */
+struct outcome {
+    pthread_mutex_t mutex;
+    bool done;
+    struct rpc_status status; /* without its details */
+    struct rpc_msg *reply;
+    int event_fd;
+};
+
+static void on_done(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
+{
+    struct outcome *o = ctx;
+    pthread_mutex_lock(&o->mutex);
+    o->done = true;
+    o->status = *status;
+    o->status.details = NULL;
+    o->reply = status->err.code == 0 ? rpc_msg_ref(reply) : NULL;
+    pthread_mutex_unlock(&o->mutex);
+    uint64_t one = 1;
+    ssize_t n = write(o->event_fd, &one, sizeof one);
+    (void)n; /* a full counter is readable all the same */
+}
+
+static bool is_done(struct outcome *o)
+{
+    pthread_mutex_lock(&o->mutex);
+    bool done = o->done;
+    pthread_mutex_unlock(&o->mutex);
+    return done;
+}
+
+/* False: a signal came first. */
+static bool wait_done(struct outcome *o, int signal_fd)
+{
+    struct pollfd fds[2] = {
+        {.fd = o->event_fd, .events = POLLIN},
+        {.fd = signal_fd, .events = POLLIN},
+    };
+    while (!is_done(o)) {
+        int ready = poll(fds, 2, -1);
+        if (ready > 0 && (fds[1].revents & POLLIN) != 0) {
+            return is_done(o);
+        }
+    }
+    return true;
+}
+
+sigset_t client_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return set;
+}
+
+static int call_and_wait(struct client *c, const struct rpc_request *request, struct outcome *o,
+                         bool *stopped, struct err *err)
+{
+    const sigset_t signals = client_signals();
+    if (rpc_channel_wait_ready(c->channel, CLIENT_TIMEOUT_MS, err) != 0) {
+        return unreachable(c, err);
+    }
+    int signal_fd = signals_open(&signals, err);
+    if (signal_fd < 0) {
+        return signal_fd;
+    }
+    int rc = rpc_call_start(c->channel, request, on_done, o, err);
+    *stopped = rc == 0 && !wait_done(o, signal_fd);
+    (void)close(signal_fd);
+    return rc;
+}
+
+int client_call_last(struct client *c, const char *method, const ProtobufCMessage *body,
+                     unsigned timeout_ms, struct rpc_msg **reply, bool *stopped, struct err *err)
+{
+    struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
+                                  .method = method,
+                                  .body = body,
+                                  .timeout_ms = timeout_ms};
+    struct outcome o = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+                        .event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    *stopped = false;
+    int rc = call_and_wait(c, &request, &o, stopped, err);
+    if (rc == 0 && !*stopped && o.status.err.code != 0) {
+        *err = o.status.err;
+        rc = explain(c, &o.status, err);
+    }
+    client_close(c); /* no callback comes after it */
+    plain_reply(o.reply);
+    if (rc == 0 && !*stopped) {
+        *reply = rpc_msg_ref(o.reply);
+    }
+    rpc_msg_unref(o.reply);
+    (void)close(o.event_fd);
+    pthread_mutex_destroy(&o.mutex);
+    return rc;
+}

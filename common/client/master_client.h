@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls to the master, of the command line and of programs that use libgradus-client. */
+#ifndef GRADUS_CLIENT_MASTER_CLIENT_H
+#define GRADUS_CLIENT_MASTER_CLIENT_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "gradus/v1/jobs.pb-c.h"
+#include "rpc/rpc.h"
+#include "service/tls_settings.h"
+
+#define CLIENT_TIMEOUT_MS 5000
+
+struct client {
+    struct rpc_channel *channel;
+    struct rpc_credentials *credentials; /* NULL: plain */
+};
+
+/* @tls NULL: plain. Errors: ERR_INVALID the address, or the files of TLS. Nothing is connected yet.
+ */
+int client_open(struct client *c, const char *master, const struct tls_settings *tls,
+                struct err *err);
+void client_close(struct client *c);
+/* One unary call of service Jobs; tries to connect until @timeout_ms. @reply is owned:
+ * rpc_msg_unref(). Errors name the master's address and how long it was tried: ERR_UNAVAILABLE it
+ * cannot be reached; ERR_TIMEOUT nor can it, or it does not answer; ERR_UNKNOWN it answers that it
+ * cannot do it now (with a code that would be one of these two), and what the others mean to it. */
+int client_call(struct client *c, const char *method, const ProtobufCMessage *body,
+                unsigned timeout_ms, struct rpc_msg **reply, struct err *err);
+/* SIGINT and SIGTERM: whoever waits for long blocks them first of all. */
+sigset_t client_signals(void);
+/* A call that may take as long as @timeout_ms once the master is connected, and the last of @c,
+ * which is closed; with 0 for as long as the master lives. client_signals(), which are blocked, end
+ * it: *@stopped, and 0. The same errors; ERR_TIMEOUT comes from the call alone. */
+int client_call_last(struct client *c, const char *method, const ProtobufCMessage *body,
+                     unsigned timeout_ms, struct rpc_msg **reply, bool *stopped, struct err *err);
+
+#endif

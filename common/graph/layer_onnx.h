@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What layer kinds use to say how they are written into an ONNX file. Private to common/graph.
+ *
+ * Our values have their features last, [batch, height, width, channels]; ONNX's operators for
+ * images and normalisation have them behind the batch. A value is known in one of the two layouts
+ * or in both: it is turned when somebody needs the other, once, and who does not mind takes it as
+ * it comes. Rows of numbers, [batch, features], are the same in both. */
+#ifndef GRADUS_GRAPH_LAYER_ONNX_H
+#define GRADUS_GRAPH_LAYER_ONNX_H
+
+#include "graph/op.h"
+#include "onnx/onnx_graph.h"
+
+#define LAYER_ONNX_BATCH "batch" /* the dimension of all values that is not known */
+
+struct layer_onnx_value {
+    const char *last, *first; /* where the features are; NULL: not in that layout yet */
+    struct shape shape;       /* of one record, features last */
+};
+
+struct layer_onnx {
+    const struct layer *layer;
+    struct onnx_graph *graph;
+    const float *const *values;       /* of the layer's variables; they outlive the graph */
+    struct layer_onnx_value **inputs; /* [input_count] of layers that read others */
+    const char *const *keys;          /* [input_count] of layers that read sparse fields: INT64
+                                         [batch, keys], a negative number is no key */
+    const size_t *lengths;            /* [input_count] likewise: keys; SIZE_MAX: not known */
+    bool keeps_first;                 /* all inputs are there with features in front alone */
+    struct layer_onnx_value y;        /* the output; to be set by one of the functions below */
+};
+
+/* Input @k with its features last, with its features in front, or in the layout of keeps_first. */
+const char *layer_onnx_last(struct layer_onnx *o, size_t k);
+const char *layer_onnx_first(struct layer_onnx *o, size_t k);
+const char *layer_onnx_any(struct layer_onnx *o, size_t k);
+/* The output, in these layouts. Return 0. */
+int layer_onnx_is(struct layer_onnx *o, const char *y);
+int layer_onnx_is_first(struct layer_onnx *o, const char *y);
+int layer_onnx_keep(struct layer_onnx *o, const char *y);
+
+/* The layer's variable @i as a constant of its name and shape. Once for each. */
+const char *layer_onnx_variable(struct layer_onnx *o, size_t i);
+/* The sum of @x over dimension @axis, which becomes 1 with @keep and is gone else. */
+const char *layer_onnx_sum(struct layer_onnx *o, const char *name, const char *x, int64_t axis,
+                           bool keep);
+/* @x with a dimension 1 in place @axis. */
+const char *layer_onnx_unsqueeze(struct layer_onnx *o, const char *name, const char *x,
+                                 int64_t axis);
+/* The inputs put together by an operator of two. Returns 0. */
+int layer_onnx_chain(struct layer_onnx *o, const char *op);
+/* The inputs as layer_plan_rows() has them: [batch, rows, width]. */
+const char *layer_onnx_rows(struct layer_onnx *o);
+
+/* Input 0 as an image, [batch, channels, height, width], and the layer's window. */
+struct layer_onnx_window {
+    int64_t size[2], stride[2], pads[4];
+    struct onnx_attr attrs[3]; /* of these */
+    size_t count;
+};
+const char *layer_onnx_image(struct layer_onnx *o);
+void layer_onnx_window(const struct layer_onnx *o, struct layer_onnx_window *w);
+
+/* @v in that layout; adds to @g, in the part that is written. */
+const char *layer_onnx_value_last(struct onnx_graph *g, struct layer_onnx_value *v);
+const char *layer_onnx_value_first(struct onnx_graph *g, struct layer_onnx_value *v);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model as nodes of an ONNX graph. */
+#ifndef GRADUS_GRAPH_MODEL_ONNX_H
+#define GRADUS_GRAPH_MODEL_ONNX_H
+
+#include "graph/model.h"
+#include "onnx/onnx_graph.h"
+
+struct model_onnx { /* all borrowed */
+    struct onnx_graph *graph;
+    const float *const *values; /* [model_variable_count()]; they outlive the graph */
+    const char *input;          /* in the graph: records, [batch, input_shape]; NULL: there are
+                                   sparse fields alone */
+    struct shape input_shape;
+    const char *const *keys; /* of each sparse field, INT64 [batch, keys]; NULL for one that no
+                                layer reads */
+};
+/* Add the layers to o->graph: what runner_predict() computes and model_answer() makes of it.
+ * *@out: the answers' name, [batch, model_outputs()]. Errors: ERR_UNSUPPORTED a layer that the
+ * operators of ONNX cannot say, with advice; ERR_EXHAUSTED. */
+int model_onnx(const struct model *m, const struct model_onnx *o, const char **out,
+               struct err *err);
+/* Does a layer look up the keys of a sparse field? */
+bool model_onnx_reads(const struct model *m, size_t field);
+/* How many keys of a sparse field the file takes for each record; SIZE_MAX: any number. */
+size_t model_onnx_keys(const struct model *m, size_t field);
+/* [batch, @record] */
+void model_onnx_dims(const struct shape *record, struct onnx_dim out[ONNX_DIMS_MAX]);
+
+#endif

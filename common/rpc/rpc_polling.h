@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Polling for events of a completion queue: rpc_polling.c is what a process shares of it and what
+ * one thread that waits has of it, rpc_loop.c the loop that another thread may poll. */
+#ifndef GRADUS_RPC_RPC_POLLING_H
+#define GRADUS_RPC_RPC_POLLING_H
+
+#include "base/poll_policy.h"
+#include "rpc/rpc_grpc.h"
+
+/* One thread that waits; its alone. */
+struct rpc_waiter {
+    struct rpc_polling *polling; /* NULL: it never polls */
+    struct poll_policy policy;
+    enum poll_why told; /* that is counted for it */
+    uint64_t since_ns;  /* its wait began */
+    uint64_t polled_ns; /* of which it may poll so long */
+};
+
+void rpc_waiter_init(struct rpc_waiter *w, struct rpc_polling *polling);
+void rpc_waiter_release(struct rpc_waiter *w);
+/* A wait begins: poll for so many ns, then sleep; 0: sleep at once. Nothing but 0 without
+ * polling. */
+uint64_t rpc_waiter_begin(struct rpc_waiter *w);
+/* It is over: what was waited for is there. */
+void rpc_waiter_end(struct rpc_waiter *w);
+
+/* The next event of @cq, which is this thread's alone. Nothing can be missed between polling and
+ * sleeping: both take from the queue, and what comes in between lies there. */
+grpc_event rpc_waiter_next(struct rpc_waiter *w, grpc_completion_queue *cq);
+/* What is there now; GRPC_QUEUE_TIMEOUT: nothing. Looks at the connections. */
+grpc_event rpc_event_now(grpc_completion_queue *cq);
+void rpc_event_run(const grpc_event *event);
+
+#endif

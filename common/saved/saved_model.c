@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Puts together what a checkpoint, its job file and the train data say. */
+#include "saved/saved_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "saved/saved_job.h"
+#include "saved/saved_tables.h"
+#include "saved/saved_variables.h"
+
+struct saved_model {
+    char *path;
+    struct checkpoint *checkpoint;
+    struct job_spec spec;
+    struct encoder *encoder;
+    struct model *model;
+    struct saved_variables variables;
+    struct saved_tables tables;
+    char **class_names; /* [classes] */
+    size_t classes;
+};
+
+struct saved_run {
+    struct saved_model *saved;
+    struct runner *runner;
+    struct saved_reader reader;
+    float *outputs; /* [batch_max × model_outputs()] */
+};
+
+void saved_model_free(struct saved_model *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < m->classes; i++) {
+        free(m->class_names[i]);
+    }
+    free(m->class_names);
+    saved_variables_release(&m->variables);
+    saved_tables_release(&m->tables);
+    model_free(m->model);
+    encoder_free(m->encoder);
+    job_spec_release(&m->spec);
+    checkpoint_close(m->checkpoint);
+    free(m->path);
+    free(m);
+}
+
+/* The file of the same job, with the same --set, says the same about the data. */
+static bool same_data(const struct saved_model *m, const struct saved_model *before)
+{
+    return before != NULL && strcmp(checkpoint_manifest(m->checkpoint)->text,
+                                    checkpoint_manifest(before->checkpoint)->text) == 0;
+}
+
+static int open_encoder(struct saved_model *m, const struct saved_model_request *q, struct err *err)
+{
+    struct data_spec data = m->spec.data; /* borrows what the other has */
+    data.cache_dir = q->cache_dir;
+    if (same_data(m, q->before)) {
+        m->encoder = encoder_ref(q->before->encoder);
+        return 0;
+    }
+    int rc = encoder_open(&data, job_spec_label_kind(&m->spec), &m->encoder, err);
+    return rc == 0 ? 0 : err_wrap(err, "what was measured on the train data");
+}
+
+static void name_classes(struct saved_model *m)
+{
+    const struct dataset_info *info = encoder_info(m->encoder);
+    const char *const *names = encoder_class_names(m->encoder);
+    m->classes = info->label_is_class ? info->classes : 0;
+    m->class_names = mem_new(m->classes + 1, sizeof *m->class_names);
+    for (size_t i = 0; i < m->classes; i++) {
+        m->class_names[i] = names != NULL ? mem_strdup(names[i]) : mem_printf("%zu", i);
+    }
+}
+
+static int open_model(struct saved_model *m, bool average, struct err *err)
+{
+    const struct dataset_info *info = encoder_info(m->encoder);
+    const char *slot = average || m->spec.update.evaluate_average ? "average" : NULL;
+    int rc = model_new(&m->spec.model, &info->features, &info->fields, (uint32_t)m->classes,
+                       &m->model, err);
+    rc = rc != 0 ? rc : saved_variables_read(m->checkpoint, m->model, slot, &m->variables, err);
+    rc = rc != 0 ? rc : saved_tables_open(&m->tables, m->checkpoint, &m->spec, err);
+    return rc != 0 ? rc : saved_tables_load(&m->tables, m->checkpoint, err);
+}
+
+int saved_model_open(const struct saved_model_request *q, struct saved_model **out, struct err *err)
+{
+    struct saved_model *m = mem_new(1, sizeof *m);
+    m->path = mem_strdup(q->path);
+    int rc = checkpoint_open(q->path, CHECKPOINT_FULL, &m->checkpoint, err);
+    rc =
+        rc != 0 ? rc : saved_job_read(m->checkpoint, q->path, q->sets, q->set_count, &m->spec, err);
+    rc = rc != 0 ? rc : job_spec_import(&m->spec, NULL, err);
+    rc = rc != 0 ? rc : open_encoder(m, q, err);
+    if (rc == 0) {
+        name_classes(m);
+        rc = open_model(m, q->average, err);
+    }
+    if (rc != 0) {
+        saved_model_free(m);
+        return rc;
+    }
+    *out = m;
+    return 0;
+}
+
+const char *saved_model_path(const struct saved_model *m)
+{
+    return m->path;
+}
+
+const struct manifest *saved_model_manifest(const struct saved_model *m)
+{
+    return checkpoint_manifest(m->checkpoint);
+}
+
+const struct job_spec *saved_model_spec(const struct saved_model *m)
+{
+    return &m->spec;
+}
+
+struct encoder *saved_model_encoder(const struct saved_model *m)
+{
+    return m->encoder;
+}
+
+size_t saved_model_classes(const struct saved_model *m)
+{
+    return m->classes;
+}
+
+const char *saved_model_class_name(const struct saved_model *m, size_t i)
+{
+    return m->class_names[i];
+}
+
+size_t saved_model_width(const struct saved_model *m)
+{
+    return m->classes > 0 ? m->classes : 1;
+}
+
+const struct model *saved_model_graph(const struct saved_model *m)
+{
+    return m->model;
+}
+
+const float *const *saved_model_values(const struct saved_model *m)
+{
+    return (const float *const *)m->variables.values;
+}
+
+/* ---- computing ---- */
+
+int saved_run_new(struct saved_model *m, size_t batch_max, int threads, struct saved_run **out,
+                  struct err *err)
+{
+    struct saved_run *r = mem_new(1, sizeof *r);
+    r->saved = m;
+    int rc = runner_new(m->model, batch_max, threads, &r->runner, err);
+    if (rc == 0) {
+        r->outputs = mem_try_aligned(batch_max * model_outputs(m->model), sizeof *r->outputs,
+                                     "answers of a batch", err);
+        rc = r->outputs == NULL ? ERR_EXHAUSTED : 0;
+    }
+    if (rc != 0) {
+        saved_run_free(r);
+        return rc;
+    }
+    *out = r;
+    return 0;
+}
+
+void saved_run_free(struct saved_run *r)
+{
+    if (r != NULL) {
+        runner_free(r->runner);
+        saved_reader_release(&r->reader);
+        free(r->outputs);
+        free(r);
+    }
+}
+
+/* Do the layers take the keys that came? The train data were looked at before the training. */
+static int check_lists(const struct saved_model *m, const struct sparse_batch *b, struct err *err)
+{
+    const struct sparse_names *fields = &encoder_info(m->encoder)->fields;
+    for (size_t f = 0; f < b->fields; f++) {
+        uint64_t keys;
+        size_t length;
+        const char *keys_layer, *length_layer;
+        const uint64_t *offsets = b->offsets + f * (b->capacity + 1);
+        model_list_limits(m->model, f, &keys, &keys_layer, &length, &length_layer);
+        for (size_t i = 0; i < b->count; i++) {
+            const uint64_t n = offsets[i + 1] - offsets[i];
+            if (n > length) {
+                return err_set(err, ERR_INVALID,
+                               "sparse field %.64s: a record has %llu keys, but %s takes %zu",
+                               fields->names[f], (unsigned long long)n, length_layer, length);
+            }
+            for (uint64_t k = offsets[i]; keys != UINT64_MAX && k < offsets[i + 1]; k++) {
+                if (b->keys[k] >= keys) {
+                    return err_set(err, ERR_INVALID,
+                                   "sparse field %.64s: a record has the key %llu, but %s has rows "
+                                   "for the keys below %llu",
+                                   fields->names[f], (unsigned long long)b->keys[k], keys_layer,
+                                   (unsigned long long)keys);
+                }
+            }
+        }
+    }
+    return 0;
+}
+
+/* As the model gives it to as the user wants it. */
+static void finish(const struct saved_model *m, const float *in, size_t count, float *out)
+{
+    const struct dataset_info *info = encoder_info(m->encoder);
+    const size_t width = saved_model_width(m), outputs = model_outputs(m->model);
+    if (m->classes == 2 && outputs == 1) {
+        for (size_t i = 0; i < count; i++) {
+            out[2 * i] = 1.0F - in[i];
+            out[2 * i + 1] = in[i];
+        }
+    } else if (m->classes > 0) {
+        memcpy(out, in, count * width * sizeof *out);
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            out[i] = (float)((double)in[i] * info->label_scale + info->label_offset);
+        }
+    }
+}
+
+int saved_run_answer(struct saved_run *r, const struct batch *b, float *out, struct err *err)
+{
+    struct saved_model *m = r->saved;
+    int rc = check_lists(m, &b->lists, err);
+    rc = rc != 0 ? rc : saved_tables_read(&m->tables, m->model, &b->lists, &r->reader, err);
+    if (rc != 0) {
+        return rc;
+    }
+    runner_set_rows(r->runner, r->reader.run);
+    size_t width;
+    model_answer(m->model, runner_predict(r->runner, saved_model_values(m), b, &width), b->count,
+                 r->outputs);
+    finish(m, r->outputs, b->count, out);
+    return 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A trained model out of a checkpoint: variables and tables in memory, and the encoder that makes
+ * of records what the model was trained on. Immutable; any thread may compute with it, in a run of
+ * its own. */
+#ifndef GRADUS_SAVED_SAVED_MODEL_H
+#define GRADUS_SAVED_SAVED_MODEL_H
+
+#include "checkpoint/checkpoint.h"
+#include "data/encoder.h"
+#include "graph/model.h"
+#include "job/spec/job_spec.h"
+
+struct saved_model;
+struct saved_run;
+
+struct saved_model_request { /* all borrowed for the call */
+    const char *path;        /* the checkpoint's directory */
+    const char *const *sets; /* [set_count] "key=value" of the job file */
+    size_t set_count;
+    bool average;                     /* of the parameters (update.average), even where the job
+                                         does not evaluate with it */
+    const char *cache_dir;            /* of indexes (data_spec.h); may be NULL; for good */
+    const struct saved_model *before; /* or NULL: of the same job; what was measured on the train
+                                         data is taken from it, where nothing but values differs */
+};
+
+/* Errors: those of the checkpoint, the job file, the train data and the model. */
+int saved_model_open(const struct saved_model_request *request, struct saved_model **out,
+                     struct err *err);
+void saved_model_free(struct saved_model *m); /* NULL is fine */
+
+const char *saved_model_path(const struct saved_model *m);
+const struct manifest *saved_model_manifest(const struct saved_model *m);
+const struct job_spec *saved_model_spec(const struct saved_model *m);
+struct encoder *saved_model_encoder(const struct saved_model *m); /* borrows */
+/* Classes that an answer has a probability for; 0: an answer is one value. */
+size_t saved_model_classes(const struct saved_model *m);
+/* "setosa"; the number where classes have no names. Borrows. */
+const char *saved_model_class_name(const struct saved_model *m, size_t i);
+/* Numbers of an answer: the classes, or 1. */
+size_t saved_model_width(const struct saved_model *m);
+
+/* What answers are computed with: the layers, and the values of their variables. Borrows. */
+const struct model *saved_model_graph(const struct saved_model *m);
+const float *const *saved_model_values(const struct saved_model *m);
+
+/* For batches of up to @batch_max records. @threads: BLAS threads. Errors: ERR_EXHAUSTED. */
+int saved_run_new(struct saved_model *m, size_t batch_max, int threads, struct saved_run **out,
+                  struct err *err);
+void saved_run_free(struct saved_run *r); /* NULL is fine */
+/* The answers for @b into @out, [count × width]: probabilities of all classes, or the value in the
+ * units of the data. Errors: ERR_INVALID keys that the model does not take; ERR_EXHAUSTED. */
+int saved_run_answer(struct saved_run *r, const struct batch *b, float *out, struct err *err);
+
+#endif

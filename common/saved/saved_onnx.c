@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inputs and features, the layers, the answers, and what the file says of itself. A model that came
+ * out of a file goes into one as it was, with the values that it has now. */
+#include "saved/saved_onnx.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "graph/model_import.h"
+#include "graph/model_onnx.h"
+#include "json/json_write.h"
+#include "saved/saved_onnx_features.h"
+
+/* ---- what the file says of itself ---- */
+
+/* What is said, as pairs of key and text. */
+struct notes {
+    char *(*items)[2];
+    size_t count, capacity;
+};
+
+static void note(struct notes *n, const char *key, char *text)
+{
+    n->items = mem_grow(n->items, &n->capacity, n->count + 1, sizeof *n->items);
+    n->items[n->count][0] = mem_strdup(key);
+    n->items[n->count++][1] = text;
+}
+
+static void note_list(struct notes *n, const char *key, const char *const *texts, size_t count)
+{
+    struct buf text = {0};
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_append(list, json_text(texts[i]));
+    }
+    json_print(list, 9, false, &text);
+    note(n, key, buf_take(&text));
+}
+
+static void notes_release(struct notes *n)
+{
+    for (size_t i = 0; i < n->count; i++) {
+        free(n->items[i][0]);
+        free(n->items[i][1]);
+    }
+    free(n->items);
+}
+
+static void describe(const struct saved_model *m, struct notes *n)
+{
+    const struct manifest *manifest = saved_model_manifest(m);
+    const struct records *raw = encoder_raw(saved_model_encoder(m));
+    const size_t classes = saved_model_classes(m);
+    note(n, "gradus.job", mem_strdup(manifest->job));
+    note(n, "gradus.step", mem_printf("%" PRIu64, manifest->step));
+    note(n, "gradus.epoch", mem_printf("%" PRIu64, manifest->epoch));
+    note(n, "gradus.loss", mem_strdup(loss_kind_names[saved_model_spec(m)->model.loss]));
+    if (classes > 0) {
+        const char **names = mem_new(classes, sizeof *names);
+        for (size_t i = 0; i < classes; i++) {
+            names[i] = saved_model_class_name(m, i);
+        }
+        note_list(n, "gradus.classes", names, classes);
+        free(names);
+    }
+    if (raw->columns != NULL) {
+        note_list(n, "gradus.columns", (const char *const *)raw->columns, raw->numbers);
+    }
+}
+
+/* ---- inputs ---- */
+
+/* What layers cannot read of sparse fields: columns that their keys fall into. */
+static int check_fields(const struct sparse_fields *fields, struct err *err)
+{
+    for (size_t i = 0; i < fields->count; i++) {
+        const struct sparse_field *f = &fields->fields[i];
+        if (f->width > 0 && !f->listed) {
+            return err_set(err, ERR_UNSUPPORTED,
+                           "sparse field %.64s: its keys fall into %u columns by their remainders, "
+                           "which no operator of ONNX makes of lists; a linear or embedding layer "
+                           "with hashing: none, which reads the keys, can be exported, and "
+                           "gradus-serve answers with both",
+                           f->name, f->width);
+        }
+    }
+    return 0;
+}
+
+/* An input for each sparse field that a layer reads. */
+static int add_fields(const struct saved_model *m, struct onnx_graph *g, const char **keys,
+                      struct err *err)
+{
+    const struct sparse_names *fields = &encoder_info(saved_model_encoder(m))->fields;
+    int rc = 0;
+    for (size_t f = 0; f < fields->count && rc == 0; f++) {
+        const size_t most = model_onnx_keys(saved_model_graph(m), f);
+        char *count = mem_printf("%s_keys", fields->names[f]);
+        const struct onnx_dim dims[2] = {{.name = "batch"},
+                                         {.value = most, .name = most == SIZE_MAX ? count : NULL}};
+        if (model_onnx_reads(saved_model_graph(m), f)) {
+            rc = saved_onnx_input(g, fields->names[f], ONNX_INT64S, dims, 2, &keys[f], err);
+        }
+        free(count);
+    }
+    return rc;
+}
+
+/* ---- answers ---- */
+
+/* As saved_run_answer(). */
+static void add_answers(const struct saved_model *m, struct onnx_graph *g, const char *y)
+{
+    const struct dataset_info *info = encoder_info(saved_model_encoder(m));
+    const size_t classes = saved_model_classes(m);
+    const struct onnx_dim dims[2] = {{.name = "batch"}, {.value = saved_model_width(m)}};
+    const struct onnx_attr axis = ONNX_ATTR_INT("axis", 1);
+    onnx_graph_part(g, "answer");
+    if (classes == 2 && model_outputs(saved_model_graph(m)) == 1) {
+        const char *one = onnx_graph_float(g, "/one", 1.0F);
+        const char *both[2] = {onnx_graph_op(g, "Sub", "/other", one, y, NULL), y};
+        y = onnx_graph_node(g, "Concat", "/both", both, 2, &axis, 1);
+    } else if (classes == 0 && (info->label_scale < 1 || info->label_scale > 1)) {
+        const char *by = onnx_graph_float(g, "/scale", (float)info->label_scale);
+        y = onnx_graph_op(g, "Mul", "/scaled", y, by, NULL);
+    }
+    if (classes == 0 && (info->label_offset < 0 || info->label_offset > 0)) {
+        const char *by = onnx_graph_float(g, "/offset", (float)info->label_offset);
+        y = onnx_graph_op(g, "Add", "/shifted", y, by, NULL);
+    }
+    onnx_graph_output(g, y, classes > 0 ? "probabilities" : "value", dims, 2);
+}
+
+static int build(const struct saved_model *m, struct onnx_graph *g, struct err *err)
+{
+    const struct encoder *e = saved_model_encoder(m);
+    struct model_onnx o = {.graph = g, .values = saved_model_values(m)};
+    const char **keys = mem_new(encoder_info(e)->fields.count + 1, sizeof *keys), *answer = NULL;
+    onnx_graph_reserve(g, saved_model_classes(m) > 0 ? "probabilities" : "value");
+    int rc = check_fields(encoder_fields(e), err);
+    rc = rc != 0 ? rc : saved_onnx_features(e, g, &o.input, &o.input_shape, err);
+    rc = rc != 0 ? rc : add_fields(m, g, keys, err);
+    o.keys = keys;
+    rc = rc != 0 ? rc : model_onnx(saved_model_graph(m), &o, &answer, err);
+    if (rc == 0) {
+        add_answers(m, g, answer);
+    }
+    free(keys);
+    return rc;
+}
+
+static int write_layers(const struct saved_model *m, const struct notes *notes,
+                        const char *location, bool external, bool *wrote_external, struct err *err)
+{
+    const struct manifest *manifest = saved_model_manifest(m);
+    struct onnx_graph *g =
+        onnx_graph_new(saved_model_spec(m)->name, (int64_t)(manifest->step & INT64_MAX));
+    for (size_t i = 0; i < notes->count; i++) {
+        onnx_graph_describe(g, notes->items[i][0], notes->items[i][1]);
+    }
+    int rc = build(m, g, err);
+    rc = rc != 0 ? rc : onnx_graph_write(g, location, external, wrote_external, err);
+    onnx_graph_free(g);
+    return rc;
+}
+
+int saved_onnx_write(const struct saved_model *m, const char *location, bool external,
+                     bool *wrote_external, struct err *err)
+{
+    const struct model_spec *spec = &saved_model_spec(m)->model;
+    struct notes notes = {.items = NULL};
+    int rc;
+    describe(m, &notes);
+    if (!model_is_imported(spec)) {
+        rc = write_layers(m, &notes, location, external, wrote_external, err);
+    } else if (external) {
+        rc = err_set(err, ERR_UNSUPPORTED,
+                     "--external: the file of model.onnx is written with its weights inside");
+    } else {
+        rc = model_import_write(spec, saved_model_values(m), (const char *const(*)[2])notes.items,
+                                notes.count, location, err);
+    }
+    notes_release(&notes);
+    return rc;
+}

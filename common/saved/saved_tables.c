@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens tables out of a checkpoint as a cluster of one server would. */
+#include "saved/saved_tables.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "job/plan/plan_tables.h"
+#include "job/plan/plan_update.h"
+
+/* Beyond what the job gives a table: on one server none of its rows may be too many. */
+#define SLACK_BYTES (UINT64_C(64) << 20)
+
+int saved_tables_open(struct saved_tables *t, struct checkpoint *c, const struct job_spec *spec,
+                      struct err *err)
+{
+    const struct manifest *m = checkpoint_manifest(c);
+    const struct cluster_spec one = {.ps = 1, .partitions = 1};
+    *t = (struct saved_tables){.count = spec->model.table_count, .spec = spec};
+    if (t->count == 0) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < m->shard_count; i++) {
+        t->version = m->shards[i].version > t->version ? m->shards[i].version : t->version;
+    }
+    int rc = plan_make(m->variables, m->variable_count, &one, &t->plan, err);
+    rc = rc != 0 ? rc : plan_update_shard(&t->plan, &spec->update, 0, &t->update, err);
+    if (rc != 0) {
+        saved_tables_release(t);
+        return rc;
+    }
+    size_t catching = 0;
+    t->pasts = mem_new(t->count, sizeof *t->pasts);
+    t->catching = mem_new(t->count, sizeof *t->catching);
+    for (size_t i = 0; i < t->count; i++) {
+        const struct model_table *table = &spec->model.tables[i];
+        update_past(t->update, table->name, &t->pasts[i]);
+        if (table->catch_up && spec->update.rule->catch_up != NULL) {
+            t->catching[catching++] =
+                (struct checkpoint_past){table->name, spec->update.rule, &t->pasts[i]};
+        }
+    }
+    checkpoint_catch_up(c, t->catching, catching);
+    return 0;
+}
+
+int saved_tables_load(struct saved_tables *t, const struct checkpoint *c, struct err *err)
+{
+    struct checkpoint_table *named = mem_new(t->count + 1, sizeof *named);
+    int rc = 0;
+    t->tables = mem_new(t->count + 1, sizeof *t->tables);
+    pthread_mutex_init(&t->lock, NULL);
+    t->has_lock = true;
+    for (size_t i = 0; i < t->count && rc == 0; i++) {
+        struct table_config config;
+        plan_table_config(t->spec, i, &t->pasts[i], 0, 1, &config);
+        config.bytes_max += config.bytes_max / 4 + SLACK_BYTES;
+        config.admission.bytes +=
+            config.admission.kind == TABLE_ADMIT_COUNTED ? SLACK_BYTES / 2 : 0;
+        config.keeps_previous = false;
+        rc = table_new(&config, t->version, &t->tables[i], err);
+        named[i] = (struct checkpoint_table){config.name, (int)config.admission.kind, t->tables[i]};
+    }
+    rc = rc != 0 ? rc : checkpoint_restore_tables(c, named, t->count, 0, 1, err);
+    free(named);
+    return rc;
+}
+
+/* Room for @need items of @size bytes, whose contents are not kept. */
+static void *room(void *old, size_t *capacity, size_t need, size_t size, struct err *err)
+{
+    if (need <= *capacity) {
+        return old;
+    }
+    free(old);
+    void *made = mem_try_aligned(need, size, "rows of a batch", err);
+    *capacity = made == NULL ? 0 : need;
+    return made;
+}
+
+static int gather(struct saved_tables *t, size_t i, struct saved_rows *s, struct err *err)
+{
+    if (s->keys.count == 0) {
+        return 0;
+    }
+    pthread_mutex_lock(&t->lock); /* a table has scratch of its own */
+    int rc = table_gather(t->tables[i], t->version, s->keys.unique, s->keys.count, s->rows, err);
+    pthread_mutex_unlock(&t->lock);
+    return rc;
+}
+
+static int read_one(struct saved_tables *t, size_t i, const struct model *model,
+                    const struct sparse_batch *b, struct saved_reader *r, struct err *err)
+{
+    struct saved_rows *s = &r->tables[i];
+    const size_t n = model_table_lookups(model, i, b), dim = model_table_dim(model, i);
+    s->lookups = room(s->lookups, &s->lookups_capacity, n, sizeof *s->lookups, err);
+    if (n > 0 && s->lookups == NULL) {
+        return ERR_EXHAUSTED;
+    }
+    if (n > 0) {
+        model_table_keys(model, i, b, s->lookups);
+    }
+    int rc = table_keys_unique(&s->keys, s->lookups, n, err);
+    if (rc != 0) {
+        return rc;
+    }
+    s->rows = room(s->rows, &s->rows_capacity, s->keys.count * dim, sizeof *s->rows, err);
+    if (s->keys.count > 0 && s->rows == NULL) {
+        return ERR_EXHAUSTED;
+    }
+    r->run[i] = (struct runner_rows){.index = s->keys.index, .values = s->rows};
+    return gather(t, i, s, err);
+}
+
+int saved_tables_read(struct saved_tables *t, const struct model *model,
+                      const struct sparse_batch *b, struct saved_reader *r, struct err *err)
+{
+    int rc = 0;
+    if (r->tables == NULL) {
+        r->count = t->count;
+        r->tables = mem_new(t->count + 1, sizeof *r->tables);
+        r->run = mem_new(t->count + 1, sizeof *r->run);
+    }
+    for (size_t i = 0; i < t->count && rc == 0; i++) {
+        rc = read_one(t, i, model, b, r, err);
+    }
+    return rc;
+}
+
+void saved_reader_release(struct saved_reader *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        table_keys_release(&r->tables[i].keys);
+        free(r->tables[i].lookups);
+        free(r->tables[i].rows);
+    }
+    free(r->tables);
+    free(r->run);
+    *r = (struct saved_reader){0};
+}
+
+void saved_tables_release(struct saved_tables *t)
+{
+    for (size_t i = 0; t->tables != NULL && i < t->count; i++) {
+        table_free(t->tables[i]);
+    }
+    if (t->has_lock) {
+        pthread_mutex_destroy(&t->lock);
+    }
+    free(t->tables);
+    free(t->pasts);
+    free(t->catching);
+    update_free(t->update);
+    plan_release(&t->plan);
+    *t = (struct saved_tables){0};
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of a checkpoint in this process: what those that catch up are owed, for who exports them,
+ * and all their rows in memory, for who evaluates. */
+#ifndef GRADUS_SAVED_SAVED_TABLES_H
+#define GRADUS_SAVED_SAVED_TABLES_H
+
+#include <pthread.h>
+
+#include "checkpoint/checkpoint.h"
+#include "graph/model.h"
+#include "job/plan/plan.h"
+#include "job/spec/job_spec.h"
+#include "table/table_keys.h"
+
+/* Rows of one table for a batch. */
+struct saved_rows {
+    struct table_keys keys;
+    uint64_t *lookups;
+    float *rows;
+    size_t lookups_capacity, rows_capacity;
+};
+
+/* The rows of all tables for the batches of one thread; begins zeroed. */
+struct saved_reader {
+    size_t count;
+    struct saved_rows *tables; /* [count] */
+    struct runner_rows *run;   /* [count] for runner_set_rows() */
+};
+
+struct saved_tables { /* begins zeroed */
+    size_t count;
+    const struct job_spec *spec; /* borrowed */
+    struct plan plan;            /* of one server, for what an update asks of it */
+    struct update *update;
+    struct rule_past *pasts; /* [count] */
+    struct checkpoint_past *catching;
+    uint64_t version;
+    struct table **tables; /* [count]; NULL: not in memory */
+    pthread_mutex_t lock;  /* of reading them */
+    bool has_lock;
+};
+
+/* From now on rows of @c are exported as they read. @spec is that of its manifest. Errors:
+ * ERR_INVALID, ERR_EXHAUSTED. */
+int saved_tables_open(struct saved_tables *t, struct checkpoint *c, const struct job_spec *spec,
+                      struct err *err);
+/* All rows into memory. Errors: those of checkpoint_restore_tables(). */
+int saved_tables_load(struct saved_tables *t, const struct checkpoint *c, struct err *err);
+/* r->run has the rows that @model looks up for @b. Several threads may read, with a reader each.
+ * Errors: ERR_EXHAUSTED; ERR_INVALID. */
+int saved_tables_read(struct saved_tables *t, const struct model *model,
+                      const struct sparse_batch *b, struct saved_reader *r, struct err *err);
+void saved_reader_release(struct saved_reader *r); /* zeroed is fine */
+void saved_tables_release(struct saved_tables *t); /* zeroed is fine */
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Notes which rows went, and when: what is copied of a table since a version has the rows that
+ * changed, which say so themselves (`seen`), and has to name those that are not there any more.
+ *
+ * Notes come in the order of versions. They are forgotten from the front when nobody will ask for
+ * them any more, and all at once when there are too many: then the next copy is of the whole table.
+ * Only common/table includes this. Owner: that of the table. */
+#ifndef GRADUS_TABLE_TABLE_EVICTED_H
+#define GRADUS_TABLE_TABLE_EVICTED_H
+
+#include <stdbool.h>
+
+#include "table/table_memory.h"
+
+#define TABLE_EVICTED_SHARE 8 /* of the memory for copies, so much is for notes */
+
+struct table_evicted_note {
+    uint64_t key;
+    uint64_t version; /* the first without the row */
+};
+
+struct table_evicted {
+    bool on;
+    struct table_budget *budget;
+    uint64_t bytes_max;
+    struct table_evicted_note *notes;
+    size_t count, capacity;
+    uint64_t from; /* all that went in later versions is noted */
+};
+
+/* Nothing is known of what was before @version. Keeps @budget, of which it takes up to
+ * 1/TABLE_EVICTED_SHARE. */
+void table_evicted_init(struct table_evicted *e, struct table_budget *budget, uint64_t version);
+void table_evicted_release(struct table_evicted *e); /* zeroed is fine */
+
+/* The row of @key is not there from @version on, which is not less than any before. When there is
+ * no memory for it, all is forgotten. */
+void table_evicted_add(struct table_evicted *e, uint64_t key, uint64_t version);
+/* All is forgotten: nothing is known of what was before @version. False: there was nothing. */
+bool table_evicted_forget(struct table_evicted *e, uint64_t version);
+/* Nobody asks for what was before @version any more. */
+void table_evicted_trim(struct table_evicted *e, uint64_t version);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A warm start: the values that the variables of a job begin with because its file says `from`.
+ *
+ * Who brings them opens the source, which checks everything that can be wrong but the values
+ * themselves, and loads them. Two processes that load the same values have the same fingerprint.
+ *
+ * Owner: one thread. */
+#ifndef GRADUS_WARM_WARM_START_H
+#define GRADUS_WARM_WARM_START_H
+
+#include "data/data_roots.h"
+#include "job/spec/job_spec.h"
+
+struct warm_start;
+
+/* For the @count variables (borrowed) of a job with job_spec_has_from(). @roots: where this process
+ * reads data; NULL: anywhere. Errors: those of warm_source_open() and warm_match(), with the key of
+ * the job file and the path. */
+int warm_start_open(const struct job_spec *spec, const struct data_roots *roots,
+                    const struct variable_spec *variables, size_t count, struct warm_start **out,
+                    struct err *err);
+void warm_start_close(struct warm_start *w); /* NULL is fine */
+
+/* "all 6 variables from checkpoint /data/digits-1/step-000000500"; what was not taken, and why.
+ * Borrows. */
+const char *warm_start_summary(const struct warm_start *w);
+/* The values of each variable that has some there, into @values [count]; others are as they were.
+ * NULL: they are only read and checked. @fingerprint: of which they are, and of them; never 0.
+ * Errors: ERR_INVALID a value that is not finite; those of files; ERR_EXHAUSTED. */
+int warm_start_load(const struct warm_start *w, float *const *values, uint64_t *fingerprint,
+                    struct err *err);
+
+#endif

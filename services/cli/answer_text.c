@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes floats with nine digits, which read back to the same bits. */
+#include "cli/answer_text.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "json/json_write.h"
+
+/* A cell of CSV, quoted where RFC 4180 wants it. */
+static void add_cell(const char *prefix, const char *text, struct buf *out)
+{
+    if (text[strcspn(text, ",\"\r\n")] == '\0') {
+        buf_printf(out, "%s%s", prefix, text);
+        return;
+    }
+    buf_printf(out, "\"%s", prefix);
+    for (const char *p = text; *p != '\0'; p++) {
+        buf_add_str(out, *p == '"' ? "\"" : "");
+        buf_add_char(out, *p);
+    }
+    buf_add_char(out, '"');
+}
+
+void answer_text_begin(const struct saved_model *m, enum answer_format format, struct buf *out)
+{
+    if (format != ANSWER_CSV) {
+        return;
+    }
+    buf_add_str(out, saved_model_classes(m) > 0 ? "class" : "value");
+    for (size_t i = 0; i < saved_model_classes(m); i++) {
+        buf_add_char(out, ',');
+        add_cell("p_", saved_model_class_name(m, i), out);
+    }
+    buf_add_char(out, '\n');
+}
+
+static size_t largest(const float *p, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++) {
+        best = p[i] > p[best] ? i : best;
+    }
+    return best;
+}
+
+static void add_number(float value, bool json, struct buf *out)
+{
+    if (json && !isfinite(value)) {
+        buf_add_str(out, "null");
+    } else {
+        buf_printf(out, "%.9g", (double)value);
+    }
+}
+
+static void add_csv(const struct saved_model *m, const float *answer, struct buf *out)
+{
+    const size_t classes = saved_model_classes(m);
+    if (classes == 0) {
+        add_number(answer[0], false, out);
+    } else {
+        add_cell("", saved_model_class_name(m, largest(answer, classes)), out);
+    }
+    for (size_t i = 0; i < classes; i++) {
+        buf_add_char(out, ',');
+        add_number(answer[i], false, out);
+    }
+}
+
+static void add_json(const struct saved_model *m, const float *answer, struct buf *out)
+{
+    const size_t classes = saved_model_classes(m);
+    if (classes == 0) {
+        buf_add_str(out, "{\"value\": ");
+        add_number(answer[0], true, out);
+        buf_add_char(out, '}');
+        return;
+    }
+    buf_add_str(out, "{\"class\": ");
+    json_add_string(out, saved_model_class_name(m, largest(answer, classes)));
+    buf_add_str(out, ", \"probabilities\": {");
+    for (size_t i = 0; i < classes; i++) {
+        buf_add_str(out, i == 0 ? "" : ", ");
+        json_add_string(out, saved_model_class_name(m, i));
+        buf_add_str(out, ": ");
+        add_number(answer[i], true, out);
+    }
+    buf_add_str(out, "}}");
+}
+
+void answer_text_add(const struct saved_model *m, enum answer_format format, const float *answers,
+                     size_t count, struct buf *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float *answer = answers + i * saved_model_width(m);
+        if (format == ANSWER_CSV) {
+            add_csv(m, answer, out);
+        } else {
+            add_json(m, answer, out);
+        }
+        buf_add_char(out, '\n');
+    }
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is behind struct gradus_client (include/gradus/client.h): a channel to the master, the last
+ * error, and the answer that the caller may still look at. Belongs to one thread at a time. */
+#ifndef GRADUS_LIBGRADUS_CLIENT_CLIENT_HANDLE_H
+#define GRADUS_LIBGRADUS_CLIENT_CLIENT_HANDLE_H
+
+#include "base/err.h"
+#include "client/master_client.h"
+#include "gradus/client.h"
+
+struct job_view { /* begins zeroed */
+    struct gradus_job_status status;
+    struct gradus_metric *metrics; /* of both kinds, in one array */
+};
+
+struct gradus_client {
+    struct client client;
+    unsigned timeout_ms;
+    struct err err;
+    struct rpc_msg *shown; /* that strings of @view are in; NULL: none */
+    struct job_view view;
+};
+
+/* What an error of a call means to the caller (enum gradus_client_status). */
+int handle_status(const struct err *err);
+/* Fill c->err and return the status that @code (enum err_code) means. */
+int handle_fail(struct gradus_client *c, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* One call; @reply (NULL: not wanted) is owned. */
+int handle_call(struct gradus_client *c, const char *method, const ProtobufCMessage *body,
+                unsigned timeout_ms, struct rpc_msg **reply);
+
+/* @view as @job says; it points into both. What was in it before is gone. */
+void job_view_set(struct job_view *view, const Gradus__V1__Job *job);
+void job_view_release(struct job_view *view);
+
+#endif

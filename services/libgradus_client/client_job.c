@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job as the interface shows it, and following one to its end. */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "client_handle.h"
+#include "gradus/v1/jobs.pb-c.h"
+
+#define WATCH_PAUSE_MS 200 /* between two looks at a job */
+
+/* ---- what is shown ---- */
+
+static const struct gradus_metric *metrics_of(struct gradus_metric *out,
+                                              Gradus__V1__MetricValue *const *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        out[i] = (struct gradus_metric){.name = values[i]->name, .value = values[i]->value};
+    }
+    return out;
+}
+
+static const char *state_name(int state)
+{
+    const ProtobufCEnumValue *v =
+        protobuf_c_enum_descriptor_get_value(&gradus__v1__job_state__descriptor, state);
+    return v != NULL && state != GRADUS_JOB_UNKNOWN ? v->name : "UNKNOWN";
+}
+
+void job_view_set(struct job_view *view, const Gradus__V1__Job *job)
+{
+    free(view->metrics);
+    view->metrics = mem_new(job->n_train + job->n_test + 1, sizeof *view->metrics);
+    view->status = (struct gradus_job_status){
+        .size = sizeof view->status,
+        .id = job->id,
+        .name = job->name,
+        .owner = job->owner,
+        .state = (int)job->state,
+        .state_name = state_name((int)job->state),
+        .reason = job->reason,
+        .activity = job->activity,
+        .checkpoint = job->checkpoint,
+        .steps = job->step,
+        .steps_total = job->steps_total,
+        .epochs = job->epoch,
+        .epochs_total = job->epochs_total,
+        .examples = job->examples,
+        .recoveries = job->recoveries,
+        .examples_per_second = job->examples_per_second,
+        .seconds = job->seconds,
+        .eta_seconds = job->eta_seconds,
+        .submitted_ms = job->submitted_ms,
+        .started_ms = job->started_ms,
+        .finished_ms = job->finished_ms,
+        .train = metrics_of(view->metrics, job->train, job->n_train),
+        .train_count = job->n_train,
+        .test = metrics_of(view->metrics + job->n_train, job->test, job->n_test),
+        .test_count = job->n_test,
+    };
+}
+
+void job_view_release(struct job_view *view)
+{
+    free(view->metrics);
+    *view = (struct job_view){.metrics = NULL};
+}
+
+/* ---- following ---- */
+
+/* What a caller who has seen one need not see again. */
+struct seen {
+    int state;
+    uint64_t steps, examples, generation;
+    size_t evaluations;
+    char *words; /* reason and activity */
+};
+
+static bool has_changed(struct seen *seen, const Gradus__V1__Job *job)
+{
+    char *words = mem_printf("%s\n%s\n%s", job->reason, job->activity, job->checkpoint);
+    bool changed = seen->words == NULL || seen->state != (int)job->state ||
+                   seen->steps != job->step || seen->examples != job->examples ||
+                   seen->generation != job->generation || seen->evaluations != job->n_evaluations ||
+                   strcmp(seen->words, words) != 0;
+    free(seen->words);
+    *seen = (struct seen){(int)job->state, job->step,          job->examples,
+                          job->generation, job->n_evaluations, words};
+    return changed;
+}
+
+static bool has_ended(const struct gradus_job_status *job)
+{
+    return job->state == GRADUS_JOB_SUCCEEDED || job->state == GRADUS_JOB_FAILED ||
+           job->state == GRADUS_JOB_CANCELLED;
+}
+
+/* The job's status; of a master that is away for a moment, once it is back. */
+static int look(struct gradus_client *c, const char *job, struct gradus_job_status *out)
+{
+    uint64_t begin = chrono_now_ms();
+    int rc = gradus_client_job(c, job, out);
+    while (rc == GRADUS_CLIENT_UNREACHABLE && chrono_now_ms() - begin < c->timeout_ms) {
+        (void)poll(NULL, 0, WATCH_PAUSE_MS);
+        rc = gradus_client_job(c, job, out);
+    }
+    return rc;
+}
+
+int gradus_client_watch(struct gradus_client *c, const char *job, gradus_job_fn *each, void *ctx)
+{
+    struct seen seen = {.words = NULL};
+    struct gradus_job_status status;
+    int rc;
+    for (;;) {
+        rc = look(c, job, &status);
+        if (rc != GRADUS_CLIENT_OK) {
+            break;
+        }
+        if (has_changed(&seen, (const Gradus__V1__Job *)c->shown->body) && each != NULL &&
+            each(ctx, &status) != 0) {
+            rc = GRADUS_CLIENT_STOPPED;
+            break;
+        }
+        if (has_ended(&status)) {
+            break;
+        }
+        (void)poll(NULL, 0, WATCH_PAUSE_MS);
+    }
+    free(seen.words);
+    return rc;
+}

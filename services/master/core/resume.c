@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clients let jobs go on: those that are paused, and those that have ended, which keep their id,
+ * all that was recorded of them, and their checkpoints. A job that has ended waits for nodes like
+ * any other and starts from its newest checkpoint, or from the beginning when it never had one. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/mutant.h"
+#include "master/core/core.h"
+
+/* ---- paused ---- */
+
+static void unpause(struct master *m, struct job *j)
+{
+    j->record.paused = false;
+    j->record.waiting = JOB_WAITS_NOT;
+    action_log(m, LOG_LEVEL_INFO, "job_resume", "job=%s step=%" PRIu64, j->record.id,
+               j->record.step);
+    if (j->record.state == JOB_PAUSED) {
+        job_record_set(&j->resume_reason, "resumed");
+        j->resume = j->resume && !MUTANT(resume_anew);
+        j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
+        job_enter(m, j, JOB_PENDING, "resumed");
+    } else if (!j->over) {
+        job_say(j, j->record.state == JOB_RUNNING ? "" : "resumed");
+        yield_take_back(j);
+    }
+    job_store(m, j);
+}
+
+/* ---- ended ---- */
+
+/* By its file it has come to its end already; one that was stopped early has not. */
+static int check_done(const struct job *j, const struct training_spec *t, struct err *err)
+{
+    const struct job_record *r = &j->record;
+    bool by_epochs = t->epochs > 0 && (double)t->epochs <= r->epoch;
+    bool by_steps = t->steps > 0 && (uint64_t)t->steps <= r->step;
+    if (r->state != JOB_SUCCEEDED || (!by_epochs && !by_steps)) {
+        return 0;
+    }
+    return err_set(err, ERR_STATE,
+                   by_epochs ? "job %s has SUCCEEDED after %.6g epochs, which are all of its file; "
+                               "to train on, set more: training.epochs=%.0f"
+                             : "job %s has SUCCEEDED after %.0f steps, which are all of its file; "
+                               "to train on, set more: training.steps=%.0f",
+                   r->id, by_epochs ? r->epoch : (double)r->step,
+                   by_epochs ? (double)t->epochs + 5 : (double)t->steps * 2);
+}
+
+static int check(const struct master *m, const struct job *j, const struct master_resume_event *e,
+                 struct err *err)
+{
+    const struct job_record *r = &j->record;
+    bool final = job_state_is_final(r->state);
+    if (final && !row_has_end(j)) {
+        return err_set(err, ERR_STATE, "job %s is ending", r->id);
+    }
+    if (final != (e->spec != NULL)) {
+        return err_set(err, ERR_ABORTED, "job %s is %s by now; try again", r->id,
+                       job_state_name(r->state));
+    }
+    if (!final) {
+        return 0;
+    }
+    if (strcmp(e->base, r->text) != 0) {
+        return err_set(err, ERR_ABORTED, "job %s was changed meanwhile; try again", r->id);
+    }
+    if (jobs_open(m) >= m->config.jobs_max) {
+        return err_set(err, ERR_EXHAUSTED,
+                       "%zu jobs wait or run already; this master takes no more", jobs_open(m));
+    }
+    return check_done(j, &e->spec->training, err);
+}
+
+static void take_spec(struct job *j, struct job_spec *spec)
+{
+    j->spec = *spec;
+    j->has_spec = true;
+    memset(spec, 0, sizeof *spec);
+    job_record_set(&j->record.text, j->spec.text);
+    j->record.priority = (int32_t)j->spec.priority;
+    consistency_of(&j->spec, &j->record.consistency);
+}
+
+static void go_on(struct master *m, struct job *j, struct job_spec *spec)
+{
+    struct job_record *r = &j->record;
+    const char *from = job_state_name(r->state);
+    action_log(m, LOG_LEVEL_INFO, "job_resume", "job=%s step=%" PRIu64 " ended=%s", r->id, r->step,
+               from);
+    job_record_set(&r->ended_before,
+                   action_printf(m, "%s%s%s", from, r->reason[0] == '\0' ? "" : ": ", r->reason));
+    if (r->state == JOB_SUCCEEDED) { /* it was to end there, and is to go on all the same */
+        r->stop_passed = r->step;
+        best_go_on(&r->best);
+    }
+    r->resumes++;
+    r->finished_ms = 0;
+    r->eta_seconds = 0;
+    job_revive(m, j);
+    take_spec(j, spec);
+    fence_draw_secret(m, j);
+    job_record_set(&j->resume_reason, "resumed");
+    job_enter(
+        m, j, JOB_PENDING,
+        r->checkpoint[0] == '\0'
+            ? "resumed; begins again, for there is no checkpoint"
+            : action_printf(m, "resumed; goes on from its newest checkpoint, %s", r->checkpoint));
+}
+
+void on_resume(struct master *m, const struct master_event *e)
+{
+    const struct master_resume_event *resume = &e->resume;
+    struct job *j = job_find(m, resume->job);
+    struct err err = {0};
+    if (j == NULL) {
+        reply_error(m, e->request, ERR_NOT_FOUND, "no job %.128s", resume->job);
+        return;
+    }
+    if (check(m, j, resume, &err) < 0) {
+        reply_error(m, e->request, err.code, "%s", err.msg);
+        return;
+    }
+    if (resume->spec != NULL) {
+        go_on(m, j, resume->spec);
+    } else if (j->record.paused) {
+        unpause(m, j);
+    } /* else it is as it is wanted already */
+    row_reply(m, j, e->request, MUTANT(revived_not_stored));
+}

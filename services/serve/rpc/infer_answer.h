@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The answer to a request: which outputs there are, and the message. */
+#ifndef GRADUS_SERVE_INFER_ANSWER_H
+#define GRADUS_SERVE_INFER_ANSWER_H
+
+#include "rpc/rpc.h"
+#include "serve/rpc/serve_model.h"
+
+#define INFER_OUTPUTS_MAX 2
+
+/* What a model answers: of classes "probabilities" [records, classes] and "class" [records, 1], the
+ * name of the likeliest; else "value" [records, 1]. */
+struct infer_output {
+    const char *name, *datatype;
+    size_t elements;
+};
+size_t infer_outputs(const struct serve_model *m, struct infer_output out[INFER_OUTPUTS_MAX]);
+/* Errors: ERR_INVALID the request asks for an output that there is not, or for one twice. */
+int infer_outputs_check(const struct serve_model *m, const Inference__ModelInferRequest *q,
+                        struct err *err);
+/* Send the answers, [records × width], with the outputs that were asked for. */
+void infer_answer(struct rpc_call *call, const char *name, const struct serve_model *m,
+                  const Inference__ModelInferRequest *q, const float *answers, size_t records);
+
+#endif

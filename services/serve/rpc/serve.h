@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers requests with the model that is served: those that come while all threads compute wait
+ * and are computed together. Any thread may call it.
+ *
+ * Where no request may wait for others (delay_us 0), one that finds a free slot is computed at once
+ * by the thread that brought it: nobody has to be woken. Everything else is computed by threads of
+ * its own, one for each slot. */
+#ifndef GRADUS_SERVE_SERVE_H
+#define GRADUS_SERVE_SERVE_H
+
+#include "metrics/meter.h"
+#include "rpc/rpc.h"
+#include "serve/rpc/serve_model.h"
+
+#define SERVE_THREADS_MAX 64
+#define SERVE_WAITING_MAX 65536
+
+struct serve_options {
+    const char *name; /* of the model; borrows; NULL: the job's, of the first version */
+    size_t threads;
+    size_t batch_max, waiting_max;
+    uint64_t delay_us;
+    struct meter_registry *meters;
+};
+
+struct serve;
+
+/* Errors: a thread cannot be started. */
+int serve_new(const struct serve_options *options, struct serve **out, struct err *err);
+/* Requests that wait get an error. No call may come any more. */
+void serve_free(struct serve *s);
+
+/* Serve @m, which is taken, from the next request on. */
+void serve_swap(struct serve *s, struct serve_model *m);
+/* What is served, to be given back with serve_model_unref(); NULL: nothing yet. */
+struct serve_model *serve_current(struct serve *s);
+/* "digits-1"; "" while nothing is served. Borrows; stays once it is there. */
+const char *serve_name(struct serve *s);
+/* The version that a request names; it is given back as serve_current(). NULL with ERR_NOT_FOUND
+ * another model or version, ERR_UNAVAILABLE nothing is served yet. */
+struct serve_model *serve_find(struct serve *s, const char *name, const char *version,
+                               struct err *err);
+/* From now on serve_ready() says no. Requests are answered all the same. */
+void serve_drain(struct serve *s);
+bool serve_ready(struct serve *s);
+uint64_t serve_delay_us(const struct serve *s);
+size_t serve_busy(struct serve *s); /* requests that have no answer yet */
+
+/* Answer @call, now or later. */
+void serve_infer(struct serve *s, struct rpc_call *call, struct rpc_msg *msg);
+
+extern const struct rpc_method serve_methods[]; /* of GRPCInferenceService; ctx: struct serve */
+extern const size_t serve_method_count;
+
+#endif

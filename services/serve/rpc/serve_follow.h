@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looks for newer checkpoints and has them served: a thread that opens the newest one beside the
+ * one that is served, and swaps. */
+#ifndef GRADUS_SERVE_SERVE_FOLLOW_H
+#define GRADUS_SERVE_SERVE_FOLLOW_H
+
+#include "serve/rpc/serve.h"
+
+struct serve_follow_options { /* all borrowed for good */
+    struct serve *serve;
+    const char *where; /* a checkpoint, or a directory of checkpoints */
+    const char *data_dir, *cache_dir;
+    size_t batch_max, threads;
+    int64_t every_ms;
+    void (*served)(void *ctx); /* for the first time; may be NULL */
+    void *ctx;
+    struct meter_registry *meters;
+};
+
+struct serve_follow;
+
+struct serve_follow *serve_follow_new(const struct serve_follow_options *options);
+/* Look once, in this thread, and serve what there is. Errors: ERR_NOT_FOUND there is no checkpoint
+ * yet; those of serve_model_open(). */
+int serve_follow_look(struct serve_follow *f, struct err *err);
+/* From now on in a thread of its own, every @every_ms. Errors: the thread cannot be started. */
+int serve_follow_start(struct serve_follow *f, struct err *err);
+void serve_follow_free(struct serve_follow *f); /* ends it; NULL is fine */
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One version of a model that is served: reference counted, so that requests end with the version
+ * that they began with, whatever is served by then. */
+#ifndef GRADUS_SERVE_SERVE_MODEL_H
+#define GRADUS_SERVE_SERVE_MODEL_H
+
+#include <stdatomic.h>
+
+#include "saved/saved_model.h"
+#include "serve/rpc/infer_inputs.h"
+
+struct serve_model {
+    atomic_uint refs;
+    struct saved_model *saved;
+    struct infer_inputs inputs;
+    char version[24]; /* the step of the checkpoint */
+    uint64_t number;  /* of versions of this process, from 1 */
+    size_t batch_max, slots;
+    struct saved_run **runs; /* [slots] a thread computes in one that it has taken */
+    float **answers;         /* [slots] of [batch_max × width] */
+    struct batch *batches;   /* [slots] kept between requests where records are numbers alone */
+};
+
+struct serve_model_request {
+    const char *path;     /* of a checkpoint */
+    const char *data_dir; /* "": that of the job file */
+    const char *cache_dir;
+    size_t batch_max, slots;
+    uint64_t number;
+    const struct serve_model *before; /* or NULL */
+};
+
+/* Errors: those of saved_model_open() and infer_inputs_make(). */
+int serve_model_open(const struct serve_model_request *q, struct serve_model **out,
+                     struct err *err);
+struct serve_model *serve_model_ref(struct serve_model *m);
+void serve_model_unref(struct serve_model *m); /* NULL is fine */
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Puts batches where the program finds them, and takes what they come to. */
+#include "worker/job/worker_model_program_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+#define EVALUATION_BATCH                                                                           \
+    256 /* records at once at least: each time costs a round to the program                        \
+         */
+#define EVALUATION_BATCH_OF_ROWS 512 /* likewise: and two more for keys and rows */
+#define LINE_BYTES 64
+
+_Static_assert(WORKER_SET_COUNT + WORKER_BUFFERS_MAX <= MODEL_PROGRAM_ROW_GRADIENTS,
+               "each array has a number");
+
+size_t model_program_batch(const struct worker_model *m)
+{
+    const size_t batch = (size_t)m->spec.training.batch_size;
+    const size_t least =
+        m->spec.model.table_count > 0 ? EVALUATION_BATCH_OF_ROWS : EVALUATION_BATCH;
+    return batch < least ? least : batch;
+}
+
+const struct given_variables *model_program_given(const struct worker_model *m)
+{
+    return &m->by_program->model->given;
+}
+
+const float *model_program_initial(const struct worker_model *m)
+{
+    return m->by_program->model->initial;
+}
+
+/* Records that nobody but the program knows. */
+static int own_records(struct worker_model *m, const struct worker_program_model *model,
+                       struct err *err)
+{
+    if (model->train_records == 0) {
+        return err_set(err, ERR_STATE,
+                       "the program has no train records, and the job has no data.train");
+    }
+    m->train_info = (struct dataset_info){
+        .records = model->train_records, .label_scale = 1, .fingerprint = model->fingerprint};
+    m->test_info = m->train_info;
+    m->test_info.records = model->test_records;
+    return 0;
+}
+
+int model_program_load(struct worker_model *m, const char *job, struct err *err)
+{
+    if (m->program == NULL) {
+        return err_set(err, ERR_UNAVAILABLE,
+                       "the job's model is program '%s', and this worker has none (--program)",
+                       m->spec.model.program);
+    }
+    m->by_program = mem_new(1, sizeof *m->by_program);
+    model_program_tables(m);
+    int rc = model_program_fields(m, err);
+    if (rc != 0) {
+        return rc;
+    }
+    const struct worker_program_job asked = {
+        .id = job,
+        .program = m->spec.model.program,
+        .text = m->spec.text,
+        .seed = (uint64_t)m->spec.training.seed,
+        .batch_records = (uint32_t)m->spec.training.batch_size,
+        .evaluation_records = (uint32_t)model_program_batch(m),
+        .tables = m->by_program->tables,
+        .table_count = m->spec.model.table_count,
+    };
+    const struct worker_program_model *model = NULL;
+    rc = worker_program_describe(m->program, &asked, &model, err);
+    if (rc == 0 && m->train == NULL) {
+        rc = own_records(m, model, err);
+    } else if (rc == 0 && model->train_records != 0) {
+        rc = err_set(err, ERR_STATE, "the program brings records of its own, and the job has data");
+    }
+    m->by_program->model = model;
+    return rc;
+}
+
+void model_program_release(struct worker_model *m)
+{
+    worker_program_end(m->program);
+    free(m->by_program->tables);
+    free(m->by_program->fields);
+    free(m->by_program);
+    m->by_program = NULL;
+}
+
+uint64_t model_program_line(uint64_t at)
+{
+    return (at + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+}
+
+int model_program_begin(struct worker_model *m, struct err *err)
+{
+    struct model_program *p = m->by_program;
+    const struct dataset_info *info = &m->train_info;
+    const bool data = m->train != NULL;
+    struct program_start start = {.has_data = data,
+                                  .has_classes = data && info->label_is_class,
+                                  .field_count = (uint32_t)p->field_count,
+                                  .has_weights = data && dataset_fields(m->train)->weighted};
+    p->feature_count = m->train == NULL ? 0 : (size_t)shape_count(&info->features);
+    start.feature_rank = m->train == NULL ? 0 : (uint32_t)info->features.rank;
+    for (uint32_t d = 0; d < start.feature_rank; d++) {
+        start.feature_dims[d] = info->features.dims[d];
+    }
+    const uint64_t records = m->runner_batch;
+    p->features_at = model_program_line(records * sizeof(uint64_t));
+    p->targets_at = model_program_line(p->features_at + records * p->feature_count * sizeof(float));
+    p->classes_at = model_program_line(p->targets_at + records * sizeof(float));
+    p->offsets_at = model_program_line(p->classes_at + records * sizeof(int32_t));
+    p->keys_at = p->offsets_at + p->field_count * (records + 1) * sizeof(uint64_t);
+    m->initial = job_spec_has_from(&m->spec) ? NULL : p->model->initial;
+    return worker_program_begin(m->program, &start, (const char(*)[PROGRAM_NAME_BYTES])p->fields,
+                                err);
+}
+
+/* ---- batches ---- */
+
+void model_program_take(struct worker_model *m, const struct ledger_batch *batch)
+{
+    m->by_program->batch = *batch;
+}
+
+void model_program_number(struct worker_model *m, const struct ledger_batch *batch,
+                          struct program_work *work)
+{
+    struct model_program *p = m->by_program;
+    const uint64_t seed = (uint64_t)m->spec.training.seed;
+    if (!p->ordered || p->epoch != batch->epoch) {
+        order_init(&p->order, m->train_info.records, seed, batch->epoch);
+        p->epoch = batch->epoch;
+        p->ordered = true;
+    }
+    for (uint64_t i = 0; i < batch->count; i++) {
+        m->records[i] = order_record(&p->order, batch->first + i);
+    }
+    work->epoch = batch->epoch;
+    work->seed = rng_key_mix(rng_key_mix(rng_key(seed, "program"), batch->epoch), batch->first);
+}
+
+int model_program_put(struct worker_model *m, uint64_t count, const struct batch *b,
+                      struct program_work *out, struct err *err)
+{
+    const struct model_program *p = m->by_program;
+    const uint64_t keys = b == NULL ? 0 : model_program_list_keys(b);
+    const uint64_t bytes = p->keys_at + keys * (sizeof(uint64_t) + sizeof(float));
+    char *memory = worker_program_array(m->program, MODEL_PROGRAM_BATCH, bytes, err);
+    if (memory == NULL) {
+        return ERR_EXHAUSTED;
+    }
+    out->batch = MODEL_PROGRAM_BATCH;
+    out->count = count;
+    out->features_at = p->features_at;
+    out->targets_at = p->targets_at;
+    out->classes_at = p->classes_at;
+    out->offsets_at = p->offsets_at;
+    out->keys_at = p->keys_at;
+    memcpy(memory, m->records, count * sizeof *m->records);
+    if (b != NULL) {
+        memcpy(memory + p->features_at, b->features, count * p->feature_count * sizeof(float));
+        memcpy(memory + p->targets_at, b->targets, count * sizeof(float));
+        memcpy(memory + p->classes_at, b->classes, count * sizeof(int32_t));
+        model_program_put_lists(b, memory, out);
+    }
+    return 0;
+}
+
+static void add(struct metrics *metrics, const struct program_result *r)
+{
+    if (metrics == NULL) {
+        return;
+    }
+    metrics->examples += r->examples;
+    metrics->loss_sum += r->loss_sum;
+    metrics->correct += r->correct;
+    metrics->squared_error_sum += r->squared_error_sum;
+    metrics->absolute_error_sum += r->absolute_error_sum;
+}
+
+/* Parameters, and then rows, which may be asked for with what these say. */
+static int need_all(const struct worker_model *m, const struct runner_need *need)
+{
+    int rc = 0;
+    for (size_t i = 0; i < m->variable_count && need != NULL && rc == 0; i++) {
+        rc = need->call(need->ctx, i);
+    }
+    const bool rows = need != NULL && need->rows != NULL && m->by_program->batch.count > 0;
+    return rc != 0 || !rows ? rc : need->rows(need->ctx);
+}
+
+static void tell_all(const struct worker_model *m, const struct runner_ready *ready)
+{
+    for (size_t i = m->variable_count; i > 0 && ready != NULL; i--) {
+        ready->call(ready->ctx, i - 1, 0,
+                    shape_count(&model_program_given(m)->variables[i - 1].shape));
+    }
+}
+
+static int compute(struct worker_model *m, const struct runner_step *step, enum worker_set set,
+                   uint32_t buffer, struct program_result *result, struct err *err)
+{
+    const struct ledger_batch *batch = &m->by_program->batch;
+    struct program_work work = {.parameters = (uint32_t)set,
+                                .gradients = WORKER_SET_COUNT + buffer,
+                                .step = step->step,
+                                .replica = (uint32_t)step->replica};
+    model_program_number(m, batch, &work);
+    int rc = model_program_put(m, batch->count, m->taken, &work, err);
+    rc = rc != 0 ? rc : model_program_put_rows(m, true, &work, err);
+    rc = rc != 0 ? rc : worker_program_compute(m->program, PROGRAM_GRADIENT, &work, result, err);
+    if (rc == 0) {
+        model_program_take_rows(m);
+    }
+    return rc;
+}
+
+int model_program_gradient(struct worker_model *m, const struct runner_step *step,
+                           enum worker_set set, uint32_t buffer, struct metrics *metrics,
+                           const struct runner_need *need, const struct runner_ready *ready,
+                           struct err *err)
+{
+    struct program_result result = {.examples = 0};
+    int rc = need_all(m, need);
+    if (rc == 0 && m->by_program->batch.count == 0) {
+        memset(m->buffers[buffer], 0, m->flat_count * sizeof(float));
+        worker_rows_gradient_clear(&m->rows, &m->row_gradients[buffer]);
+    } else if (rc == 0) {
+        rc = compute(m, step, set, buffer, &result, err);
+    }
+    if (rc == 0) {
+        add(metrics, &result);
+        tell_all(m, ready);
+    }
+    return rc;
+}
+
+int model_program_evaluate(struct worker_model *m, size_t count, struct metrics *metrics,
+                           struct err *err)
+{
+    struct program_result result = {.examples = 0};
+    struct program_work work = {.parameters = WORKER_SET_EVALUATION};
+    int rc = model_program_put(m, count, m->test == NULL ? NULL : &m->test_batch, &work, err);
+    rc = rc != 0 ? rc : model_program_put_rows(m, false, &work, err);
+    rc = rc != 0 ? rc : worker_program_compute(m->program, PROGRAM_EVALUATION, &work, &result, err);
+    if (rc == 0) {
+        add(metrics, &result);
+    }
+    return rc;
+}

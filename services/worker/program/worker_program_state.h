@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of a worker's program share; nobody else includes it. */
+#ifndef GRADUS_WORKER_PROGRAM_WORKER_PROGRAM_STATE_H
+#define GRADUS_WORKER_PROGRAM_WORKER_PROGRAM_STATE_H
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "program/channel.h"
+#include "worker/program/worker_program.h"
+
+struct program_shared {
+    struct program_memory memory;
+    bool told; /* this process of the program has it */
+};
+
+struct worker_program {
+    char *command;
+    uint64_t answer_ms;
+    pid_t pid;    /* 0: there is none */
+    int socket;   /* -1: likewise */
+    bool greeted; /* it said HELLO */
+    char name[PROGRAM_NAME_BYTES];
+    uint64_t number; /* of the last question */
+    uint64_t started_ms;
+    unsigned starts; /* without an answer between them */
+    atomic_bool interrupted;
+    bool (*ending)(void *ctx); /* while it waits for HELLO alone; NULL: nobody asks */
+    void *ending_ctx;
+
+    /* The job, and how far this process of the program knows it. */
+    bool has_job, described, begun, start_known;
+    bool busy; /* with a question whose answer nobody wants any more */
+    struct worker_program_job job;
+    struct program_start start;
+    const char (*fields)[PROGRAM_NAME_BYTES];
+    struct worker_program_model model;
+    struct variable_spec *variables;
+    struct program_memory description;
+    uint64_t content; /* checksum of all that the program described */
+    struct program_shared arrays[PROGRAM_ARRAYS_MAX];
+    struct program_memory keys; /* of this process, that its answers lie in; bytes NULL: none yet */
+    struct program_keys said;   /* the last of them */
+};
+
+/* worker_program.c */
+/* A process that has said HELLO. Errors: ERR_UNAVAILABLE; ERR_CANCELLED. */
+int worker_program_ready(struct worker_program *p, struct err *err);
+/* Wait a moment for an answer that nobody wants; a program that does not give it is ended. */
+void worker_program_settle(struct worker_program *p);
+/* It is no use any more. */
+void worker_program_kill(struct worker_program *p, const char *why);
+/* Ask, and wait for the answer of one of these kinds. Errors: ERR_ABORTED the program is gone, has
+ * been ended or speaks nonsense; ERR_STATE it failed, and says why; ERR_CANCELLED. */
+int worker_program_ask(struct worker_program *p, struct program_message *question, int memory,
+                       enum program_kind answer, struct program_message *out, int *fd,
+                       struct err *err);
+
+/* worker_program_model.c */
+/* Have this process know the job, and have begun it when it was begun; what it describes is what
+ * was described before. Errors: as worker_program_ask(); ERR_UNAVAILABLE. */
+int worker_program_prepare(struct worker_program *p, struct err *err);
+void worker_program_forget(struct worker_program *p); /* the model */
+
+#endif

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs whose model is the graph of an ONNX file: the same bits on any cluster and with a killed worker, evaluated and asked
+like any other, and files that are wrong, or differ between workers, are refused."""
+
+import hashlib
+import os
+import shutil
+import signal
+import unittest
+
+import onnx_bytes as onnx
+from cluster import ClusterTest, gradus
+
+JOB = """name: imported
+data:
+  train: {file: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}
+  test: {file: t10k-images-idx3-ubyte.gz, labels: t10k-labels-idx1-ubyte.gz}
+model: {onnx: net.onnx, loss: softmax_cross_entropy, metrics: [accuracy]}
+update: {rule: adam, learning_rate: 0.002}
+training: {mode: sync, batch_size: 50, replicas: 2, epochs: 2, evaluate_every: 1 epoch}
+cluster: {workers: 1, ps: 1}
+"""
+FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
+
+
+class OnnxTest(ClusterTest):
+    model = {}
+
+    def setUp(self):
+        super().setUp()
+        self.file = self.write("job.yaml", JOB.encode())
+        self.data = os.path.join(self.dir, "data")
+        shutil.copytree(self.shared + "/digits", self.data)
+
+    def write(self, name, data):
+        path = os.path.join(self.dir, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as f:
+            f.write(data)
+        return path
+
+    def job(self, **sets):
+        base = {"data.dir": self.data}
+        base.update({key.replace("__", "."): value for key, value in sets.items()})
+        return [item for key, value in base.items() for item in ("--set", f"{key}={value}")]
+
+    def bits(self, state):
+        return hashlib.sha256(self.export("imported-1", state)).hexdigest()
+
+    def with_killed_worker(self):
+        master, _, workers = self.start_cluster(ps=2, workers=2)
+        done = gradus("submit", self.file, "--master", master.address, *self.job(cluster__workers=2, cluster__ps=2))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        job = done.stdout.strip()
+        self.wait_for("some steps", lambda: master.job(job)["steps"] >= 4)
+        workers[0].stop(signal.SIGKILL)
+        self.assertNotIn(master.job(job)["state"], FINAL)
+        self.wait_for("the end", lambda: master.job(job)["state"] in FINAL, 120)
+        self.assertEqual(self.status(master, job)["state"], "SUCCEEDED")
+        return self.bits("cluster")
+
+    def same_bits(self):
+        result = self.run_job("1-1", self.file)
+        bits = self.bits("1-1")
+        other = self.run_job("2-2", self.file, cluster__workers=2, cluster__ps=2, cluster__partitions=2)
+        self.assertEqual(self.bits("2-2"), bits)
+        self.assertEqual(other["metrics"], result["metrics"])
+        self.assertEqual(self.with_killed_worker(), bits)
+        return result
+
+    def test_bits_of_linear_layers_with_dropout(self):
+        self.write("data/net.onnx", onnx.mlp(dropout=0.1, softmax=True))
+        result = self.same_bits()
+        self.assertGreater(result["metrics"]["test"]["accuracy"], 0.6)
+        state = ("--state-dir", os.path.join(self.dir, "1-1"))
+        evaluated = gradus("evaluate", "imported-1", "--json", *state)
+        self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
+        self.assertIn(f'"accuracy":{result["metrics"]["test"]["accuracy"]}', evaluated.stdout.replace(": ", ":"))
+        out = os.path.join(self.dir, "answers.csv")
+        done = gradus("predict", "imported-1", "--data", self.data + "/t10k-images-idx3-ubyte.gz", "--out", out, *state)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, encoding="utf-8") as f:
+            lines = [line.split(",") for line in f]
+        self.assertEqual(len(lines), 501)
+        self.assertAlmostEqual(sum(float(x) for x in lines[1][1:]), 1, 4)
+
+    def test_bits_of_convolutions_with_statistics(self):
+        self.write("data/net.onnx", onnx.cnn((4, 6)))
+        result = self.same_bits()
+        self.assertGreater(result["metrics"]["test"]["accuracy"], 0.6)
+
+    def test_what_is_not_trained_stays(self):
+        self.write("data/net.onnx", onnx.mlp())
+        self.run_job("some", self.file, model__trainable="fc1.*", training__epochs=1)
+        names = self.export("imported-1", "some")[:2000]
+        self.assertIn(b"fc1.weight", names)
+        self.assertNotIn(b"fc0.weight", names)
+
+    def test_contents_in_another_file(self):
+        weights = onnx.drawn(1, (10, 784))
+        raw = b"".join(onnx.struct.pack("<f", w) for w in weights)
+        def net(place):
+            return onnx.model(
+                [onnx.node("Flatten", ["x"], ["f"]), onnx.node("Gemm", ["f", "w"], ["y"], transB=1)],
+                [place], [onnx.value("x", ["N", 28, 28])], [onnx.value("y", ["N", 10])])
+        self.write("data/nets/net.onnx", net(onnx.external("w", (10, 784), "net.bin", 64, len(raw))))
+        self.write("data/nets/net.bin", b"\0" * 64 + raw)
+        sets = {"model__onnx": "nets/net.onnx", "training__epochs": 1}
+        self.run_job("outside", self.file, **sets)
+        self.write("data/nets/net.onnx", net(onnx.tensor("w", (10, 784), weights)))
+        self.run_job("inside", self.file, **sets)
+        self.assertEqual(self.bits("inside"), self.bits("outside"))
+        self.write("data/nets/net.onnx", net(onnx.external("w", (10, 784), "net.bin", 100, len(raw))))
+        self.assertIn("ends before byte", self.refusal(**sets))
+        self.write("data/nets/net.onnx", net(onnx.external("w", (10, 784), "../net.onnx", 0, len(raw))))
+        self.assertIn("tensor w", self.refusal(**sets))
+
+    def refusal(self, **sets):
+        done = gradus("validate", self.file, *self.job(**sets))
+        self.assertEqual(done.returncode, 2, done.stdout)
+        return done.stderr
+
+    def test_files_that_are_wrong(self):
+        self.write("data/net.onnx", onnx.model(
+            [onnx.node("Flatten", ["x"], ["f"]), onnx.node("LSTM", ["f"], ["h"]), onnx.node("Foo", ["h"], ["y"])],
+            [], [onnx.value("x", ["N", 784])], [onnx.value("y", ["N", 10])]))
+        self.assertIn("2 nodes cannot be computed here: 'LSTM_h' (LSTM), 'Foo_y' (Foo)", self.refusal())
+        self.write("data/net.onnx", onnx.mlp((784, 64, 9)))
+        self.assertIn("the output of the graph is [9] for each record, but loss softmax_cross_entropy for the classes of "
+                      "the data needs [10]", self.refusal())
+        self.write("data/net.onnx", b"no file of this kind")
+        self.assertIn("model.onnx net.onnx: this is no ONNX file", self.refusal())
+        self.assertIn("either a file or layers", self.refusal(model__layers="[{dense: {units: 10}}]"))
+        with open(self.file, "a", encoding="utf-8") as f:
+            f.write("\n")
+        self.assertIn("there is no file that it is of", self.refusal(model__onnx="", model__output="y",
+                                                                     model__layers="[{dense: {units: 10}}]"))
+
+    def test_workers_whose_files_differ(self):
+        """Each worker reads its own; those of the second are other ones."""
+        here, there = os.path.join(self.dir, "here"), os.path.join(self.dir, "there")
+        for place, seed in ((here, 64), (there, 32)):
+            shutil.copytree(self.data, place)
+            self.write(f"{place}/net.onnx", onnx.mlp((784, seed, 10)))
+        master = self.start("master", f"--state-dir={self.dir}/m")
+        self.start("ps", f"--master={master.address}", f"--checkpoint-dir={self.dir}/c")
+        link = os.path.join(self.dir, "link")
+        os.symlink(here, link)
+        self.start("worker", f"--master={master.address}", "--name=a")
+        done = gradus("submit", self.file, "--master", master.address, *self.job(data__dir=link, training__epochs=400))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        job = done.stdout.strip()
+        self.wait_for("a step", lambda: master.job(job)["steps"] > 0)
+        os.unlink(link)
+        os.symlink(there, link)
+        self.start("worker", f"--master={master.address}", "--name=b")
+        self.assertEqual(gradus("set", job, "cluster.workers=2", "--master", master.address).returncode, 0)
+
+        def told():
+            for service in self.services:
+                with open(service.log.name, encoding="utf-8", errors="replace") as f:
+                    if "the model's initial values: the content differs" in f.read():
+                        return True
+            return False
+        self.wait_for("the refusal", told)
+
+
+if __name__ == "__main__":
+    unittest.main()

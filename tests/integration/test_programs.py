@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of users' own on real clusters: programs in C, NumPy and PyTorch end with the same bits on any cluster, whatever is
+killed, and their mistakes are said and contained."""
+
+import hashlib
+import importlib.util
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import unittest
+
+from cluster import BIN, SOURCE, ClusterTest, alive, children_of, gradus
+
+FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
+NUMPY = importlib.util.find_spec("numpy") is not None
+TORCH = NUMPY and importlib.util.find_spec("torch") is not None
+TRAIN = 2000  # of numpy_program.py
+EPOCHS = 6
+JOB = """name: mine
+model: {program: numpy, metrics: [accuracy]}
+update: {rule: adam, learning_rate: 0.02}
+training: {mode: sync, batch_size: 50, replicas: 4, epochs: %d, seed: 3, evaluate_every: 1 epoch}
+cluster: {workers: 1, ps: 1}
+""" % EPOCHS
+
+
+class ProgramTest(ClusterTest):
+    model = {}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        os.environ.pop("GRADUS_BIN", None)  # the worker says where it is
+        os.environ["PYTHONPATH"] = os.path.join(SOURCE, "python")
+
+    def setUp(self):
+        super().setUp()
+        self.pids = os.path.join(self.dir, "pids")
+        os.mkdir(self.pids)
+        self.file = os.path.join(self.dir, "job.yaml")
+        with open(self.file, "w", encoding="utf-8") as f:
+            f.write(JOB)
+
+    def tearDown(self):
+        for service in self.services:
+            service.stop(signal.SIGKILL)
+        self.assert_gone(self.programs())  # a program ends with its worker
+        super().tearDown()
+
+    def job(self, **sets):
+        return [part for key, value in sets.items() for part in ("--set", f"{key.replace('__', '.')}={value}")]
+
+    def programs(self):
+        """Process ids of all programs that were started, those that run."""
+        return [int(name) for name in os.listdir(self.pids) if alive(int(name))]
+
+    def numpy(self, *options):
+        return shlex.join([sys.executable, "-B", os.path.join(SOURCE, "tests/integration/numpy_program.py"), self.pids, *options])
+
+    def run_program(self, command, state, file=None, expect=0, **sets):
+        done = gradus(*self.run_args(file or self.file, state, "--worker", command, **sets))
+        self.assertEqual(done.returncode, expect, done.stderr + done.stdout)
+        return json.loads(done.stdout)
+
+    def bits(self, job, state):
+        return hashlib.sha256(self.export(job, state)).hexdigest()
+
+    def same_bits(self, command, job, file=None, **sets):
+        """The result, which is that of 1 + 1, 2 + 2 and 4 + 3 workers and servers."""
+        results, bits = [], []
+        for workers, ps in (1, 1), (2, 2), (4, 3):
+            state = f"{workers}-{ps}"
+            results.append(self.run_program(command, state, file, cluster__workers=workers, cluster__ps=ps,
+                                            cluster__partitions=ps, training__replicas=4, **sets))
+            bits.append(self.bits(job, state))
+        self.assertEqual(bits[1:], bits[:1] * 2)
+        self.assertEqual([r["metrics"] for r in results[1:]], [results[0]["metrics"]] * 2)
+        return results[0], bits[0]
+
+    # ---- a cluster by hand ----
+
+    def cluster(self, workers, ps, command, *worker_flags):
+        state = os.path.join(self.dir, "cluster")
+        self.master = self.start("master", f"--state-dir={state}")
+        for _ in range(ps):
+            self.start("ps", f"--master={self.master.address}", f"--checkpoint-dir={state}/checkpoints")
+        self.worker = lambda: self.start("worker", f"--master={self.master.address}", f"--program={command}", *worker_flags)
+        return [self.worker() for _ in range(workers)]
+
+    def submit(self, **sets):
+        done = gradus("submit", self.file, "--master", self.master.address, *self.job(**sets))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def wait_part(self, job, part):
+        def reached():
+            now = self.master.job(job)
+            self.assertNotIn(now["state"], FINAL, now["reason"])
+            return now["steps_total"] > 0 and now["steps"] >= max(1, part * now["steps_total"])
+        self.wait_for(f"{part} of the steps", reached, 90)
+
+    def wait_end(self, job, state="SUCCEEDED"):
+        self.wait_for("the end of the job", lambda: self.master.job(job)["state"] in FINAL, 200)
+        status = self.status(self.master, job)
+        self.assertEqual(status["state"], state, status["reason"])
+        return status
+
+
+class InC(ProgramTest):
+    def test_the_example(self):
+        """Built out of tree, with one header and one library."""
+        directory = os.path.join(SOURCE, "examples/worker-program")
+        subprocess.run(["make", "-C", directory, f"GRADUS_INCLUDE={SOURCE}/include", f"GRADUS_LIB={os.path.dirname(BIN)}/lib",
+                        "CFLAGS=-O2 -Wall -Wextra -Werror", f"OUT={self.dir}"], check=True, capture_output=True)
+        result, _ = self.same_bits(f"{self.dir}/logistic", "logistic-program-1", directory + "/logistic.yaml")
+        self.assertGreater(result["metrics"]["test"]["accuracy"], 0.98)
+
+    def test_commands_that_cannot_be(self):
+        for command, words in (("/nowhere/program", "exit code 127"), ("true", "exit code 0")):
+            log = os.path.join(self.dir, "wrong.log")
+            master = self.start("master", f"--state-dir={self.dir}/{command.replace('/', '')}")
+            done = subprocess.run([os.path.join(BIN, "gradus-worker"), f"--master={master.address}", "--listen=127.0.0.1:0",
+                                   f"--program={command}"], capture_output=True, text=True, timeout=120)
+            self.assertNotEqual(done.returncode, 0, log)
+            self.assertIn(words, done.stderr)
+
+    def test_a_job_without_its_program(self):
+        done = gradus(*self.run_args(self.file, "state"))
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("--worker", done.stderr)
+
+
+@unittest.skipUnless(NUMPY, "NumPy is not installed")
+class InNumpy(ProgramTest):
+    def start_late(self, go):
+        """gradus run with a program that begins once there is a file; it has said that it waits for it."""
+        command = shlex.join(["sh", "-c", f"while [ ! -e {go} ]; do sleep 0.1; done; exec {self.numpy()}"])
+        run = subprocess.Popen([os.path.join(BIN, "gradus"), *self.run_args(self.file, "late", "--worker", command)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.processes.append(run)
+        self.assertIn("waiting for worker 1, which is not ready yet; its log is ", run.stderr.readline())
+        return run
+
+    def test_a_program_that_begins_late_is_waited_for(self):
+        go = os.path.join(self.dir, "go")
+        run = self.start_late(go)
+        with open(go, "w", encoding="utf-8"):
+            pass
+        out, err = run.communicate(timeout=120)
+        self.assertEqual((run.returncode, json.loads(out)["state"]), (0, "SUCCEEDED"), err)
+
+    def test_ctrl_c_ends_the_waiting(self):
+        run = self.start_late(os.path.join(self.dir, "go"))
+        children = children_of(run.pid)
+        self.assertGreaterEqual(len(children), 3)  # and what the program is by now
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 130, err)
+        self.assertIn("stopped before worker 1 was ready", json.loads(out)["errors"][0]["message"])
+        self.assert_gone(children)
+
+    def test_bits_are_the_same_on_any_cluster_and_whatever_is_killed(self):
+        result, bits = self.same_bits(self.numpy(), "mine-1")
+        self.assertGreater(result["metrics"]["test"]["accuracy"], 0.9)
+        workers = self.cluster(3, 2, self.numpy("--sleep-ms=100"))
+        job = self.submit(cluster__workers=3, cluster__ps=2, cluster__partitions=2)
+        for part in 0.1, 0.3:  # programs alone
+            self.wait_part(job, part)
+            os.kill(self.programs()[0], signal.SIGKILL)
+        for _ in range(2):  # who will take their places: the job might be over when they are there
+            self.worker()
+        for part in 0.5, 0.7:  # workers, and with them their programs
+            self.wait_part(job, part)
+            workers.pop(0).stop(signal.SIGKILL)
+        status = self.wait_end(job)
+        self.assertEqual(status["metrics"]["test"], result["metrics"]["test"])
+        self.assertEqual(self.bits(job, "cluster"), bits)
+
+    def test_async_counts_every_record_once(self):
+        workers = self.cluster(3, 2, self.numpy("--sleep-ms=20"))
+        job = self.submit(training__mode="async", cluster__workers=3, cluster__ps=2, cluster__partitions=2)
+        self.wait_part(job, 0.2)
+        os.kill(self.programs()[0], signal.SIGKILL)
+        self.wait_part(job, 0.5)
+        workers[0].stop(signal.SIGKILL)
+        self.worker()
+        status = self.wait_end(job)
+        self.assertEqual([s["ledger"]["records_applied"] for s in status["shards"]], [EPOCHS * TRAIN] * 2)
+        self.assertEqual([s["examples"] for s in status["shards"]], [EPOCHS * TRAIN] * 2)
+        self.assertEqual(status["recoveries"], 0)
+        self.assertGreater(status["metrics"]["test"]["accuracy"], 0.9)
+
+    def test_a_mistake_in_a_program_ends_the_job_and_nothing_else(self):
+        self.cluster(2, 1, self.numpy("--what=raise", "--sleep-ms=5"))
+        for _ in range(2):
+            job = self.submit(cluster__workers=2)
+            status = self.wait_end(job, "FAILED")
+            self.assertIn("ValueError: this batch has a mistake in it", status["reason"])
+            self.assertIn("step 5", status["reason"])
+        self.assertEqual(len(self.programs()), 2)
+        self.assertEqual(len(os.listdir(self.pids)), 2)  # the same processes
+
+    def test_a_program_that_was_mended_goes_on(self):
+        self.run_program(self.numpy(), "whole", training__checkpoint_every="2 steps")
+        workers = self.cluster(1, 1, self.numpy("--what=raise"))
+        job = self.submit(cluster__workers=1, training__checkpoint_every="2 steps")
+        status = self.wait_end(job, "FAILED")
+        self.assertIn("step-00000000", status["checkpoint"])
+        workers[0].stop()
+        self.start("worker", f"--master={self.master.address}", f"--program={self.numpy()}")
+        done = gradus("resume", job, "--json", "--master", self.master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        status = self.wait_end(job)
+        self.assertEqual((status["resumes"], status["recoveries"]), (1, 0))
+        self.assertIn("FAILED: worker ", status["ended_before"])
+        self.assertEqual(self.bits(job, "cluster"), self.bits("mine-1", "whole"))
+
+    def once(self, what, *worker_flags):
+        """A program that does this once ends with the same bits."""
+        state = self.run_program(self.numpy(), "whole")["state"]
+        self.assertEqual(state, "SUCCEEDED")
+        before = len(os.listdir(self.pids))
+        workers = self.cluster(2, 1, self.numpy(f"--what={what}", f"--once={self.dir}/{what}"), *worker_flags)
+        job = self.submit(cluster__workers=2)
+        status = self.wait_end(job)
+        self.assertEqual(self.bits(job, "cluster"), self.bits("mine-1", "whole"))
+        self.assertEqual(len(os.listdir(self.pids)) - before, 3)  # one was started again
+        self.assertEqual(status["recoveries"], 0)
+        self.assertTrue(all(w.process.poll() is None for w in workers))
+
+    def test_a_program_that_hangs_is_started_again(self):
+        self.once("hang", "--program-timeout=5s")  # nobody computes for so long, however busy
+
+    def test_a_program_that_hangs_ends_after_its_worker(self):
+        mark = os.path.join(self.dir, "hangs")
+        workers = self.cluster(1, 1, self.numpy("--what=hang", f"--once={mark}"))
+        self.submit()
+        self.wait_for("the program to hang", lambda: os.path.exists(mark))
+        hanging = self.programs()
+        self.assertEqual(len(hanging), 1)
+        workers[0].stop(signal.SIGKILL)
+        self.assert_gone(hanging)
+
+    def test_a_program_that_ends_is_started_again(self):
+        self.once("exit")
+
+    def test_a_program_that_crashes_is_started_again(self):
+        self.once("crash")
+
+
+@unittest.skipUnless(TORCH, "PyTorch is not installed")
+class InPyTorch(ProgramTest):
+    def command(self, script):
+        return shlex.join([sys.executable, "-B", os.path.join(SOURCE, "examples/pytorch", script), self.shared + "/digits"])
+
+    def test_the_example_of_digits(self):
+        result, _ = self.same_bits(self.command("digits.py"), "torch-digits-1", SOURCE + "/examples/pytorch/digits.yaml",
+                                   training__epochs=3, training__batch_size=16)
+        self.assertGreater(result["metrics"]["test"]["accuracy"], 0.85)
+
+    def test_batch_normalisation_and_dropout(self):
+        """The other example, on the same small files."""
+        result, _ = self.same_bits(self.command("fashion_mnist.py"), "torch-fashion-mnist-1",
+                                   SOURCE + "/examples/pytorch/fashion_mnist.yaml", training__epochs=2, training__batch_size=16)
+        self.assertGreater(result["metrics"]["test"]["accuracy"], 0.8)
+
+    def test_a_script_becomes_a_worker(self):
+        self.master = self.start("master", f"--state-dir={self.dir}/cluster")
+        self.start("ps", f"--master={self.master.address}", f"--checkpoint-dir={self.dir}/cluster/checkpoints")
+        process = subprocess.Popen(shlex.split(self.command("digits.py")) + ["--master", self.master.address],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, GRADUS_BIN=BIN))
+        self.processes.append(process)
+        sys.path.insert(0, os.path.join(SOURCE, "python"))
+        import gradus as package  # the client, too
+        client = package.Client(self.master.address, command=os.path.join(BIN, "gradus"))
+        job = client.submit(SOURCE + "/examples/pytorch/digits.yaml",
+                            {"cluster.workers": 1, "cluster.ps": 1, "cluster.partitions": 1, "training.epochs": 1})
+        states = [now["state"] for now in client.watch(job, 0.1)]
+        self.assertEqual(states[-1], "SUCCEEDED", client.status(job)["reason"])
+        self.assertEqual(client.list()[0]["job"], job)
+        client.export(job, self.dir + "/model.safetensors")
+        self.assertGreater(os.path.getsize(self.dir + "/model.safetensors"), 784 * 128 * 4)
+        with self.assertRaisesRegex(package.CommandError, "no job nobody-1"):
+            client.status("nobody-1")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(120), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

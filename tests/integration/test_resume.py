@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that have failed, were cancelled or have succeeded, and are resumed: the same bits as without an end in between, each record
+once, and what is refused."""
+
+import os
+import shutil
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(__file__))
+from cluster import gradus  # noqa: E402
+from faults import main  # noqa: E402
+from test_fair_use import FairTest  # noqa: E402
+
+
+class Resume(FairTest):
+    job_keys = {"training__replicas": 2, "cluster__workers": "1..2", "cluster__ps": 2}
+
+    def cancel(self, job, *flags):
+        done = gradus("cancel", job, *flags, "--master", self.master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.wait_state(job, "CANCELLED")
+
+    def test_the_same_weights_as_without_an_end(self):
+        self.cluster(workers=2)
+        whole = self.start_job(training__evaluate_every="1 epoch", **self.job_keys)
+        self.wait_end(whole)
+        job = self.start_job(training__evaluate_every="1 epoch", **self.job_keys)
+        self.wait_done(job, 0.2)
+        ended = self.cancel(job)
+        self.assertIn("by request, at step", ended["reason"])
+        self.wait_free()
+        said = gradus("resume", job, "--master", self.master.address)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn(f"job {job} had CANCELLED: by request, at step {ended['steps']}", said.stderr)
+        self.assertIn("it goes on from its newest checkpoint", said.stderr)
+        self.wait_done(job, 0.5)
+        self.cancel(job, "--now")  # what came since the checkpoint is done again
+        self.replace_worker(0)
+        self.ask("resume", job)
+        done = self.wait_end(job)
+        self.assertEqual((done["recoveries"], done["resumes"]), (0, 2))
+        self.assertIn("CANCELLED: cancelled at once", done["ended_before"])
+        self.assertIn("\nresumed     2 times after it had ended, the last time CANCELLED: cancelled at once",
+                      gradus("status", job, "--master", self.master.address).stdout)
+        self.assertEqual(self.weights(job), self.weights(whole))
+        steps = [[e["step"] for e in self.status(self.master, name)["evaluations"]] for name in (job, whole)]
+        self.assertEqual(steps[0], steps[1])
+
+    def test_each_record_once_in_async_mode(self):
+        self.cluster(workers=2)
+        job = self.start_job(training__mode="async", **self.job_keys)
+        self.wait_done(job, 0.2)
+        self.cancel(job)
+        self.ask("resume", job)
+        self.wait_end(job)
+        epochs = self.sizes["training.epochs"]
+        status = self.status(self.master, job)
+        self.assertEqual([s["ledger"]["records_applied"] for s in status["shards"]], [epochs * self.records] * 2)
+
+    def test_the_master_dies_when_it_has_answered(self):
+        self.cluster(workers=2)
+        whole = self.start_job(**self.job_keys)
+        self.wait_end(whole)
+        job = self.start_job(**self.job_keys)
+        self.wait_done(job, 0.3)
+        self.cancel(job)
+        self.replace_master()  # it knows the job by its row alone
+        self.assertEqual(self.now(job)["state"], "CANCELLED")
+        self.ask("resume", job)
+        self.replace_master()
+        self.assertEqual(self.wait_end(job)["resumes"], 1)
+        self.assertEqual(self.weights(job), self.weights(whole))
+
+    def test_one_that_succeeded_trains_on(self):
+        self.cluster(workers=2)
+        epochs = self.sizes["training.epochs"]
+        whole = self.start_job(**self.job_keys)
+        self.wait_end(whole)
+        job = self.start_job(**{**self.job_keys, "training__epochs": epochs - 4})
+        self.wait_end(job)
+        self.assertIn("all of its file; to train on, set more: training.epochs=", self.ask("resume", job, expect=1))
+        refused = gradus("resume", job, "--set", "training.seed=3", "--master", self.master.address)
+        self.assertIn("training.seed=3: fixed when the job was submitted", refused.stderr)
+        self.ask("resume", job, "--set", f"training.epochs={epochs}")
+        self.wait_end(job)
+        self.assertEqual(self.weights(job), self.weights(whole))
+
+    def test_what_is_refused(self):
+        self.cluster(workers=2)
+        self.assertIn("no job none-1", self.ask("resume", "none-1", expect=5))
+        job = self.start_job(**self.job_keys)
+        self.wait_done(job, 0.1)
+        self.assertIn("what runs or waits is changed with Set",
+                      gradus("resume", job, "--set", "training.epochs=99", "--master", self.master.address).stderr)
+        self.assertEqual(self.ask("resume", job)["state"], "RUNNING")  # as it is wanted
+        self.cancel(job)
+        there = f"{self.state_dir}/checkpoints/{job}"
+        os.rename(there, there + ".away")
+        self.assertIn("none of its checkpoints is there, and it had ", self.ask("resume", job, expect=1))
+        self.assertEqual(self.now(job)["state"], "CANCELLED")
+        os.rename(there + ".away", there)
+        self.ask("resume", job)
+        self.wait_end(job)
+
+    def test_other_data_than_before(self):
+        self.cluster(workers=2)
+        data = os.path.join(self.dir, "mine")
+        shutil.copytree(self.data_dir(), data)
+        job = self.start_job(data__dir=data, **self.job_keys)
+        self.wait_done(job, 0.2)
+        self.cancel(job)
+        self.wait_free()
+        os.rename(data, data + ".before")
+        done = gradus("generate", "digits", "--out", data, "--seed", "99", "--train", str(self.records), "--test", "500")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.ask("resume", job)
+        failed = self.wait_state(job, "FAILED")
+        self.assertIn("the training records are not those that it was trained with until then", failed["reason"])
+        shutil.rmtree(data)
+        os.rename(data + ".before", data)
+        self.wait_free()
+        self.ask("resume", job)
+        self.wait_end(job)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gradus.Client with a command that writes down how it is called, and with the real one where no master is needed."""
+
+import json
+import os
+import stat
+import sys
+import tempfile
+import unittest
+
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python")]
+try:
+    import numpy  # noqa: the package wants it
+except ImportError:
+    print("skipped: NumPy is not installed")
+    sys.exit(77)
+
+import gradus
+
+SCRIPT = """#!{python}
+import json, os, sys
+here = os.path.dirname(os.path.abspath(__file__))
+with open(here + "/calls", "a") as f:
+    f.write(json.dumps([sys.argv[1:], sys.stdin.read()]) + "\\n")
+answers = json.load(open(here + "/answers"))
+answer = answers.pop(0)
+json.dump(answers, open(here + "/answers", "w"))
+sys.stdout.write(answer.get("stdout", ""))
+sys.stderr.write(answer.get("stderr", ""))
+sys.exit(answer.get("code", 0))
+"""
+
+
+class Calls(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="gradus-test-")
+        self.command = os.path.join(self.dir, "gradus")
+        with open(self.command, "w", encoding="utf-8") as f:
+            f.write(SCRIPT.format(python=sys.executable))
+        os.chmod(self.command, stat.S_IRWXU)
+
+    def tearDown(self):
+        for name in os.listdir(self.dir):
+            os.unlink(os.path.join(self.dir, name))
+        os.rmdir(self.dir)
+
+    def client(self, *answers, **options):
+        with open(self.dir + "/answers", "w", encoding="utf-8") as f:
+            json.dump([a if isinstance(a, dict) and "code" in a else {"stdout": json.dumps(a)} for a in answers], f)
+        return gradus.Client(command=self.command, **options)
+
+    def calls(self):
+        with open(self.dir + "/calls", encoding="utf-8") as f:
+            return [json.loads(line) for line in f]
+
+    def test_submit(self):
+        client = self.client({"job": "a-1"}, {"job": "b-1"}, master="h:1", arguments=["--tls-ca=x"])
+        self.assertEqual(client.submit("job.yaml", {"training.epochs": 3, "data.dir": "/d", "training.overlap": True},
+                                       request_id="n"), "a-1")
+        self.assertEqual(client.submit({"name": "b", "update": {"rule": "sgd"}}), "b-1")
+        common = ["submit", "--json", "--tls-ca=x", "--master=h:1"]
+        first, second = self.calls()
+        self.assertEqual(first, [common + ["--set", "training.epochs=3", "--set", "data.dir=/d", "--set", "training.overlap=true",
+                                           "--request-id=n", "job.yaml"], ""])
+        self.assertEqual(second[0], common + ["-"])
+        self.assertEqual(json.loads(second[1]), {"name": "b", "update": {"rule": "sgd"}})
+
+    def test_the_others(self):
+        client = self.client([{"job": "a-1"}], {"state": "RUNNING"}, None, {"changed": 1}, {"file": "x"}, {"state": "PENDING"},
+                             {"state": "PENDING"}, state_dir="/s")
+        self.assertEqual(client.list(5), [{"job": "a-1"}])
+        self.assertEqual(client.status("a-1"), {"state": "RUNNING"})
+        client.cancel("a-1", now=True)
+        self.assertEqual(client.set("a-1", {"training.mode": "async"}), {"changed": 1})
+        self.assertEqual(client.export("a-1", "x"), {"file": "x"})
+        self.assertEqual(client.resume("a-1"), {"state": "PENDING"})
+        self.assertEqual(client.resume("a-1", {"training.epochs": 20}), {"state": "PENDING"})
+        self.assertEqual([c[0] for c in self.calls()], [
+            ["list", "--json", "--state-dir=/s", "--limit=5"], ["status", "--json", "--state-dir=/s", "a-1"],
+            ["cancel", "--json", "--state-dir=/s", "--now", "a-1"], ["set", "--json", "--state-dir=/s", "a-1", "training.mode=async"],
+            ["export", "--json", "--state-dir=/s", "a-1", "x"], ["resume", "--json", "--state-dir=/s", "a-1"],
+            ["resume", "--json", "--state-dir=/s", "--set", "training.epochs=20", "a-1"]])
+
+    def test_watch(self):
+        states = [("queued", 0), ("running", 1), ("running", 1), ("running", 2), ("succeeded", 2)]
+        client = self.client(*({"state": s, "steps": n} for s, n in states))
+        self.assertEqual([(j["state"], j["steps"]) for j in client.watch("a-1", 0)],
+                         [states[0], states[1], states[3], states[4]])
+        client = self.client({"state": "failed", "reason": "no such file"})
+        with self.assertRaisesRegex(gradus.CommandError, "^a-1: failed: no such file$"):
+            client.wait("a-1", 0)
+        self.assertEqual(self.client({"state": "succeeded", "steps": 9}).wait("a-1")["steps"], 9)
+
+    def test_errors(self):
+        row = {"file": "job.yaml", "line": 2, "column": 7, "key": "update.rule", "message": "unknown"}
+        client = self.client({"code": 2, "stdout": json.dumps({"status": "invalid", "errors": [row]})},
+                             {"code": 4, "stderr": "gradus: cannot connect\n"}, {"code": 1})
+        with self.assertRaises(gradus.CommandError) as caught:
+            client.submit("job.yaml")
+        self.assertEqual((str(caught.exception), caught.exception.code, caught.exception.errors),
+                         ("job.yaml:2:7: update.rule: unknown", 2, [row]))
+        with self.assertRaisesRegex(gradus.CommandError, "^gradus: cannot connect$"):
+            client.list()
+        with self.assertRaisesRegex(gradus.CommandError, "^gradus list ended with code 1$"):
+            client.list()
+
+    def test_no_command(self):
+        before = dict(os.environ)
+        try:
+            os.environ["GRADUS_BIN"] = "/nowhere"
+            with self.assertRaisesRegex(gradus.NoWorkerError, "no command gradus"):
+                gradus.Client()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+@unittest.skipUnless(os.environ.get("GRADUS_BIN"), "GRADUS_BIN names no commands")
+class RealCommand(unittest.TestCase):
+    def test_wrong_jobs(self):
+        client = gradus.Client("127.0.0.1:1")
+        with self.assertRaisesRegex(gradus.CommandError, "(?m)^-:1:15: colour: unknown key"):
+            client.submit({"name": "x", "colour": "red"})
+        with self.assertRaises(gradus.CommandError) as caught:
+            client.submit("/nowhere.yaml")
+        self.assertEqual(caught.exception.code, 5)
+        self.assertIn("/nowhere.yaml", str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

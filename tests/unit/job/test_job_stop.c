@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* training.stop in a job file, and what it needs beside it. */
+#include "job_spec_rig.h"
+
+#define TEST "data.test.file=b.csv"
+
+static void assert_refused(const char *const *sets, size_t count, const char *says)
+{
+    char *text = job_with(0, NULL);
+    job_check_refused(text, sets, count, says);
+    free(text);
+}
+
+#define REFUSED(says, ...)                                                                         \
+    assert_refused((const char *const[]){__VA_ARGS__},                                             \
+                   sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), says)
+
+static void the_keys_are_read(void **state)
+{
+    (void)state;
+    char *text = job_with(3, "  train: {file: a.csv}\n  test: {file: b.csv}");
+    const char *sets[] = {
+        "training.stop={metric: loss, patience: 5, min_delta: 0.5, restore_best: true}",
+        "training.checkpoints_keep_best=true"};
+    struct job_spec spec = {0};
+    job_parse_with(text, sets, 2, &spec);
+    assert_int_equal(spec.training.stop_metric, METRIC_LOSS + 1);
+    assert_int_equal(spec.training.stop_patience, 5);
+    assert_true(spec.training.stop_min_delta == 0.5);
+    assert_true(spec.training.stop_restore_best && spec.training.checkpoints_keep_best);
+    struct job_spec again = {0}; /* the canonical text says the same */
+    job_parse(spec.text, &again);
+    assert_string_equal(again.text, spec.text);
+    job_spec_release(&again);
+    job_spec_release(&spec);
+    free(text);
+}
+
+static void it_needs_what_is_measured(void **state)
+{
+    (void)state;
+    REFUSED("--set training.stop.metric=auc: training.stop.metric: auc is not measured; allowed: "
+            "loss, accuracy, or what is added to model.metrics\n",
+            TEST, "training.stop.metric=auc");
+    REFUSED(
+        "--set training.stop.metric=loss: training.stop.metric: it is measured on test records, "
+        "and the job has none; allowed: together with data.test or data.test_fraction\n",
+        "training.stop.metric=loss");
+    REFUSED(
+        "--set training.stop.metric=loss: training.stop.metric: nothing is evaluated before the "
+        "end; allowed: together with another training.evaluate_every than never\n",
+        TEST, "training.stop.metric=loss", "training.evaluate_every=never");
+    REFUSED(
+        "--set training.stop.metric=speed: training.stop.metric: 'speed' is not known; allowed: "
+        "one of none, loss, accuracy, auc, rmse, mae, normalised_entropy, grouped_auc\n",
+        TEST, "training.stop.metric=speed");
+}
+
+static void a_metric_says_what_is_better(void **state)
+{
+    (void)state;
+    REFUSED("--set training.stop.patience=2: training.stop.patience: nothing says which evaluation "
+            "is better; allowed: together with training.stop.metric\n",
+            TEST, "training.stop.patience=2");
+    REFUSED("--set training.checkpoints_keep_best=true: training.checkpoints_keep_best: nothing "
+            "says which evaluation is better; allowed: together with training.stop.metric\n",
+            TEST, "training.checkpoints_keep_best=true");
+}
+
+static void a_part_of_the_train_records_will_do(void **state)
+{
+    (void)state;
+    char *text = job_with(0, NULL);
+    const char *sets[] = {"training.stop.metric=accuracy", "data.test_fraction=0.2"};
+    struct job_spec spec = {0};
+    job_parse_with(text, sets, 2, &spec);
+    assert_int_equal(spec.training.stop_metric, METRIC_ACCURACY + 1);
+    assert_int_equal(spec.training.stop_patience, 3);
+    job_spec_release(&spec);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_keys_are_read),
+        cmocka_unit_test(it_needs_what_is_measured),
+        cmocka_unit_test(a_metric_says_what_is_better),
+        cmocka_unit_test(a_part_of_the_train_records_will_do),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
