@@ -14,6 +14,23 @@
 #include "client/plain.h"
 #include "service/tls_settings.h"
 
+static unsigned patience_ms = CLIENT_TIMEOUT_MS;
+
+void client_set_timeout(unsigned timeout_ms)
+{
+    patience_ms = timeout_ms;
+}
+
+unsigned client_timeout_ms(void)
+{
+    return patience_ms;
+}
+
+unsigned client_at_least_ms(unsigned timeout_ms)
+{
+    return timeout_ms > patience_ms ? timeout_ms : patience_ms;
+}
+
 int client_open(struct client *c, const char *master, const struct tls_settings *tls,
                 struct err *err)
 {
@@ -150,7 +167,7 @@ static int call_and_wait(struct client *c, const struct rpc_request *request, st
                          bool *stopped, struct err *err)
 {
     const sigset_t signals = client_signals();
-    if (rpc_channel_wait_ready(c->channel, CLIENT_TIMEOUT_MS, err) != 0) {
+    if (rpc_channel_wait_ready(c->channel, patience_ms, err) != 0) {
         return unreachable(c, err);
     }
     int signal_fd = signals_open(&signals, err);

@@ -13,6 +13,13 @@
 
 #define CLIENT_TIMEOUT_MS 5000
 
+/* How long this process tries to reach a master, and waits for an answer that needs no work there:
+ * CLIENT_TIMEOUT_MS until it is set. Set before the first call, by the main thread. */
+void client_set_timeout(unsigned timeout_ms);
+unsigned client_timeout_ms(void);
+/* @timeout_ms, or that where it is longer. */
+unsigned client_at_least_ms(unsigned timeout_ms);
+
 struct client {
     struct rpc_channel *channel;
     struct rpc_credentials *credentials; /* NULL: plain */

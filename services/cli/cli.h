@@ -57,8 +57,15 @@ struct cli_common {
     char *state_dir;
     char *rules_dir;
     struct tls_settings tls;
+    int64_t timeout_ms; /* 0: the command has no such option */
     bool json;
 };
+#define CLI_TIMEOUT_ROW(owner)                                                                     \
+    {                                                                                              \
+        .path = "timeout", .type = FIELD_MS, .offset = offsetof(owner, common.timeout_ms),         \
+        .def = "5s", .min = 100, .max = 3600000,                                                   \
+        .help = "How long to try to reach the master, and to wait for its answer"                  \
+    }
 #define CLI_MASTER_ROWS(owner)                                                                     \
     {.path = "master",                                                                             \
      .type = FIELD_STRING,                                                                         \
@@ -66,7 +73,7 @@ struct cli_common {
      .def = "",                                                                                    \
      .help = "Address of the master, host:port; without it that of --state-dir, "                  \
              "else " SERVICE_MASTER_ADDRESS ", else those of `gradus run` on this machine"},       \
-        TLS_SETTINGS_ROWS(owner, common.tls),                                                      \
+        TLS_SETTINGS_ROWS(owner, common.tls), CLI_TIMEOUT_ROW(owner),                              \
     {                                                                                              \
         .path = "state_dir", .type = FIELD_STRING, .offset = offsetof(owner, common.state_dir),    \
         .def = "", .help = "State directory of a master, on this machine (gradus run --state-dir)" \

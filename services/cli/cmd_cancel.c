@@ -26,7 +26,7 @@ static int run(const struct cli_args *args)
     Gradus__V1__CancelRequest request = GRADUS__V1__CANCEL_REQUEST__INIT;
     request.job = mem_strdup(args->positional[0]);
     request.now = o->now;
-    int code = query_job(&o->common, request.job, "Cancel", &request.base, CLIENT_TIMEOUT_MS,
+    int code = query_job(&o->common, request.job, "Cancel", &request.base, client_timeout_ms(),
                          query_show_state);
     free(request.job);
     return code;

@@ -95,7 +95,7 @@ static int ask_more(struct client *client, const struct options *o, struct page 
     if (p->count > 0) {
         request.before = p->jobs[p->count - 1]->id;
     }
-    int rc = client_call(client, "List", &request.base, CLIENT_TIMEOUT_MS, &reply, err);
+    int rc = client_call(client, "List", &request.base, client_timeout_ms(), &reply, err);
     if (rc != 0) {
         return rc;
     }

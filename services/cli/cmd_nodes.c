@@ -28,7 +28,7 @@ static int run(const struct cli_args *args)
     struct client client = {0};
     struct err err = {0};
     int code = client_open_common(&client, &o->common, true, &err) == 0
-                   ? query(&client, &o->common, "Nodes", &request.base, CLIENT_TIMEOUT_MS, show)
+                   ? query(&client, &o->common, "Nodes", &request.base, client_timeout_ms(), show)
                    : cli_fail(&err);
     client_close(&client);
     return code;

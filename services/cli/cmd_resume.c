@@ -43,7 +43,8 @@ static int ask(struct found_job *found, const struct cli_args *args, struct rpc_
     request.job = mem_strdup(args->positional[0]);
     request.sets = mem_copy_texts(args->sets, args->set_count);
     request.n_sets = args->set_count;
-    int rc = client_call(&found->client, "Resume", &request.base, RESUME_MS, reply, err);
+    int rc = client_call(&found->client, "Resume", &request.base, client_at_least_ms(RESUME_MS),
+                         reply, err);
     mem_free_texts(request.sets, request.n_sets);
     free(request.job);
     return rc;

@@ -22,6 +22,7 @@ struct options {
 
 static const struct field fields[] = {CLI_STATE_DIR_ROW(struct options),
                                       CLI_RULES_DIR_ROW(struct options),
+                                      CLI_TIMEOUT_ROW(struct options),
                                       CLI_JSON_ROW(struct options),
                                       {.path = "overcommit",
                                        .type = FIELD_BOOL,

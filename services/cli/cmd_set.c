@@ -16,15 +16,15 @@
 
 struct options {
     struct cli_common common;
-    int64_t timeout_ms;
+    int64_t wait_ms;
 };
 
 static const struct field fields[] = {
     CLI_MASTER_ROWS(struct options),
     CLI_JSON_ROW(struct options),
-    {.path = "timeout",
+    {.path = "wait",
      .type = FIELD_MS,
-     .offset = offsetof(struct options, timeout_ms),
+     .offset = offsetof(struct options, wait_ms),
      .def = "10m",
      .min = 1,
      .max = 86400000,
@@ -42,8 +42,8 @@ static int fail(const struct err *err, const struct cli_args *args)
 {
     if (err->code == ERR_TIMEOUT) { /* the master answered before, so it is there */
         struct err late;
-        (void)err_set(&late, ERR_STATE, PENDING, "not in force within --timeout",
-                      args->positional[0], args->where);
+        (void)err_set(&late, ERR_STATE, PENDING, "not in force within --wait", args->positional[0],
+                      args->where);
         return cli_fail(&late);
     }
     int code = cli_fail(err);
@@ -80,8 +80,7 @@ static int change(struct client *client, const struct cli_args *args, struct rpc
     body.n_sets = args->positional_count - 1;
     body.sets = mem_copy_texts(args->positional + 1, body.n_sets);
     body.job = mem_strdup(args->positional[0]);
-    int rc =
-        client_call_last(client, "Set", &body.base, (unsigned)o->timeout_ms, after, stopped, err);
+    int rc = client_call_last(client, "Set", &body.base, (unsigned)o->wait_ms, after, stopped, err);
     mem_free_texts(body.sets, body.n_sets);
     free(body.job);
     return rc;

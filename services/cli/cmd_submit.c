@@ -54,7 +54,7 @@ static void tell(const struct cli_args *args, struct client *client, const char 
     }
     (void)fflush(stdout);
     request.job = mem_strdup(job);
-    if (client_call(client, "Get", &request.base, CLIENT_TIMEOUT_MS, &reply, &err) == 0) {
+    if (client_call(client, "Get", &request.base, client_timeout_ms(), &reply, &err) == 0) {
         submit_count_nodes(client, &counts);
         submit_tell_missing(&counts, (const Gradus__V1__Job *)reply->body);
         cli_note("`gradus watch %s%s` follows it to its end", job, args->where);

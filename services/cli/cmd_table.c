@@ -34,7 +34,8 @@ static int run(const struct cli_args *args)
     Gradus__V1__TablesRequest request = GRADUS__V1__TABLES_REQUEST__INIT;
     request.job = mem_strdup(job);
     request.table = mem_strdup(args->positional_count > 1 ? args->positional[1] : "");
-    int code = query_job(&o->common, job, "Tables", &request.base, ANSWER_MS, show);
+    int code =
+        query_job(&o->common, job, "Tables", &request.base, client_at_least_ms(ANSWER_MS), show);
     free(request.job);
     free(request.table);
     return code;

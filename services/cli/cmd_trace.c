@@ -17,7 +17,7 @@
 
 struct options {
     struct cli_common common;
-    int64_t steps, timeout;
+    int64_t steps, within;
     char *out;
 };
 
@@ -36,9 +36,9 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, out),
      .def = "",
      .help = "File to write, also -o; empty: JOB.trace.json"},
-    {.path = "timeout",
+    {.path = "within",
      .type = FIELD_MS,
-     .offset = offsetof(struct options, timeout),
+     .offset = offsetof(struct options, within),
      .def = "10s",
      .min = 1,
      .max = 600000,
@@ -102,9 +102,9 @@ static int record(const struct options *o, const char *job, struct rpc_msg **rep
     Gradus__V1__TraceJobRequest request = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
     request.job = mem_strdup(job);
     request.steps = (uint32_t)o->steps;
-    request.timeout_ms = (uint32_t)o->timeout;
+    request.timeout_ms = (uint32_t)o->within;
     int rc = query_job_long(&o->common, job, "Trace", &request.base,
-                            (unsigned)o->timeout + ANSWER_MS, reply, stopped, err);
+                            (unsigned)o->within + ANSWER_MS, reply, stopped, err);
     free(request.job);
     return rc;
 }

@@ -117,7 +117,7 @@ static int ask(const struct place *place, const char *id, struct found_job *out,
         return rc;
     }
     request.job = mem_strdup(id);
-    rc = client_call(&out->client, "Get", &request.base, CLIENT_TIMEOUT_MS, &out->reply, err);
+    rc = client_call(&out->client, "Get", &request.base, client_timeout_ms(), &out->reply, err);
     free(request.job);
     if (rc == 0) {
         out->job = (const Gradus__V1__Job *)out->reply->body;

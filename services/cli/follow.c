@@ -249,7 +249,7 @@ static void cancel(struct follower *f)
         .service = &gradus__v1__jobs__descriptor,
         .method = "Cancel",
         .body = &body.base,
-        .timeout_ms = CLIENT_TIMEOUT_MS,
+        .timeout_ms = client_timeout_ms(),
         .wait_for_ready = true,
     };
     struct err err = {0};

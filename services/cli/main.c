@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "client/master_client.h"
 #include "config/config.h"
 #include "tensor/blas_kernels.h"
 
@@ -68,8 +69,8 @@ static void usage(FILE *to)
                 "  gradus generate digits --out digits\n"
                 "  gradus run examples/digits.yaml --set data.dir=digits\n\n"
                 "`gradus COMMAND --help` tells more of each. GRADUS_MASTER, GRADUS_STATE_DIR,\n"
-                "GRADUS_RULES_DIR and GRADUS_TLS_CERT, _KEY, _CA, _NAME in the environment stand\n"
-                "for the flags of these names.\n"
+                "GRADUS_RULES_DIR, GRADUS_TIMEOUT and GRADUS_TLS_CERT, _KEY, _CA, _NAME in the\n"
+                "environment stand for the flags of these names.\n"
                 "With --json a command that fails also prints one object on stdout: the result,\n"
                 "for a job that has failed, else file (a job file, or null), status (invalid:\n"
                 "arguments or job file; failed: anything else) and the list errors, each with\n"
@@ -137,6 +138,16 @@ static void prefer_typed(const struct config_command *c, const struct config_lin
     }
 }
 
+/* How long calls to a master may take, where the command makes any. */
+static void take_timeout(const struct config_group *group)
+{
+    const struct field *row = field_find(group->fields, group->count, "timeout");
+    if (row != NULL) {
+        const char *options = group->object;
+        client_set_timeout((unsigned)*(const int64_t *)(const void *)(options + row->offset));
+    }
+}
+
 static int take_line(const struct cli_command *command, const struct config_command *c,
                      const struct config_line *line, void *options)
 {
@@ -154,6 +165,7 @@ static int take_line(const struct cli_command *command, const struct config_comm
         cli_add_word(master != NULL ? master : state_dir, &where);
     }
     prefer_typed(c, line);
+    take_timeout(&c->groups[0]);
     const struct cli_args args = {
         .positional = line->arguments.items,
         .positional_count = line->arguments.count,
@@ -189,8 +201,8 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     static const struct config_repeat set = {"set", "KEY=VALUE",
                                              "Override a key of the job file; may be repeated"};
     static const char *const settings[] = {
-        "master", "state_dir", "rules_dir",  "tls_cert",          "tls_key",
-        "tls_ca", "tls_name",  "token_file", TLS_SETTINGS_SECRET, NULL};
+        "master",   "state_dir",  "rules_dir",         "tls_cert", "tls_key", "tls_ca",
+        "tls_name", "token_file", TLS_SETTINGS_SECRET, "timeout",  NULL};
     static const char *const secrets[] = {TLS_SETTINGS_SECRET, NULL};
     void *options = mem_new(1, command->options_bytes);
     const struct config_group group = {"Options", command->fields, command->field_count, options};

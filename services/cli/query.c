@@ -59,7 +59,7 @@ int query_job_state(const struct cli_common *common, const char *id, const char 
 {
     Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
     request.job = mem_strdup(id);
-    int code = query_job(common, id, method, &request.base, CLIENT_TIMEOUT_MS, query_show_state);
+    int code = query_job(common, id, method, &request.base, client_timeout_ms(), query_show_state);
     free(request.job);
     return code;
 }

@@ -56,7 +56,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
                const char *request_id, char **job, struct err *err)
 {
     char drawn[40];
-    if (rpc_channel_wait_ready(client->channel, CLIENT_TIMEOUT_MS, err) != 0) {
+    if (rpc_channel_wait_ready(client->channel, client_timeout_ms(), err) != 0) {
         return err_wrap(err, "the master cannot be reached");
     }
     make_request_id(drawn, sizeof drawn);
@@ -81,7 +81,8 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     char *id = mem_strdup(request_id[0] != '\0' ? request_id : drawn);
     request.request_id = id;
     struct rpc_msg *reply = NULL;
-    int rc = client_call(client, "Submit", &request.base, SUBMIT_TIMEOUT_MS, &reply, err);
+    int rc = client_call(client, "Submit", &request.base, client_at_least_ms(SUBMIT_TIMEOUT_MS),
+                         &reply, err);
     if (rc == 0) {
         *job = mem_strdup(((const Gradus__V1__SubmitResponse *)reply->body)->job);
     }
@@ -101,7 +102,7 @@ void submit_count_nodes(struct client *client, struct cluster_counts *counts)
     struct rpc_msg *reply = NULL;
     struct err err = {0};
     *counts = (struct cluster_counts){0};
-    if (client_call(client, "Nodes", &request.base, CLIENT_TIMEOUT_MS, &reply, &err) == 0) {
+    if (client_call(client, "Nodes", &request.base, client_timeout_ms(), &reply, &err) == 0) {
         const Gradus__V1__NodesResponse *r = (const Gradus__V1__NodesResponse *)reply->body;
         cluster_count(r->nodes, r->n_nodes, counts);
     }

@@ -128,7 +128,7 @@ class TraceTest(ClusterTest):
 class Modes(TraceTest):
     def test_sync(self):
         master, _, _, job = self.running(2, 2, training__replicas=4)
-        trace, err = self.trace(master, job, "--steps", "4", "--timeout", "60s")
+        trace, err = self.trace(master, job, "--steps", "4", "--within", "60s")
         self.assertEqual(err, "")
         self.assertEqual(sorted(trace.nodes.values()), ["ps-1", "ps-2", "worker-1", "worker-2"])
         self.check_steps(trace, 4, 2)
@@ -137,18 +137,18 @@ class Modes(TraceTest):
             self.assertEqual(len(trace.spans("add", worker)), 4)
         steps = {int(e["name"].split()[1]) for e in trace.spans("step")}
         self.assertLessEqual(len(steps), 8)
-        again, _ = self.trace(master, job, "--steps", "1", "--timeout", "60s")  # nothing is left over
+        again, _ = self.trace(master, job, "--steps", "1", "--within", "60s")  # nothing is left over
         self.check_steps(again, 1, 2)
 
     def test_async(self):
         master, _, _, job = self.running(1, 2, training__mode="async")
-        trace, err = self.trace(master, job, "--steps", "5", "--timeout", "60s")
+        trace, err = self.trace(master, job, "--steps", "5", "--within", "60s")
         self.assertEqual(err, "")
         self.check_steps(trace, 5, 1)
 
     def test_bounded_with_overlap(self):
         master, _, _, job = self.running(2, 1, training__mode="bounded", training__overlap="true")
-        trace, err = self.trace(master, job, "--steps", "6", "--timeout", "60s")
+        trace, err = self.trace(master, job, "--steps", "6", "--within", "60s")
         self.assertEqual(err, "")
         self.check_steps(trace, 6, 2)
 
@@ -160,7 +160,7 @@ class Modes(TraceTest):
             done = gradus("status", "digits-1", "--json", "--state-dir", state)
             return done.returncode == 0 and json.loads(done.stdout)["steps"] > 20
         self.wait_for("steps", has_steps)
-        args = [os.path.join(BIN, "gradus"), "trace", "digits-1", "--state-dir", state, "--steps", "3", "--timeout",
+        args = [os.path.join(BIN, "gradus"), "trace", "digits-1", "--state-dir", state, "--steps", "3", "--within",
                 "60s", "--json"]
 
         def traced():  # a node that was given up for a moment is no failure of this test
@@ -206,21 +206,21 @@ class Failures(TraceTest):
         self.assertIn(f"job {job} is PENDING; only a running job can be traced", err)
         _, err = self.trace(master, "none-1", expect=5)
         self.assertIn("no job none-1", err)
-        for wrong in (("--steps", "0"), ("--steps", "1001"), ("--timeout", "0"), ("--steps", "x")):
+        for wrong in (("--steps", "0"), ("--steps", "1001"), ("--within", "0"), ("--steps", "x")):
             self.trace(master, job, *wrong, expect=2)
         self.assertEqual(gradus("trace", "--master", master.address).returncode, 2)
         self.assertEqual(gradus("cancel", job, "--master", master.address).returncode, 0)
         _, err = self.trace(master, job, expect=1)
         self.assertIn("CANCELLED", err)
         master.stop()
-        self.trace(master, job, "--timeout", "100ms", expect=4)
+        self.trace(master, job, "--timeout", "1s", expect=4)
 
     def test_a_worker_that_dies(self):
         """The others are there; the file says who is missing."""
         master, _, workers, job = self.running_slowly()
         workers[1].process.send_signal(signal.SIGSTOP)
         tracing = subprocess.Popen(
-            [os.path.join(BIN, "gradus"), "trace", job, "-o", self.dir + "/t.json", "--steps", "3", "--timeout", "60s",
+            [os.path.join(BIN, "gradus"), "trace", job, "-o", self.dir + "/t.json", "--steps", "3", "--within", "60s",
              "--master", master.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.processes.append(tracing)
         workers[1].process.send_signal(signal.SIGKILL)
@@ -237,7 +237,7 @@ class Failures(TraceTest):
     def test_ctrl_c(self):
         """Who asked goes away: no node records any more, and the next trace begins at once."""
         master, _, _, job = self.running_slowly()
-        command = [os.path.join(BIN, "gradus"), "trace", job, "--steps", "1000", "--timeout", "600s",
+        command = [os.path.join(BIN, "gradus"), "trace", job, "--steps", "1000", "--within", "600s",
                    "-o", self.dir + "/stopped.json", "--master", master.address]
         tracing = []
 
@@ -249,7 +249,7 @@ class Failures(TraceTest):
                 tracing.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
                 self.processes.append(tracing[-1])
                 time.sleep(head_start)
-            probe = gradus("trace", job, "--steps", "1", "--timeout", "1ms", "-o", self.dir + "/probe.json",
+            probe = gradus("trace", job, "--steps", "1", "--within", "1ms", "-o", self.dir + "/probe.json",
                            "--master", master.address)
             return probe.returncode == 1 and "is being recorded already" in probe.stderr
         self.wait_for("the recording", recording)
@@ -260,7 +260,7 @@ class Failures(TraceTest):
         self.assertFalse(os.path.exists(self.dir + "/stopped.json"))
 
         def again():  # the master hears of it a moment later
-            done = gradus("trace", job, "--steps", "2", "--timeout", "60s", "-o", self.dir + "/again.json",
+            done = gradus("trace", job, "--steps", "2", "--within", "60s", "-o", self.dir + "/again.json",
                           "--master", master.address)
             return done.returncode == 0 and done.stderr == ""
         self.wait_for("another one", again)
@@ -270,11 +270,11 @@ class Failures(TraceTest):
         """A worker that waits for another one makes none: what there is is taken after the time."""
         master, _, workers, job = self.running(1, 2, training__replicas=2)
         workers[1].process.send_signal(signal.SIGSTOP)
-        trace, err = self.trace(master, job, "--steps", "1000", "--timeout", "2s")
+        trace, err = self.trace(master, job, "--steps", "1000", "--within", "2s")
         workers[1].process.send_signal(signal.SIGCONT)
         self.assertEqual(len(trace.about["nodes"]), 3)
         self.assertRegex(err, r"warning: worker-\d made only \d+ of 1000 steps|warning: worker-\d is missing")
-        again, err = self.trace(master, job, "--steps", "2", "--timeout", "60s")
+        again, err = self.trace(master, job, "--steps", "2", "--within", "60s")
         self.assertEqual(err, "")
         self.check_steps(again, 2, 1)
 

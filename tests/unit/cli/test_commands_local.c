@@ -8,7 +8,7 @@ static void test_traces(void **state)
     (void)state;
     struct buf file = {0};
     master.traces = true;
-    cli_expect_of(0, "trace digits-7 --steps 3 --timeout 2s");
+    cli_expect_of(0, "trace digits-7 --steps 3 --within 2s");
     const Gradus__V1__TraceJobRequest *q = cli_heard("Trace");
     assert_int_equal(q->steps, 3);
     assert_int_equal(q->timeout_ms, 2000);
