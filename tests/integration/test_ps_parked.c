@@ -11,6 +11,7 @@
 #include "base/vector.h"
 #include "service/spawn.h"
 #include "support/tmp_dir.h"
+#include "support/wait_until.h"
 
 #define PULLS 5000
 #define CHANNELS 8 /* a connection carries 1024 calls at once */
@@ -111,9 +112,7 @@ static void on_answer(void *ctx, const struct rpc_status *status, struct rpc_msg
 static void wait_answers(struct tally *t, size_t count)
 {
     pthread_mutex_lock(&t->lock);
-    while (t->answered < count) {
-        pthread_cond_wait(&t->changed, &t->lock);
-    }
+    wait_until_signalled(t->answered >= count, &t->changed, &t->lock);
     pthread_mutex_unlock(&t->lock);
 }
 
