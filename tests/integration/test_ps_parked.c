@@ -18,7 +18,7 @@
 #define VERSIONS 4 /* that they wait for, in turn */
 #define RSS_MIB_MAX 200
 #define THREADS_MORE_MAX 8 /* gRPC starts some when a burst keeps its own busy */
-#define WAIT_MS_MAX 15000
+#define WAIT_MS_MAX 60000
 
 static const char *program;
 
@@ -178,9 +178,7 @@ static void test_five_thousand_wait(void **state)
         tally.pulls[i] = (struct waiting){1 + i / (PULLS / VERSIONS), &tally};
         start_pull(channels[i % CHANNELS], job, &tally.pulls[i]);
     }
-    while (count_parked(&rig) < PULLS) {
-        assert_true(chrono_now_ms() - began_ms < WAIT_MS_MAX);
-    }
+    wait_until(count_parked(&rig) >= PULLS);
     size_t threads = count_threads(s.pid);
     double rss = memory_mib(s.pid, "VmRSS");
     uint64_t parked_ms = chrono_now_ms() - began_ms;

@@ -68,8 +68,7 @@ static void test_answers_say_how_long_it_took(void **state)
     send_push(&c[0], job, 1, 0, 0, 1, ELEMENTS, false); /* behind it on the same stream */
     assert_int_equal(wait_answer(&c[0], 1)->push, GRADUS__V1__PUSH_RESULT__DUPLICATE);
     uint64_t waits_ns = chrono_now_ns();
-    while (chrono_now_ns() < waits_ns + 2000000) {
-    }
+    wait_until(chrono_now_ns() >= waits_ns + 2000000);
     send_push(&c[1], job, 0, 0, 1, 2, ELEMENTS, true);
     const struct answer *first = wait_answer(&c[0], 0);
     const struct answer *last = wait_answer(&c[1], 0);
