@@ -112,7 +112,7 @@ static int run(struct gradus_client *c, const char *command, char **args, size_t
 
 int main(int argc, char **argv)
 {
-    struct gradus_client_options options = {.size = sizeof options, .timeout_ms = 3000};
+    struct gradus_client_options options = {.size = sizeof options, .timeout_ms = 60000};
     struct gradus_client *c = NULL;
     if (argc < 3 || gradus_client_abi() != GRADUS_CLIENT_ABI) {
         return 2;

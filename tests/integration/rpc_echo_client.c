@@ -44,7 +44,7 @@ static struct rpc_request request_of(const char *method, const echo_item *item)
                                 .body = item ? &item->base : NULL,
                                 .request_bulk = ECHO_BULK_FIELD,
                                 .response_bulk = ECHO_BULK_FIELD,
-                                .timeout_ms = 20000,
+                                .timeout_ms = 60000,
                                 .wait_for_ready = true};
 }
 
@@ -179,7 +179,7 @@ int main(int argc, char **argv)
     rpc_init();
     struct err err = {0};
     struct rpc_channel *c = rpc_channel_new(&(struct rpc_channel_options){.target = argv[1]}, &err);
-    if (!c || rpc_channel_wait_ready(c, 20000, &err) != 0) {
+    if (!c || rpc_channel_wait_ready(c, 60000, &err) != 0) {
         fprintf(stderr, "%s\n", err.msg);
         return 1;
     }

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "support/wait_until.h"
 #include "worker/ps_client/ps_client.h"
 
 #define WARM 300
@@ -174,9 +175,7 @@ static void count(const char *training, enum value_type gradients, enum value_ty
     assert_int_equal(loop_start(loop, "job", &err), 0);
     assert_int_equal(loop_post(loop, step, &s, &err), 0);
     pthread_mutex_lock(&s.lock);
-    while (!s.over) {
-        pthread_cond_wait(&s.changed, &s.lock);
-    }
+    wait_until_signalled(s.over, &s.changed, &s.lock);
     pthread_mutex_unlock(&s.lock);
     assert_int_equal(s.code, 0);
     assert_int_equal(count_shared_memory(), shared ? 2 : 0);

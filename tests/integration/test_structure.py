@@ -19,6 +19,19 @@ FUNCTION_LINES_MAX = 70
 LONG_TESTS = {"tests/golden/rules.h"}
 # Headers whose name another one has: of programs, and what plug-ins and worker programs include.
 SHARED_NAMES = {"main.c", "rule.h", "worker.h"}
+# The one place where C tests sleep and wait, and what has a wait of its own: it is also in programs without cmocka.
+WAITING = ("tests/support/wait_until.h", "tests/support/echo_service.c")
+# Those whose subject it is, or that do something else by these names.
+WAITS = {
+    "tests/integration/rpc_echo_server.c": {"while"},  # reads to the end of its input
+    "tests/unit/base/test_thread_load.c": {"sched_yield", "nanosleep"},  # what the kernel counts of them
+    "tests/unit/ps/test_gradient_memory.c": {"sched_yield"},  # a crowd takes turns where it could go wrong
+    "tests/unit/ps/test_ps_lingers.c": {"nanosleep", "clock_nanosleep"},  # in the place of the C library's
+    "tests/unit/service/service_rig.c": {"while"},  # a thread that does nothing until its process ends
+    "tests/unit/service/test_strand.c": {"sched_yield"},  # two threads race 20000 times
+    "tests/unit/storage/test_s3_retry.c": {"nanosleep"},  # in the place of the C library's
+    "tests/unit/table/test_table_errors.c": {"while"},  # a search, in parts
+}
 # A file of each core, and headers that no core may see: threads, sockets, messages.
 CORES = ("services/master/core/master.c", "services/ps/core/shard.c", "services/worker/core/worker.c",
          "common/membership/membership_core.c")
@@ -74,6 +87,26 @@ class Sizes(unittest.TestCase):
                     begin = None
         self.assertGreater(count, 3000)
         self.assertEqual(long, [])
+
+
+class Waiting(unittest.TestCase):
+    """A test that leans on the clock fails on a machine that stands still for seconds (tests/support/wait_until.h)."""
+
+    CALLS = re.compile(r"\b(sched_yield|thrd_yield|pthread_yield|usleep|nanosleep|clock_nanosleep|thrd_sleep|sleep|alarm"
+                       r"|pthread_cond_wait|pthread_cond_timedwait)\(")
+    # The same by other means: poll(2) of nothing, and a loop that does nothing but ask.
+    OTHERS = re.compile(r"\b(poll|select)\((?:NULL|0), *(?:NULL|0)\b|\b(while) \(.*\) \{\n *\}")
+
+    def test_c_tests_wait_for_conditions(self):
+        found = {}
+        for path in sources("tests/unit", "tests/support", "tests/integration"):
+            if path in WAITING:
+                continue
+            text = re.sub(r"/\*.*?\*/", "", "\n".join(lines_of(path)), flags=re.S)
+            calls = set(self.CALLS.findall(text)) | {a or b for a, b in self.OTHERS.findall(text)}
+            if calls:
+                found[path] = calls
+        self.assertEqual(found, WAITS)
 
 
 class Rooms(unittest.TestCase):

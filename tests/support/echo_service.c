@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 
-#define LATCH_SECONDS_MAX 20
+#define LATCH_SECONDS_MAX 60
 
 void latch_init(struct latch *l)
 {

@@ -20,7 +20,7 @@ extern const struct rpc_method echo_methods[ECHO_METHOD_COUNT];
 
 typedef Gradus__Test__Item echo_item;
 
-/* A counter to wait for, at most 20 s. */
+/* A counter to wait for, at most 60 s. */
 struct latch {
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/signals.h"
+#include "support/wait_until.h"
 
 /* A thread that was there before anybody blocked a signal, as libraries make them. */
 struct early {
@@ -24,9 +25,7 @@ static void *be_early(void *arg)
 {
     struct early *e = arg;
     pthread_mutex_lock(&e->lock);
-    while (!e->over) {
-        pthread_cond_wait(&e->changed, &e->lock);
-    }
+    wait_until_signalled(e->over, &e->changed, &e->lock);
     pthread_mutex_unlock(&e->lock);
     return NULL;
 }

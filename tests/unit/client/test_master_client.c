@@ -12,7 +12,7 @@
 #include "base/signals.h"
 #include "client/master_client.h"
 
-#define LONG_MS 30000
+#define LONG_MS 60000
 #define SHORT_MS 100
 
 /* What the master does with a call. */

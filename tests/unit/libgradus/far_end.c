@@ -50,7 +50,7 @@ struct program_message far_end_heard(struct far_end *f, enum program_kind kind, 
     struct program_message m;
     int came = -1;
     struct err err = {.msg = ""};
-    if (program_receive(f->socket, 0, 10000, &m, &came, &err) != 0) {
+    if (program_receive(f->socket, 0, 60000, &m, &came, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     assert_int_equal(m.kind, kind);

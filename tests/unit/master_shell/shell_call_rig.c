@@ -2,6 +2,7 @@
 /* The node that the tests of calls talk to. */
 #include "auth/shard_key.h"
 #include "shell_call_rig.h"
+#include "support/wait_until.h"
 
 const char TEXT[] = "name: demo\n", SECRET[] = "0123456789abcdef";
 struct rig_state rig = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -200,9 +201,7 @@ const ProtobufCMessage *call_carry_out(const struct master_call *call, const cha
     struct to_loop t = {&call_shell, call};
     assert_int_equal(loop_call(call_shell.loop, on_loop, &t, NULL), 0);
     pthread_mutex_lock(&rig.lock);
-    while (rig.events == before) {
-        pthread_cond_wait(&rig.changed, &rig.lock);
-    }
+    wait_until_signalled(rig.events != before, &rig.changed, &rig.lock);
     pthread_mutex_unlock(&rig.lock);
     assert_int_equal(rig.done.number, call->number);
     assert_string_equal(rig.method, method);

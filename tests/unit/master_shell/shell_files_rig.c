@@ -2,6 +2,8 @@
 /* The core, the store and the directory of the tests of what the shell keeps. */
 #include "shell_files_rig.h"
 
+#include "support/wait_until.h"
+
 struct shell files_shell;
 char *files_root;
 struct job_record files_record;
@@ -83,9 +85,7 @@ void service_set_unhealthy(struct service_context *sc, const char *why)
 void files_wait_events(size_t count)
 {
     pthread_mutex_lock(&heard.lock);
-    while (heard.count < count) {
-        pthread_cond_wait(&heard.changed, &heard.lock);
-    }
+    wait_until_signalled(heard.count >= count, &heard.changed, &heard.lock);
     pthread_mutex_unlock(&heard.lock);
 }
 

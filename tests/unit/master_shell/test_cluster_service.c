@@ -13,6 +13,7 @@
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/shell.h"
+#include "support/wait_until.h"
 
 static struct shell shell;
 static const struct master_settings settings = {.heartbeat_timeout_ms = 3000};
@@ -82,7 +83,7 @@ static struct rpc_msg *call(const char *method, const ProtobufCMessage *body)
     const struct rpc_request request = {.service = &gradus__v1__cluster__descriptor,
                                         .method = method,
                                         .body = body,
-                                        .timeout_ms = 20000,
+                                        .timeout_ms = 60000,
                                         .wait_for_ready = true};
     struct rpc_msg *reply = NULL;
     failure = (struct err){0};
@@ -261,8 +262,8 @@ static void look_lease(const struct master_event *e)
         assert_int_equal(l->batch_end, 43);
         assert_int_equal(l->fresh, i % 2 == 0);
     }
-    if (waits) { /* the deadline of 20 s, which gRPC rounds up, less what the way back takes */
-        assert_true(e->worker.wait_ms > 10000 && e->worker.wait_ms <= 19900);
+    if (waits) { /* the deadline of 60 s, which gRPC rounds up, less what the way back takes */
+        assert_true(e->worker.wait_ms > 30000 && e->worker.wait_ms <= 59900);
     }
 }
 
@@ -534,7 +535,7 @@ static void who_waits_is_told_of_the_end(void **state)
     const struct rpc_request request = {.service = &gradus__v1__cluster__descriptor,
                                         .method = "Leave",
                                         .body = &q.base,
-                                        .timeout_ms = 20000};
+                                        .timeout_ms = 60000};
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(rpc_call_start(channel, &request, on_done, NULL, &err), 0);
     }
@@ -543,9 +544,7 @@ static void who_waits_is_told_of_the_end(void **state)
     }
     assert_int_equal(loop_call(shell.loop, end_all, NULL, NULL), 0);
     pthread_mutex_lock(&ended.lock);
-    while (ended.done < 3) {
-        pthread_cond_wait(&ended.changed, &ended.lock);
-    }
+    wait_until_signalled(ended.done >= 3, &ended.changed, &ended.lock);
     assert_int_equal(ended.unavailable, 3);
     pthread_mutex_unlock(&ended.lock);
     size_t before = events;

@@ -14,6 +14,7 @@
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/shell.h"
+#include "support/wait_until.h"
 
 #define JOBS 150
 
@@ -166,7 +167,7 @@ static struct rpc_msg *call(const char *method, const ProtobufCMessage *body)
     const struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
                                         .method = method,
                                         .body = body,
-                                        .timeout_ms = 20000,
+                                        .timeout_ms = 60000,
                                         .wait_for_ready = true};
     struct rpc_msg *reply = NULL;
     failure = (struct err){0};
@@ -445,9 +446,7 @@ static void watch(struct watch *w, char *job)
 static void wait_messages(struct watch *w, size_t count)
 {
     pthread_mutex_lock(&lock);
-    while (w->messages < count && !w->done) {
-        pthread_cond_wait(&changed, &lock);
-    }
+    wait_until_signalled(w->messages >= count || w->done, &changed, &lock);
     assert_true(w->messages >= count);
     pthread_mutex_unlock(&lock);
 }
@@ -455,9 +454,7 @@ static void wait_messages(struct watch *w, size_t count)
 static void wait_end(struct watch *w, int code, const char *says)
 {
     pthread_mutex_lock(&lock);
-    while (!w->done) {
-        pthread_cond_wait(&changed, &lock);
-    }
+    wait_until_signalled(w->done, &changed, &lock);
     pthread_mutex_unlock(&lock);
     assert_int_equal(w->err.code, code);
     assert_non_null(strstr(w->err.msg, says));
@@ -498,12 +495,11 @@ static void count(void *ctx)
 }
 
 /* Also of those that have just gone away. */
-static void wait_watchers(size_t wanted)
+static size_t watchers(void)
 {
     size_t n;
-    do {
-        assert_int_equal(loop_call(shell.loop, count, &n, NULL), 0);
-    } while (n != wanted);
+    assert_int_equal(loop_call(shell.loop, count, &n, NULL), 0);
+    return n;
 }
 
 static void who_watches_sees_every_change(void **state)
@@ -518,7 +514,7 @@ static void who_watches_sees_every_change(void **state)
     assert_int_equal(w[0].step, 12);
     assert_int_equal(w[0].evaluations, 1);
     rpc_stream_free(w[1].stream); /* the one in the middle */
-    wait_watchers(3);
+    wait_until(watchers() == 3);
     step(13);
     wait_messages(&w[0], 2); /* a little later */
     wait_messages(&w[2], 2);
@@ -529,7 +525,7 @@ static void who_watches_sees_every_change(void **state)
     wait_end(&w[0], 0, "");
     wait_end(&w[2], 0, "");
     assert_int_equal(w[0].state, JOB_SUCCEEDED);
-    wait_watchers(0);
+    wait_until(watchers() == 0);
 }
 
 static void what_has_ended_is_told_once(void **state)
@@ -577,7 +573,7 @@ static void watching_has_its_limits(void **state)
     watch(&late, id);
     wait_end(&late, ERR_UNAVAILABLE, "the master is stopping");
     assert_int_equal(late.messages, 0);
-    wait_watchers(0);
+    wait_until(watchers() == 0);
     atomic_store(&shell.ending, false);
 }
 

@@ -15,6 +15,7 @@
 #include "gradus/v1/jobs.pb-c.h"
 #include "rpc/rpc.h"
 #include "service/spawn.h"
+#include "support/wait_until.h"
 
 struct running {
     struct spawn process;
@@ -60,7 +61,7 @@ static void start(struct running *m)
     struct err err = {0};
     char line[SPAWN_LINE_BYTES_MAX];
     if (spawn_start(&m->process, "gradus-master", argv, log, &err) < 0 ||
-        spawn_ready_line(&m->process, line, 20000, &err) < 0) {
+        spawn_ready_line(&m->process, line, 60000, &err) < 0) {
         fail_msg("%s", err.msg);
     }
     assert_true(spawn_line_value(line, "grpc", m->address, sizeof m->address));
@@ -75,7 +76,7 @@ static void start(struct running *m)
 static void stop(struct running *m)
 {
     rpc_channel_free(m->channel);
-    assert_true(spawn_end(&m->process, 10000));
+    assert_true(spawn_end(&m->process, 60000));
     spawn_release(&m->process);
 }
 
@@ -85,7 +86,7 @@ static struct rpc_msg *call(struct running *m, const ProtobufCServiceDescriptor 
     struct rpc_request request = {.service = service,
                                   .method = method,
                                   .body = body,
-                                  .timeout_ms = 10000,
+                                  .timeout_ms = 60000,
                                   .wait_for_ready = true};
     struct rpc_msg *reply = NULL;
     memset(err, 0, sizeof *err);
@@ -317,14 +318,12 @@ static void changes_at_the_same_time_all_count(void **state)
         struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
                                       .method = "Set",
                                       .body = &q.base,
-                                      .timeout_ms = 10000,
+                                      .timeout_ms = 60000,
                                       .wait_for_ready = true};
         assert_int_equal(rpc_call_start(m.channel, &request, on_set_done, &a, &err), 0);
     }
     pthread_mutex_lock(&a.mutex);
-    while (a.done < COUNT) {
-        pthread_cond_wait(&a.changed, &a.mutex);
-    }
+    wait_until_signalled(a.done >= COUNT, &a.changed, &a.mutex);
     pthread_mutex_unlock(&a.mutex);
     assert_int_equal(a.well, COUNT);
     Gradus__V1__GetJobRequest get = GRADUS__V1__GET_JOB_REQUEST__INIT;
@@ -408,9 +407,8 @@ static struct rpc_stream *watch(struct running *m, char *id, struct watch *w)
 static void wait_messages(struct watch *w, size_t count, bool done)
 {
     pthread_mutex_lock(&w->mutex);
-    while ((w->messages < count || (done && !w->done)) && !(w->done && !done)) {
-        pthread_cond_wait(&w->changed, &w->mutex);
-    }
+    wait_until_signalled((w->messages >= count && (!done || w->done)) || (w->done && !done),
+                         &w->changed, &w->mutex);
     pthread_mutex_unlock(&w->mutex);
 }
 

@@ -4,12 +4,12 @@
  * the nodes; the core is a table. */
 #include "calls/job_call_rig.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gradus/v1/ps.pb-c.h"
+#include "support/wait_until.h"
 
 #define NODES 2
 
@@ -150,9 +150,7 @@ static void refused(char *job, char *table, int code, const char *says)
 
 static void wait_until_none(void)
 {
-    while (atomic_load(&job_rig.shell.tables_asked) != 0) {
-        (void)sched_yield();
-    }
+    wait_until(atomic_load(&job_rig.shell.tables_asked) == 0);
 }
 
 /* ---- tests ---- */
@@ -272,9 +270,8 @@ static void start_held(struct rpc_channel *from)
     nodes[0].does = nodes[1].does = HOLDS;
     job_rig_ask_nobody(from, "Tables", &q.base);
     pthread_mutex_lock(&job_rig.lock);
-    while (nodes[0].held == NULL || nodes[1].held == NULL) {
-        pthread_cond_wait(&job_rig.changed, &job_rig.lock);
-    }
+    wait_until_signalled(nodes[0].held != NULL && nodes[1].held != NULL, &job_rig.changed,
+                         &job_rig.lock);
     pthread_mutex_unlock(&job_rig.lock);
 }
 

@@ -11,6 +11,7 @@
 #include "base/chrono.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "support/wait_until.h"
 #include "trace/trace.h"
 
 #define CLOCKS 4 /* rounds that only ask for the time */
@@ -357,16 +358,13 @@ static void start_held(struct rpc_channel *from)
     rig.holds = true;
     job_rig_ask_nobody(from, "Trace", &q.base);
     pthread_mutex_lock(&job_rig.lock);
-    while (rig.held == NULL) {
-        pthread_cond_wait(&job_rig.changed, &job_rig.lock);
-    }
+    wait_until_signalled(rig.held != NULL, &job_rig.changed, &job_rig.lock);
     pthread_mutex_unlock(&job_rig.lock);
 }
 
 static void wait_until_none(void)
 {
-    while (under_way() != 0) {
-    }
+    wait_until(under_way() == 0);
 }
 
 static void who_goes_away_ends_it(void **state)
@@ -405,9 +403,7 @@ static void the_master_may_end(void **state)
     start_held(job_rig.channel);
     assert_int_equal(loop_call(job_rig.shell.loop, end_traces, NULL, NULL), 0);
     pthread_mutex_lock(&job_rig.lock);
-    while (!job_rig.ended) {
-        pthread_cond_wait(&job_rig.changed, &job_rig.lock);
-    }
+    wait_until_signalled(job_rig.ended, &job_rig.changed, &job_rig.lock);
     assert_int_equal(job_rig.end.code, ERR_UNAVAILABLE);
     assert_non_null(strstr(job_rig.end.msg, "the master is stopping"));
     answer(rig.held, &rig.heard[0]);

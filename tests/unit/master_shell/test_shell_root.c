@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "checkpoint/claim.h"
 #include "master/shell/shell.h"
+#include "support/wait_until.h"
 
 static struct shell shell;
 static struct master_settings settings;
@@ -256,9 +257,7 @@ static void watch(void *ctx)
 static void wait_told(size_t count, const char *says)
 {
     pthread_mutex_lock(&rig.lock);
-    while (rig.told < count) {
-        pthread_cond_wait(&rig.changed, &rig.lock);
-    }
+    wait_until_signalled(rig.told >= count, &rig.changed, &rig.lock);
     assert_int_equal(rig.told, count);
     if (says[0] == '\0' ? rig.health[0] != '\0' : strstr(rig.health, says) == NULL) {
         fail_msg("'%s' does not say '%s'", rig.health, says);
@@ -291,9 +290,7 @@ static void hang(void *ctx)
     pthread_mutex_lock(&rig.lock);
     rig.hanging = true;
     pthread_cond_broadcast(&rig.changed);
-    while (rig.hangs) {
-        pthread_cond_wait(&rig.changed, &rig.lock);
-    }
+    wait_until_signalled(!rig.hangs, &rig.changed, &rig.lock);
     rig.hanging = false;
     pthread_mutex_unlock(&rig.lock);
 }

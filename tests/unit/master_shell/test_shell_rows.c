@@ -2,6 +2,8 @@
 /* Rows that the shell of the master stores, and nodes that are gone. */
 #include "shell_files_rig.h"
 
+#include "support/held_port.h"
+
 static struct store_row row; /* the last one that was put */
 static char row_id[64], row_name[64], row_request[64];
 
@@ -186,16 +188,16 @@ static void begin_probes(void *ctx)
 static void who_is_gone_is_told_of(void **state)
 {
     (void)state;
-    char alive[64], gone[64];
+    char alive[64];
+    struct held_port gone;
     const struct master_config config = {.heartbeat_timeout_ms = 60000, .jobs_max = 1};
     int listening = listen_somewhere(alive, sizeof alive);
-    int closed = listen_somewhere(gone, sizeof gone);
-    (void)close(closed);
+    held_port_take(&gone);
     files_shell.master = master_new(&config);
     uint64_t now_ms = chrono_now_ms();
     assert_true(now_ms > 40000);
     join(alive, 81, now_ms - 40000);
-    join(gone, 82, now_ms - 40000);
+    join(gone.address, 82, now_ms - 40000);
     assert_int_equal(loop_call(files_shell.loop, begin_probes, &files_shell, NULL), 0);
     for (size_t round = 1; round <= 2; round++) { /* until it is heard of, again and again */
         files_wait_events(round);
@@ -205,6 +207,7 @@ static void who_is_gone_is_told_of(void **state)
     }
     atomic_store(&files_shell.ending, true);
     (void)close(listening);
+    held_port_release(&gone);
     pool_free(files_shell.probes);
     files_shell.probes = NULL;
     loop_stop(files_shell.loop);

@@ -121,7 +121,7 @@ static void test_messages(void **state)
     for (int kind = PROGRAM_HELLO; kind <= PROGRAM_JOB_END; kind++) {
         program_message_init(&m, (enum program_kind)kind, 1000 + (uint64_t)kind);
         assert_int_equal(program_send(ends[0], &m, -1, &err), 0);
-        assert_int_equal(program_receive(ends[1], 0, 20000, &got, &fd, &err), 0);
+        assert_int_equal(program_receive(ends[1], 0, 60000, &got, &fd, &err), 0);
         assert_memory_equal(&got, &m, sizeof m);
         assert_int_equal(fd, -1);
     }
@@ -141,7 +141,7 @@ static void test_descriptors(void **state)
     program_message_init(&m, PROGRAM_ARRAY, 1);
     assert_int_equal(program_send(ends[0], &m, memory.fd, &err), 0);
     assert_true(is_open(memory.fd)); /* the sender keeps its own */
-    assert_int_equal(program_receive(ends[1], 1000, 20000, &got, &fd, &err), 0);
+    assert_int_equal(program_receive(ends[1], 1000, 60000, &got, &fd, &err), 0);
     assert_true(fd >= 0 && fd != memory.fd);
     assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     assert_int_equal(program_memory_map(fd, 8, false, &mapped, &err), 0);
@@ -152,7 +152,7 @@ static void test_descriptors(void **state)
         m.magic = i == 0 ? PROGRAM_MAGIC + 1 : PROGRAM_MAGIC;
         assert_int_equal(program_send(ends[0], &m, memory.fd, &err), 0);
         int came;
-        assert_int_equal(program_receive(ends[1], 0, 20000, &got, &came, &err),
+        assert_int_equal(program_receive(ends[1], 0, 60000, &got, &came, &err),
                          i == 0 ? ERR_INVALID : 0);
         assert_int_equal(came, fd);
         assert_int_equal(is_open(fd), i == 1);
@@ -176,7 +176,7 @@ static void test_texts_end(void **state)
         m.version = PROGRAM_VERSION;
         m.kind = (uint16_t)kinds[i];
         assert_int_equal(program_send(ends[0], &m, -1, &err), 0);
-        assert_int_equal(program_receive(ends[1], 0, 20000, &got, &fd, &err), 0);
+        assert_int_equal(program_receive(ends[1], 0, 60000, &got, &fd, &err), 0);
         if (kinds[i] == PROGRAM_HELLO) {
             m.hello.name[sizeof m.hello.name - 1] = '\0';
         } else if (kinds[i] == PROGRAM_JOB) {
@@ -195,7 +195,7 @@ static void stranger(const int *ends, const struct program_message *m, size_t by
     struct err err;
     int fd;
     assert_int_equal(send(ends[0], m, bytes, 0), bytes);
-    assert_int_equal(program_receive(ends[1], 0, 20000, &got, &fd, &err), ERR_INVALID);
+    assert_int_equal(program_receive(ends[1], 0, 60000, &got, &fd, &err), ERR_INVALID);
     assert_non_null(strstr(err.msg, "what came over the socket is no message of version "));
     assert_int_equal(fd, -1);
 }

@@ -2,6 +2,8 @@
 /* How the client sends chunks and what it makes of answers. */
 #include "exchange_rig.h"
 
+#include "support/wait_until.h"
+
 float gradient[GRADIENT_ROWS_MAX * COLUMNS + COLUMNS];
 
 static void take_rows(struct answer *a, const Gradus__V1__ExchangeResponse *m,
@@ -120,9 +122,7 @@ void exchange_open(struct client *c, struct ps_rig *rig)
 void wait_over(struct client *c)
 {
     pthread_mutex_lock(&c->lock);
-    while (!c->over) {
-        pthread_cond_wait(&c->changed, &c->lock);
-    }
+    wait_until_signalled(c->over, &c->changed, &c->lock);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -142,9 +142,7 @@ void exchange_close(struct client *c)
 struct answer *wait_answer(struct client *c, uint64_t exchange)
 {
     pthread_mutex_lock(&c->lock);
-    while (!c->answers[exchange].complete && !c->over) {
-        pthread_cond_wait(&c->changed, &c->lock);
-    }
+    wait_until_signalled(c->answers[exchange].complete || c->over, &c->changed, &c->lock);
     pthread_mutex_unlock(&c->lock);
     return &c->answers[exchange];
 }

@@ -124,11 +124,34 @@ int ps_rig_call(struct ps_rig *rig, const char *method, const ProtobufCMessage *
                                   .blob = floats > 0 ? &blob : NULL,
                                   .request_bulk = pushes ? VALUES : 0,
                                   .response_bulk = pulls ? VALUES : 0,
-                                  .timeout_ms = 20000,
+                                  .timeout_ms = 60000,
                                   .wait_for_ready = true,
                                   .headers = &key,
                                   .header_count = rig->key != NULL ? 1 : 0};
     return rpc_call_blocking(rig->channel, &request, reply, err);
+}
+
+static void on_given_up(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
+{
+    struct ps_rig_guest *g = ctx;
+    (void)reply;
+    g->code = status->err.code;
+}
+
+void ps_rig_ask(struct ps_rig_guest *g, struct ps_rig *rig, const struct rpc_request *request)
+{
+    struct err err;
+    const struct rpc_channel_options own = {.target = rpc_server_address(rig->server, 0),
+                                            .own_connection = true};
+    *g = (struct ps_rig_guest){.channel = rpc_channel_new(&own, &err)};
+    assert_non_null(g->channel);
+    assert_int_equal(rpc_call_start(g->channel, request, on_given_up, g, &err), 0);
+}
+
+void ps_rig_give_up(struct ps_rig_guest *g)
+{
+    rpc_channel_free(g->channel); /* waits until the call has ended */
+    assert_int_equal(g->code, ERR_CANCELLED);
 }
 
 Gradus__V1__ShardRef ps_rig_ref(char *job, uint64_t generation)

@@ -71,6 +71,15 @@ void ps_rig_stop(struct ps_rig *rig);
 /* One call; returns the code. @reply may be NULL, else: rpc_msg_unref(). */
 int ps_rig_call(struct ps_rig *rig, const char *method, const ProtobufCMessage *body,
                 const float *values, size_t floats, struct rpc_msg **reply, struct err *err);
+/* A call on a connection of its own that nobody waits for: the server has it until it is given up.
+ */
+struct ps_rig_guest {
+    struct rpc_channel *channel;
+    int code; /* of its end */
+};
+void ps_rig_ask(struct ps_rig_guest *g, struct ps_rig *rig, const struct rpc_request *request);
+/* Give it up; it must not have ended before. */
+void ps_rig_give_up(struct ps_rig_guest *g);
 /* Of shard 0. */
 Gradus__V1__ShardRef ps_rig_ref(char *job, uint64_t generation);
 

@@ -2,6 +2,8 @@
 /* How the job of rule sgd is opened, pushed to and checked. */
 #include "ps_step.h"
 
+#include "support/wait_until.h"
+
 char job[] = "a-1";
 float initial[ELEMENTS];
 
@@ -41,24 +43,19 @@ uint64_t step_parked(struct ps_rig *rig)
 
 void wait_for_waits(struct ps_rig *rig, double count)
 {
-    while (meter_value(rig->ps->gradient_memory.waits) < count) {
-        (void)sched_yield();
-    }
+    wait_until(meter_value(rig->ps->gradient_memory.waits) >= count);
 }
 
 void wait_for_bytes(struct ps_rig *rig, uint64_t gradients)
 {
-    while (meter_value(rig->ps->gradient_memory.bytes) < (double)(gradients * GRADIENT_BYTES)) {
-        (void)sched_yield();
-    }
+    const double bytes = (double)(gradients * GRADIENT_BYTES);
+    wait_until(meter_value(rig->ps->gradient_memory.bytes) >= bytes);
 }
 
 void expect_all_given_back(struct ps_rig *rig)
 {
-    while (meter_value(rig->ps->gradient_memory.bytes) >
-           0) { /* answers leave before memory comes back */
-        (void)sched_yield();
-    }
+    /* answers leave before memory comes back */
+    wait_until(meter_value(rig->ps->gradient_memory.bytes) == 0);
 }
 
 struct chunk async_part(uint64_t exchange, uint32_t split, uint32_t batch, uint64_t offset,

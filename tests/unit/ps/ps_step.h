@@ -5,8 +5,6 @@
 
 #include "exchange_rig.h"
 
-#include <sched.h>
-
 #include "ps/rpc/ps_shell.h"
 
 #define GRADIENT_BYTES ((uint64_t)ELEMENTS * sizeof(float))

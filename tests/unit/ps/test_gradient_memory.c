@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "ps/data/gradient_memory.h"
+#include "support/wait_until.h"
 
 #define FLOATS 1000
 #define UNIT (FLOATS * sizeof(float))
@@ -74,9 +75,7 @@ static void waiting_init(struct waiting *w)
 static void wait_told(struct waiting *w, unsigned times)
 {
     pthread_mutex_lock(&w->lock);
-    while (w->told < times) {
-        pthread_cond_wait(&w->changed, &w->lock);
-    }
+    wait_until_signalled(w->told >= times, &w->changed, &w->lock);
     pthread_mutex_unlock(&w->lock);
 }
 

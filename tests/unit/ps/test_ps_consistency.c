@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "ps/rpc/ps_shell.h"
+#include "support/wait_until.h"
 
 #define RATE 0.01 /* of rule sgd */
 
@@ -182,6 +183,16 @@ static void test_the_others_follow(void **state)
     end(&s);
 }
 
+/* Whether the answer to @ask, into @a, is that a replica is given away. */
+static bool is_given(struct scene *s, const struct chunk *ask, struct answer **a)
+{
+    *a = exchange(&s->c, ask);
+    assert_int_equal((*a)->code, 0);
+    assert_true((*a)->has_spare);
+    assert_true((*a)->spare_given || (*a)->spare_wait_ms > 0);
+    return (*a)->spare_given;
+}
+
 static void test_late_replicas_are_given_away(void **state)
 {
     (void)state;
@@ -199,13 +210,8 @@ static void test_late_replicas_are_given_away(void **state)
         }
     }
     struct chunk ask = {.exchange = 2, .job = job, .first = true, .has_spare = true, .step = 1};
-    struct answer *a;
-    do { /* until the other one is late, by the server's clock */
-        a = exchange(&s.c, &ask);
-        assert_int_equal(a->code, 0);
-        assert_true(a->has_spare);
-        assert_true(a->spare_given || a->spare_wait_ms > 0);
-    } while (!a->spare_given);
+    struct answer *a = NULL; /* the other one is late by the server's clock */
+    wait_until(is_given(&s, &ask, &a));
     assert_int_equal(a->spare_replica, 1);
     push = sync_push(&s, 3, 1, 1);
     push.is_spare = true;

@@ -3,6 +3,7 @@
 #include "ps_step.h"
 
 #include "base/chrono.h"
+#include "support/wait_until.h"
 
 static void test_chunks_out_and_back(void **state)
 {
@@ -67,8 +68,7 @@ static void test_answers_say_how_long_it_took(void **state)
     send_push(&c[0], job, 1, 0, 0, 1, ELEMENTS, false); /* behind it on the same stream */
     assert_int_equal(wait_answer(&c[0], 1)->push, GRADUS__V1__PUSH_RESULT__DUPLICATE);
     uint64_t waits_ns = chrono_now_ns();
-    while (chrono_now_ns() < waits_ns + 2000000) {
-    }
+    wait_until(chrono_now_ns() >= waits_ns + 2000000);
     send_push(&c[1], job, 0, 0, 1, 2, ELEMENTS, true);
     const struct answer *first = wait_answer(&c[0], 0);
     const struct answer *last = wait_answer(&c[1], 0);
@@ -153,9 +153,7 @@ static void test_chunks_in_any_order(void **state)
 static void wait_messages(struct client *c, uint64_t exchange, unsigned count)
 {
     pthread_mutex_lock(&c->lock);
-    while (c->answers[exchange].messages < count) {
-        pthread_cond_wait(&c->changed, &c->lock);
-    }
+    wait_until_signalled(c->answers[exchange].messages >= count, &c->changed, &c->lock);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -295,11 +293,9 @@ static void test_a_broken_stream_leaves_nothing_waiting(void **state)
     struct chunk torso = {
         .exchange = 3, .job = job, .first = true, .push = true, .total = ELEMENTS, .floats = 100};
     send_chunk(&c, &torso); /* half of a push */
-    while (step_parked(&rig) != 2) {
-    }
+    wait_until(step_parked(&rig) == 2);
     exchange_close(&c);
-    while (step_parked(&rig) != 0) {
-    }
+    wait_until(step_parked(&rig) == 0);
     /* The push is in; sent again it is a duplicate, and the step goes on. */
     exchange_open(&c, &rig);
     send_push(&c, job, 1, 0, 0, 1, ELEMENTS, true);
@@ -327,8 +323,7 @@ static void test_half_close_waits_for_the_answers(void **state)
                          .version = 1};
     send_chunk(&c, &pull);
     assert_int_equal(rpc_stream_half_close(c.stream), 0);
-    while (step_parked(&rig) != 1) {
-    }
+    wait_until(step_parked(&rig) == 1);
     ps_rig_expect(ps_rig_push(&rig, job, 0, 0, 1, gradient, ELEMENTS, 10, NULL, &err), 0, &err, "");
     wait_over(&c);
     assert_int_equal(c.code, 0);
@@ -385,8 +380,7 @@ static void test_the_server_stops_with_open_streams(void **state)
     step_start(&rig, "sync", 2, 0);
     exchange_open(&c, &rig);
     send_push(&c, job, 1, 0, 0, 1, ELEMENTS, true);
-    while (step_parked(&rig) != 1) {
-    }
+    wait_until(step_parked(&rig) == 1);
     ps_drain(rig.ps);
     assert_int_equal(wait_answer(&c, 1)->code, -ERR_NOT_FOUND);
     rpc_server_stop(rig.server);

@@ -4,6 +4,7 @@
 
 #include "checkpoint/shard_file.h"
 #include "ps/rpc/ps_shell.h"
+#include "support/wait_until.h"
 
 static float values[3][ELEMENTS];
 static float gradient[ELEMENTS];
@@ -359,8 +360,7 @@ static void test_pulls_wait_and_are_answered(void **state)
     struct later l = {&rig, job, -1, 0};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, pull_version_one, &l), 0);
-    while (parked(&rig) == 0) {
-    }
+    wait_until(parked(&rig) != 0);
     ps_rig_expect(ps_rig_push(&rig, job, 0, 0, 1, gradient, ELEMENTS, 4, NULL, &err), 0, &err, "");
     pthread_join(thread, NULL);
     assert_int_equal(l.rc, 0);
@@ -386,14 +386,15 @@ static void test_who_gives_up_waits_no_longer(void **state)
     r.worker = worker;
     r.what_case = GRADUS__V1__PULL_REQUEST__WHAT_PULL;
     r.pull = &pull;
-    struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
-                                  .method = "Pull",
-                                  .body = &r.base,
-                                  .response_bulk = VALUES,
-                                  .timeout_ms = 100};
-    assert_int_equal(rpc_call_blocking(rig.channel, &request, NULL, &err), ERR_TIMEOUT);
-    while (parked(&rig) != 0) {
-    }
+    const struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
+                                        .method = "Pull",
+                                        .body = &r.base,
+                                        .response_bulk = VALUES};
+    struct ps_rig_guest guest;
+    ps_rig_ask(&guest, &rig, &request);
+    wait_until(parked(&rig) == 1);
+    ps_rig_give_up(&guest);
+    wait_until(parked(&rig) == 0);
     ps_rig_stop(&rig);
 }
 
@@ -409,8 +410,7 @@ static void test_close_ends_who_waits(void **state)
     struct later l = {&rig, job, -1, 0};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, pull_version_one, &l), 0);
-    while (parked(&rig) == 0) {
-    }
+    wait_until(parked(&rig) != 0);
     Gradus__V1__CloseShardRequest r = GRADUS__V1__CLOSE_SHARD_REQUEST__INIT;
     Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
     r.shard = &ref;

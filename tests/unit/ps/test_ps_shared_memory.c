@@ -2,6 +2,8 @@
 /* Gradients and parameters in memory that a client shares, over real gRPC. */
 #include "ps_step.h"
 
+#include "support/wait_until.h"
+
 static void offer_shared_memory(struct client *c, struct shared_memory **w)
 {
     struct err err;
@@ -163,8 +165,7 @@ static void test_a_block_outlives_its_stream(void **state)
     offer_shared_memory(&c, &w);
     struct chunk k = in_blocks(w, 1, 0);
     send_chunk(&c, &k);
-    while (step_parked(&rig) != 1) {
-    }
+    wait_until(step_parked(&rig) == 1);
     exchange_close(&c);
     shared_memory_unref(w);
     exchange_open(&c, &rig);
@@ -189,10 +190,7 @@ static void expect_within_the_limit(struct ps_rig *rig)
 
 static void expect_nothing_mapped(struct ps_rig *rig)
 {
-    while (meter_value(rig->ps->gradient_memory.mapped) >
-           0) { /* the call ends before its stream does */
-        (void)sched_yield();
-    }
+    wait_until(meter_value(rig->ps->gradient_memory.mapped) == 0); /* the call ends first */
 }
 
 static void test_a_gradient_in_memory_waits_for_room(void **state)
@@ -292,9 +290,7 @@ static void test_streams_come_and_go(void **state)
         assert_int_equal(exchange(&c, &k)->in_block, ELEMENTS);
         expect_all_given_back(&rig);
         /* the gradient's block, and the answer's */
-        while (meter_value(rig.ps->gradient_memory.mapped) < 2.0 * (double)GRADIENT_BYTES) {
-            (void)sched_yield();
-        }
+        wait_until(meter_value(rig.ps->gradient_memory.mapped) >= 2.0 * (double)GRADIENT_BYTES);
         expect_within_the_limit(&rig);
         exchange_close(&c);
         shared_memory_unref(w);

@@ -5,7 +5,9 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shard_file.h"
+#include "ps/data/shard_tables.h"
 #include "ps/rpc/ps_rows.h"
+#include "support/wait_until.h"
 
 static char job[] = "t-1";
 #define MANY 3000 /* rows that a push brings of the first table */
@@ -377,23 +379,44 @@ static void test_a_version_that_is_given_up(void **state)
     ps_rig_stop(&rig);
 }
 
-/* Is the shard at version @version before @ms are over? */
-static bool reaches(struct ps_rig *rig, uint64_t version, unsigned ms)
+static uint64_t version_of(struct ps_rig *rig)
 {
-    for (unsigned i = 0; i <= ms; i++) {
-        Gradus__V1__StatsRequest r = GRADUS__V1__STATS_REQUEST__INIT;
-        struct rpc_msg *reply;
-        struct err err;
-        assert_int_equal(ps_rig_call(rig, "Stats", &r.base, NULL, 0, &reply, &err), 0);
-        const bool is =
-            ((const Gradus__V1__StatsResponse *)reply->body)->shards[0]->version == version;
-        rpc_msg_unref(reply);
-        if (is) {
-            return true;
-        }
-        (void)usleep(1000);
-    }
-    return false;
+    Gradus__V1__StatsRequest r = GRADUS__V1__STATS_REQUEST__INIT;
+    struct rpc_msg *reply;
+    struct err err;
+    assert_int_equal(ps_rig_call(rig, "Stats", &r.base, NULL, 0, &reply, &err), 0);
+    const uint64_t version = ((const Gradus__V1__StatsResponse *)reply->body)->shards[0]->version;
+    rpc_msg_unref(reply);
+    return version;
+}
+
+/* Between two turns of a shard. */
+struct sight {
+    struct strand_task task; /* first */
+    struct ps_shard *shard;
+    uint64_t version;
+    bool is_short; /* of room for copies of rows */
+    atomic_bool seen;
+};
+
+static void see(struct strand_task *task)
+{
+    struct sight *s = (struct sight *)task;
+    struct shard_info info;
+    shard_info(s->shard->core, &info);
+    s->version = info.version;
+    s->is_short = shard_tables_short(s->shard->tables);
+    atomic_store(&s->seen, true);
+}
+
+/* Whether the update to @version is made, into @made, or waits for the file. */
+static bool is_settled(struct ps_shard *shard, uint64_t version, bool *made)
+{
+    struct sight s = {.shard = shard};
+    strand_post(&shard->strand, &s.task, see);
+    wait_until(atomic_load(&s.seen));
+    *made = s.version == version;
+    return *made || s.is_short;
 }
 
 /* ---- more changes than copies of them fit ---- */
@@ -469,17 +492,20 @@ static void test_a_file_is_waited_for(void **state)
     rows_pin(&rig, job, "Pin", id);
     assert_int_equal(ps_list(rig.ps, job, shards), 1);
     atomic_fetch_add(&shards[0]->writing, 1);
-    do { /* until one is not made */
+    for (bool made = true; made;) {
         push_many(&c, step, step * MANY);
-    } while (reaches(&rig, ++step, 300));
+        step++;
+        wait_until(is_settled(shards[0], step, &made));
+    }
     assert_true(step > 1 && step < 20);
     assert_int_equal(read_pinned(&c, id)->code, 0);
     atomic_fetch_sub(&shards[0]->writing, 1);
     ps_shard_wake(shards[0]);
-    assert_true(reaches(&rig, step, 60000));
+    wait_until(version_of(&rig) == step);
     for (size_t i = 0; i < 20; i++) {
         push_many(&c, step, step * MANY);
-        assert_true(reaches(&rig, ++step, 60000));
+        step++;
+        wait_until(version_of(&rig) == step);
     }
     ps_shard_unref(shards[0]);
     exchange_close(&c);

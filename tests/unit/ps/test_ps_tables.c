@@ -4,8 +4,7 @@
 #define ROWS 4
 #include "rows_rig.h"
 
-#include <sched.h>
-
+#include "support/wait_until.h"
 #include "table/table_bucket.h"
 
 static char job[] = "t-1";
@@ -365,9 +364,7 @@ static void test_what_tables_hold(void **state)
     rpc_msg_unref(reply);
     exchange_close(&c);
     ps_drop(rig.ps, job, 0);
-    while (meter_of(&rig, "\ngradus_ps_table_rows ") > 0) {
-        (void)sched_yield();
-    }
+    wait_until(meter_of(&rig, "\ngradus_ps_table_rows ") == 0);
     assert_true(meter_of(&rig, "\ngradus_ps_table_bytes ") == 0);
     assert_true(meter_of(&rig, EVENTS "{event=\"admitted\"} ") == 3); /* they were */
     ps_rig_stop(&rig);

@@ -4,13 +4,10 @@
 #define ROWS 8800 /* two slots that are copied by another thread */
 #include "ps_rig.h"
 
-#include <sched.h>
-
-#include "base/chrono.h"
 #include "execution/pool.h"
 #include "ps/rpc/ps_shell.h"
+#include "support/wait_until.h"
 
-#define WAIT_MS 20000
 #define COPY_THREADS 4 /* of a server */
 #define LONG_MS 1000   /* nobody reads of work that is younger than half a second */
 
@@ -80,9 +77,7 @@ static void pass(void *ctx)
     pthread_mutex_lock(&g->lock);
     g->inside++;
     pthread_cond_broadcast(&g->changed);
-    while (!g->open) {
-        pthread_cond_wait(&g->changed, &g->lock);
-    }
+    wait_until_signalled(g->open, &g->changed, &g->lock);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -95,9 +90,7 @@ static void gate_close(struct gate *g, struct pool *pool, unsigned threads)
         assert_int_equal(pool_post(pool, pass, g, &err), 0);
     }
     pthread_mutex_lock(&g->lock);
-    while (g->inside < threads) {
-        pthread_cond_wait(&g->changed, &g->lock);
-    }
+    wait_until_signalled(g->inside >= threads, &g->changed, &g->lock);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -113,9 +106,7 @@ static void gate_open(struct gate *g)
 static void wait_inside(struct gate *g)
 {
     pthread_mutex_lock(&g->lock);
-    while (g->inside == 0) {
-        pthread_cond_wait(&g->changed, &g->lock);
-    }
+    wait_until_signalled(g->inside != 0, &g->changed, &g->lock);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -243,16 +234,17 @@ static void test_a_pin_with_slots(void **state)
     gate_release(&copying);
 }
 
-/* Wait until it says that it is at something, or long enough. */
-static void wait_for_work(struct ps_rig *rig, const struct work *w)
+static bool at_work(struct ps_rig *rig)
 {
     struct membership_works works;
-    uint64_t end_ms = chrono_now_ms() + WAIT_MS;
-    do {
-        (void)sched_yield();
-        tell(rig, &works);
-    } while ((w == NULL ? works.count == 0 : atomic_load(&w->what) == NULL) &&
-             chrono_now_ms() < end_ms);
+    tell(rig, &works);
+    return works.count > 0;
+}
+
+/* Wait until it says that it is at something. */
+static void wait_for_work(struct ps_rig *rig, const struct work *w)
+{
+    wait_until(w == NULL ? at_work(rig) : atomic_load(&w->what) != NULL);
 }
 
 static void test_a_checkpoint(void **state)

@@ -4,11 +4,11 @@
 #include "rows_rig.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 #include "base/rng.h"
 #include "ps/rpc/ps_shell.h"
+#include "support/wait_until.h"
 
 static char job[] = "memory-1";
 static const size_t DIMS[TABLES] = {2, 3};
@@ -351,10 +351,7 @@ static void test_no_memory_for_who_comes_over_the_network(void **state)
 
 static void expect_mapped(struct ps_rig *rig, double most)
 {
-    while (meter_value(rig->ps->gradient_memory.mapped) >
-           most) { /* the call ends before its stream */
-        (void)sched_yield();
-    }
+    wait_until(meter_value(rig->ps->gradient_memory.mapped) <= most); /* the call ends first */
 }
 
 /* What stays mapped is what was used, and goes with the stream. */

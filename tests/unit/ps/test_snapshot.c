@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ps/data/snapshot.h"
+#include "support/wait_until.h"
 
 static unsigned freed_count;
 
@@ -257,9 +258,7 @@ static void *read_all(void *arg)
     struct snapshot **mine = arg;
     for (;;) {
         pthread_mutex_lock(&desk.lock);
-        while (*mine == NULL && !desk.over) {
-            pthread_cond_wait(&desk.changed, &desk.lock);
-        }
+        wait_until_signalled(*mine != NULL || desk.over, &desk.changed, &desk.lock);
         struct snapshot *snapshot = *mine;
         *mine = NULL;
         pthread_mutex_unlock(&desk.lock);
@@ -285,8 +284,7 @@ static void test_no_reader_sees_a_mix(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, read_all, &desk.given[i]), 0);
     }
     for (unsigned n = 0; n < UPDATES; n++) {
-        while (!snapshots_can_update(&s)) {
-        }
+        wait_until(snapshots_can_update(&s));
         update(&s);
         pthread_mutex_lock(&desk.lock);
         struct snapshot **free_place = &desk.given[n % READERS];

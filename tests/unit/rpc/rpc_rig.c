@@ -39,7 +39,7 @@ struct rpc_rig_call *rpc_rig_call(const char *text)
                                       .body = &c->item.base,
                                       .request_bulk = ECHO_BULK_FIELD,
                                       .response_bulk = ECHO_BULK_FIELD,
-                                      .timeout_ms = 20000};
+                                      .timeout_ms = 60000};
     return c;
 }
 

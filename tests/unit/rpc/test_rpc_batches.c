@@ -70,7 +70,7 @@ static int call(struct fixture *f, const char *text)
                                         .body = &item.base,
                                         .request_bulk = ECHO_BULK_FIELD,
                                         .response_bulk = ECHO_BULK_FIELD,
-                                        .timeout_ms = 20000};
+                                        .timeout_ms = 60000};
     struct rpc_msg *reply = NULL;
     struct err err = {0};
     atomic_store(&batches, 0);

@@ -8,10 +8,10 @@
 #include <time.h>
 
 #include "base/rng.h"
+#include "support/wait_until.h"
 
 #define ROUNDS 300
 #define STREAMS 3
-#define LONG_ENOUGH_S 60
 #define FORGOTTEN 5 /* rounds in which the guest does not give its place back */
 
 /* The guest's side: a mailbox of one number, which callbacks raise. */
@@ -73,27 +73,19 @@ static bool is_ready(void *ctx)
     return ready;
 }
 
-/* What a loop does: poll if it @polls, then sleep, and hear of what came. False: nothing ever
- * came. */
-static bool wait_for_post(struct box *b, bool polls)
+/* What a loop does: poll if it @polls, then sleep, and hear of what came. */
+static void wait_for_post(struct box *b, bool polls)
 {
     if (polls) {
         (void)rpc_loop_wait(b->loop, is_ready, b);
     }
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LONG_ENOUGH_S;
-    int rc = 0;
     pthread_mutex_lock(&b->lock);
-    while (b->count == b->seen && rc == 0) {
-        rc = pthread_cond_timedwait(&b->changed, &b->lock, &until);
-    }
-    b->seen += b->count > b->seen;
+    wait_until_signalled(b->count > b->seen, &b->changed, &b->lock);
+    b->seen++;
     pthread_mutex_unlock(&b->lock);
     if (polls) {
         rpc_loop_waited(b->loop);
     }
-    return rc == 0;
 }
 
 struct polled {
@@ -174,7 +166,7 @@ static void stress(const char *setting, uint64_t seed)
             forgotten++;
         }
         for (unsigned k = 0; k < count; k++) {
-            assert_true(wait_for_post(&p.box, polls));
+            wait_for_post(&p.box, polls);
         }
     }
     assert_int_equal(p.box.most_inside, 1);
@@ -217,7 +209,7 @@ static void test_the_end_needs_no_guest(void **state)
     start(&p, "1000");
     for (int i = 0; i < 10; i++) {
         rpc_rig_send(p.streams[0], (uint64_t)i);
-        assert_true(wait_for_post(&p.box, true));
+        wait_for_post(&p.box, true);
     }
     finish(&p);
 }
@@ -229,7 +221,7 @@ static void test_totals(void **state)
     start(&p, "1000");
     for (int i = 0; i < 100; i++) {
         rpc_rig_send(p.streams[0], (uint64_t)i);
-        assert_true(wait_for_post(&p.box, true));
+        wait_for_post(&p.box, true);
     }
     struct rpc_polling_totals t = rpc_polling_totals(p.polling);
     assert_true(t.found + t.missed >= 100); /* which of them is the machine's business */

@@ -13,6 +13,8 @@
 
 #include "base/mem.h"
 #include "support/echo_service.h"
+#include "support/held_port.h"
+#include "support/wait_until.h"
 
 static struct rpc_channel *channel_to(const char *target)
 {
@@ -31,7 +33,7 @@ static int call_unary(struct rpc_channel *c, const char *text, bool wait, struct
     struct rpc_request request = {.service = &gradus__test__echo__descriptor,
                                   .method = "Unary",
                                   .body = &item.base,
-                                  .timeout_ms = 20000,
+                                  .timeout_ms = 60000,
                                   .wait_for_ready = wait};
     int rc = rpc_call_blocking(c, &request, NULL, err);
     free(copy);
@@ -141,11 +143,10 @@ static void test_drain(void **state)
     start_hanging(c, &answer);
     assert_true(latch_wait(&echo.held, 1));
     struct rpc_channel *late = channel_to(rpc_server_address(s, 0));
-    assert_int_equal(rpc_channel_wait_ready(late, 20000, &err), 0); /* a new one finds nobody */
+    assert_int_equal(rpc_channel_wait_ready(late, 60000, &err), 0); /* a new one finds nobody */
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, stop_thread, s), 0);
-    while (call_unary(late, "x", false, &err) == 0) { /* until the server refuses */
-    }
+    wait_until(call_unary(late, "x", false, &err) != 0); /* the server refuses */
     /* TIMEOUT: its new connection was accepted when nobody served it any more. */
     if (err.code != ERR_UNAVAILABLE && err.code != ERR_TIMEOUT) {
         fail_msg("%s", err.msg);
@@ -192,21 +193,23 @@ static void test_restart(void **state)
     struct echo echo;
     echo_init(&echo);
     struct err err = {0};
-    struct rpc_server *s = echo_server(&echo, NULL, &err);
-    char *address = mem_strdup(rpc_server_address(s, 0));
+    struct held_port port;
+    held_port_take(&port);
+    const char *address = port.address;
+    const struct rpc_server_options options = {.addresses = &address, .address_count = 1};
+    struct rpc_server *s = echo_server(&echo, &options, &err);
+    assert_non_null(s);
     struct rpc_channel *c = channel_to(address);
-    assert_int_equal(rpc_channel_wait_ready(c, 20000, &err), 0);
+    assert_int_equal(rpc_channel_wait_ready(c, 60000, &err), 0);
     assert_int_equal(call_unary(c, "x", false, &err), 0);
     rpc_server_free(s);
     assert_int_equal(call_unary(c, "x", false, &err), ERR_UNAVAILABLE);
-    struct rpc_server_options options = {.addresses = (const char *const *)&address,
-                                         .address_count = 1};
     s = echo_server(&echo, &options, &err);
     assert_non_null(s);
     assert_int_equal(call_unary(c, "x", true, &err), 0);
     rpc_channel_free(c);
     rpc_server_free(s);
-    free(address);
+    held_port_release(&port);
     echo_release(&echo);
 }
 
@@ -223,7 +226,7 @@ static int check(struct rpc_channel *c, const char *service, int *serving, struc
     struct rpc_request request = {.service = &grpc__health__v1__health__descriptor,
                                   .method = "Check",
                                   .body = &body.base,
-                                  .timeout_ms = 20000};
+                                  .timeout_ms = 60000};
     struct rpc_msg *reply = NULL;
     int rc = rpc_call_blocking(c, &request, &reply, err);
     if (rc == 0) {

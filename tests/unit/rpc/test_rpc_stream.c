@@ -2,7 +2,7 @@
 /* Streams, both ends ours: what goes through them, and how much of it at a time. */
 #include "rpc_rig.h"
 
-#include <sched.h>
+#include "support/wait_until.h"
 
 static void test_server_stream(void **state)
 {
@@ -36,9 +36,8 @@ static void test_calls_are_limited(void **state)
     for (size_t i = 0; i < 3; i++) {
         rpc_seen_init(&seen[i]);
         streams[i] = rpc_rig_stream(&f, &seen[i], "Sum", NULL);
-        while (i < 2 && rpc_server_calls(f.server) <= i) {
-            (void)sched_yield(); /* one after the other: the third one is too much */
-        }
+        /* one after the other: the third one is too much */
+        wait_until(i == 2 || rpc_server_calls(f.server) > i);
     }
     assert_true(latch_wait(&seen[2].done, 1));
     assert_int_equal(seen[2].code, ERR_EXHAUSTED);
@@ -47,9 +46,7 @@ static void test_calls_are_limited(void **state)
     assert_int_equal(rpc_stream_half_close(streams[0]), 0);
     assert_true(latch_wait(&seen[0].done, 1));
     assert_int_equal(seen[0].numbers, 5);
-    while (rpc_server_calls(f.server) > 1) {
-        (void)sched_yield(); /* the client knew first */
-    }
+    wait_until(rpc_server_calls(f.server) <= 1); /* the client knew first */
     rpc_seen_init(&seen[3]);
     streams[3] = rpc_rig_stream(&f, &seen[3], "Sum", NULL);
     assert_int_equal(rpc_stream_half_close(streams[3]), 0);
@@ -114,7 +111,7 @@ static void test_chat_large(void **state)
     latch_init(&released);
     struct rpc_stream *stream = rpc_rig_stream(&f, &seen, "Chat", NULL);
     for (uint64_t i = 0; i < CHUNKS; i++) {
-        assert_int_equal(rpc_stream_wait_writable(stream, 20000, &err), 0);
+        assert_int_equal(rpc_stream_wait_writable(stream, 60000, &err), 0);
         struct rpc_piece pieces[] = {{data, 1001}, {data + 1001, CHUNK - 1001}};
         struct rpc_blob blob = {pieces, 2, (void (*)(void *))latch_add, &released};
         echo_item item = GRADUS__TEST__ITEM__INIT;

@@ -39,7 +39,7 @@ static const char *heard_at(const char *address, const struct rpc_credentials *c
                                         .body = &item.base,
                                         .request_bulk = ECHO_BULK_FIELD,
                                         .response_bulk = ECHO_BULK_FIELD,
-                                        .timeout_ms = 20000};
+                                        .timeout_ms = 60000};
     assert_int_equal(rpc_call_blocking(channel, &request, NULL, &err), 0);
     rpc_channel_free(channel);
     return heard;

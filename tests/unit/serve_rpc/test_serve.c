@@ -5,10 +5,10 @@
 #include "unit/saved/saved_rig.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 #include "serve/rpc/serve.h"
+#include "support/wait_until.h"
 
 #define LONG_US 600000000 /* nobody waits so long */
 
@@ -62,7 +62,7 @@ static int call(struct server *s, const char *method, const ProtobufCMessage *bo
     const struct rpc_request q = {.service = &inference__grpcinference_service__descriptor,
                                   .method = method,
                                   .body = body,
-                                  .timeout_ms = 20000,
+                                  .timeout_ms = 60000,
                                   .wait_for_ready = true};
     *reply = NULL;
     return rpc_call_blocking(s->channel, &q, reply, &s->err);
@@ -404,21 +404,17 @@ static void waiter_start(struct waiter *w, struct server *s, float first, size_t
     const struct rpc_request q = {.service = &inference__grpcinference_service__descriptor,
                                   .method = "ModelInfer",
                                   .body = &w->ask.message.base,
-                                  .timeout_ms = 20000,
+                                  .timeout_ms = 60000,
                                   .wait_for_ready = true};
     const size_t busy = serve_busy(s->serve);
     assert_int_equal(rpc_call_start(s->channel, &q, on_over, w, &s->err), 0);
-    while (serve_busy(s->serve) == busy && !w->is_over) {
-        sched_yield();
-    }
+    wait_until_locked(serve_busy(s->serve) != busy || w->is_over, &w->lock);
 }
 
 static void waiter_end(struct waiter *w)
 {
     pthread_mutex_lock(&w->lock);
-    while (!w->is_over) {
-        pthread_cond_wait(&w->over, &w->lock);
-    }
+    wait_until_signalled(w->is_over, &w->over, &w->lock);
     pthread_mutex_unlock(&w->lock);
 }
 

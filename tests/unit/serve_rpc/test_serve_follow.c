@@ -7,6 +7,7 @@
 
 #include "serve/rpc/serve.h"
 #include "serve/rpc/serve_follow.h"
+#include "support/wait_until.h"
 
 struct following {
     struct meter_registry *meters;
@@ -174,9 +175,7 @@ static void test_a_thread_follows(void **state)
     assert_int_equal(serve_follow_start(f.follow, &err), 0);
     char *path = checkpoint(r, 3);
     pthread_mutex_lock(&f.lock);
-    while (f.served == 0) {
-        pthread_cond_wait(&f.changed, &f.lock);
-    }
+    wait_until_signalled(f.served != 0, &f.changed, &f.lock);
     pthread_mutex_unlock(&f.lock);
     assert_served(&f, "3", 1);
     free(path);

@@ -2,6 +2,8 @@
 /* The service of the tests of service_main(). */
 #include "service_rig.h"
 
+#include "support/wait_until.h"
+
 static const struct field toy_fields[] = {
     {.path = "flavour",
      .type = FIELD_STRING,
@@ -72,9 +74,7 @@ int toy_ready(struct service_context *sc, struct err *err)
     const struct toy_config *c = service_config(sc);
     bool late = strcmp(c->flavour, "late") == 0;
     log_info("toy_waits", "late=%d", late);
-    while (late && !service_ending(sc)) {
-        sched_yield();
-    }
+    wait_until(!late || service_ending(sc));
     if (late || strcmp(c->flavour, "never") == 0) {
         return err_set(err, ERR_CANCELLED, "the toy gave up");
     }

@@ -8,7 +8,6 @@
 #include "support/tmp_dir.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +39,7 @@ struct toy_config {
 };
 
 #define FLAGS_MAX 12
-#define WAIT_MS 30000
+#define WAIT_MS 60000
 
 struct fixture {
     struct spawn child;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "service/address.h"
+#include "support/held_port.h"
 
 static void test_parse_and_format(void **state)
 {
@@ -69,7 +70,7 @@ static void test_listen_and_connect(void **state)
     int server = address_listen(&a, &err);
     assert_true(server >= 0);
     assert_true(a.port != 0);
-    int client = address_connect(&a, 1000, &err);
+    int client = address_connect(&a, 60000, &err);
     assert_true(client >= 0);
     struct address again = a;
     assert_int_equal(address_listen(&again, &err), ERR_UNAVAILABLE);
@@ -77,8 +78,12 @@ static void test_listen_and_connect(void **state)
     assert_non_null(strstr(err.msg, "Address already in use"));
     (void)close(client);
     (void)close(server);
-    assert_int_equal(address_connect(&a, 1000, &err), ERR_UNAVAILABLE);
+    struct held_port nobody;
+    held_port_take(&nobody);
+    a.port = nobody.port;
+    assert_int_equal(address_connect(&a, 60000, &err), ERR_UNAVAILABLE);
     assert_non_null(strstr(err.msg, "refused"));
+    held_port_release(&nobody);
 }
 
 int main(void)

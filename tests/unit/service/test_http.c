@@ -11,6 +11,8 @@
 #include "service/address.h"
 #include "service/http.h"
 
+#define WAIT_MS 60000
+
 struct fixture {
     struct meter_registry *meters;
     struct http *http;
@@ -65,7 +67,7 @@ static char *ask(const struct fixture *f, const char *request, size_t n)
 {
     struct address a;
     assert_int_equal(address_parse(http_address(f->http), &a, NULL), 0);
-    int fd = address_connect(&a, 5000, NULL);
+    int fd = address_connect(&a, WAIT_MS, NULL);
     assert_true(fd >= 0);
     while (n > 0) {
         ssize_t k = send(fd, request, n, MSG_NOSIGNAL);
@@ -120,19 +122,19 @@ static void test_unhealthy_says_why(void **state)
     f->reason = "the master is gone";
     assert_answer(get(f, "/healthz"), "503", "the master is gone\n");
     struct err err = {0};
-    assert_int_equal(http_probe(http_address(f->http), 2000, &err), ERR_UNAVAILABLE);
+    assert_int_equal(http_probe(http_address(f->http), WAIT_MS, &err), ERR_UNAVAILABLE);
     assert_non_null(strstr(err.msg, "the master is gone (HTTP 503)"));
     f->reason = NULL;
-    assert_int_equal(http_probe(http_address(f->http), 2000, &err), 0);
-    assert_int_equal(http_probe("nonsense", 2000, &err), ERR_INVALID);
+    assert_int_equal(http_probe(http_address(f->http), WAIT_MS, &err), 0);
+    assert_int_equal(http_probe("nonsense", WAIT_MS, &err), ERR_INVALID);
     char other[ADDRESS_BYTES + 16];
     (void)snprintf(other, sizeof other, "%s/other", http_address(f->http));
-    assert_int_equal(http_probe(other, 2000, &err), ERR_UNAVAILABLE);
+    assert_int_equal(http_probe(other, WAIT_MS, &err), ERR_UNAVAILABLE);
     assert_non_null(strstr(err.msg, "/other: never (HTTP 503)"));
     (void)snprintf(other, sizeof other, "%s/healthz", http_address(f->http));
-    assert_int_equal(http_probe(other, 2000, &err), 0);
-    assert_int_equal(http_probe("127.0.0.1:1/a b", 2000, &err), ERR_INVALID);
-    assert_int_equal(http_probe("127.0.0.1:1/longer_than_any_page_is", 2000, &err), ERR_INVALID);
+    assert_int_equal(http_probe(other, WAIT_MS, &err), 0);
+    assert_int_equal(http_probe("127.0.0.1:1/a b", WAIT_MS, &err), ERR_INVALID);
+    assert_int_equal(http_probe("127.0.0.1:1/longer_than_any_page_is", WAIT_MS, &err), ERR_INVALID);
 }
 
 static void test_other_requests(void **state)
@@ -171,7 +173,7 @@ static void test_port_in_use(void **state)
     const struct http_options bad = {.address = "no port", .meters = f->meters};
     assert_null(http_start(&bad, &err));
     assert_int_equal(err.code, ERR_INVALID);
-    assert_int_equal(http_probe("127.0.0.1:1", 1000, &err), ERR_UNAVAILABLE);
+    assert_int_equal(http_probe("127.0.0.1:1", WAIT_MS, &err), ERR_UNAVAILABLE);
 }
 
 /* Somebody else on the port: says one thing to whoever comes, and closes. */
@@ -218,7 +220,7 @@ static void test_a_probe_of_a_stranger(void **state)
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, answer_one, &stranger), 0);
         err = (struct err){0};
-        assert_int_equal(http_probe(address, 5000, &err), rows[i].code);
+        assert_int_equal(http_probe(address, WAIT_MS, &err), rows[i].code);
         pthread_join(thread, NULL);
         char message[2 * ADDRESS_BYTES] = "";
         if (rows[i].code != 0) {
@@ -237,12 +239,12 @@ static void test_slow_clients_leave_room_for_a_probe(void **state)
     assert_int_equal(address_parse(http_address(f->http), &a, NULL), 0);
     int fds[3 * HTTP_CONNECTIONS_MAX];
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
-        fds[i] = address_connect(&a, 5000, NULL);
+        fds[i] = address_connect(&a, WAIT_MS, NULL);
         assert_true(fds[i] >= 0);
         (void)send(fds[i], "GET /he", 7, MSG_NOSIGNAL);
         if (i % HTTP_CONNECTIONS_MAX == HTTP_CONNECTIONS_MAX - 1) {
             struct err err = {0};
-            assert_int_equal(http_probe(http_address(f->http), 5000, &err), 0);
+            assert_int_equal(http_probe(http_address(f->http), WAIT_MS, &err), 0);
         }
     }
     char byte;

@@ -246,7 +246,7 @@ static void test_a_probe_finds_out(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
-    if (http_probe(http_address(f->http), 10000, &err) != 0) {
+    if (http_probe(http_address(f->http), 60000, &err) != 0) {
         fail_msg("%s", err.msg);
     }
 }

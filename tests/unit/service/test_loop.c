@@ -7,6 +7,7 @@
 
 #include "base/chrono.h"
 #include "execution/loop.h"
+#include "support/wait_until.h"
 
 struct trace {
     struct loop *loop;
@@ -143,6 +144,8 @@ static void set_again(void *ctx)
     run_mark(ctx);
     if (m->trace->length < 4) {
         loop_timer_set(m->trace->loop, &m->timer, 0, set_again, m);
+    } else {
+        loop_stop(m->trace->loop);
     }
 }
 
@@ -153,12 +156,10 @@ static void test_a_timer_in_the_past_keeps_nobody_out(void **state)
     struct trace t = {.loop = loop};
     struct mark again = {&t, 'r', {0}};
     struct mark other = {&t, 'o', {0}};
-    struct mark stop = {&t, 'S', {0}};
     loop_timer_set(loop, &again.timer, 0, set_again, &again);
     loop_timer_set(loop, &other.timer, 0, run_mark, &other);
-    loop_timer_set(loop, &stop.timer, chrono_now_ms() + 20, run_stop, &stop);
     loop_run(loop);
-    assert_string_equal(t.text, "rorrS");
+    assert_string_equal(t.text, "rorr");
     loop_free(loop);
 }
 
@@ -215,10 +216,8 @@ static void test_posts_from_many_threads(void **state)
     }
     long ran = 0;
     void *args[2] = {&c, &ran};
-    int code;
-    do { /* the mailbox may still be full */
-        code = loop_call(c.loop, read_count, args, NULL);
-    } while (code == ERR_EXHAUSTED);
+    int code = 0; /* the mailbox may still be full */
+    wait_until((code = loop_call(c.loop, read_count, args, NULL)) != ERR_EXHAUSTED);
     assert_int_equal(code, 0);
     assert_int_equal(ran + refused, THREADS * POSTS);
     loop_stop(c.loop);

@@ -10,6 +10,8 @@
 #include "gradus/v1/cluster.pb-c.h"
 #include "rpc/rpc.h"
 #include "service/membership.h"
+#include "support/held_port.h"
+#include "support/wait_until.h"
 
 extern const unsigned char gradus_descriptors[];
 extern const unsigned char gradus_descriptors_end[];
@@ -40,9 +42,7 @@ static void count(unsigned *n)
 static void wait_for(const unsigned *n, unsigned least)
 {
     pthread_mutex_lock(&seen.lock);
-    while (*n < least) {
-        pthread_cond_wait(&seen.changed, &seen.lock);
-    }
+    wait_until_signalled(*n >= least, &seen.changed, &seen.lock);
     pthread_mutex_unlock(&seen.lock);
 }
 
@@ -64,7 +64,7 @@ static void on_join(struct rpc_call *call, struct rpc_msg *msg, void *service)
     Gradus__V1__JoinResponse reply = GRADUS__V1__JOIN_RESPONSE__INIT;
     reply.id = id;
     reply.heartbeat_interval_ms = 1;
-    reply.heartbeat_timeout_ms = 1000;
+    reply.heartbeat_timeout_ms = 60000;
     assert_int_equal(r->role, GRADUS__V1__NODE_ROLE__PS);
     assert_string_equal(r->address, "127.0.0.1:7");
     assert_string_equal(r->version, GRADUS_VERSION);
@@ -271,10 +271,10 @@ static void test_life_of_a_node(void **state)
     membership_lost(m, &node); /* not about us */
     membership_hurry(m);
     wait_for(&seen.heartbeats, value(&seen.heartbeats) + 2);
-    membership_leave(m, 2000);
+    membership_leave(m, 60000);
     wait_for(&seen.leaves, 1);
     assert_int_equal(value(&seen.lost), 2);
-    membership_leave(m, 2000);
+    membership_leave(m, 60000);
     assert_false(membership_node(m, &node));
     membership_free(m);
     rpc_server_free(master);
@@ -293,7 +293,7 @@ static void test_an_answer_that_comes_after_leaving(void **state)
     pthread_mutex_unlock(&seen.lock);
     wait_for(&seen.holds, 1);
     unsigned stopped = value(&seen.stopped), joins = value(&seen.joins);
-    membership_leave(m, 20000);
+    membership_leave(m, 60000);
     membership_free(m);
     assert_int_equal(value(&seen.stopped), stopped);
     assert_int_equal(value(&seen.joins), joins);
@@ -303,21 +303,19 @@ static void test_an_answer_that_comes_after_leaving(void **state)
 static void test_a_master_that_comes_later(void **state)
 {
     (void)state;
-    struct rpc_server *first = start_master("127.0.0.1:0"); /* to find a free port */
-    char address[64];
-    strncpy(address, rpc_server_address(first, 0), sizeof address - 1);
-    address[sizeof address - 1] = 0;
-    rpc_server_free(first);
+    struct held_port port;
+    held_port_take(&port);
     unsigned before = value(&seen.joined);
-    struct membership *m = start_node(address);
+    struct membership *m = start_node(port.address);
     wait_for(&seen.troubles, 1);
     pthread_mutex_lock(&seen.lock);
-    assert_non_null(strstr(seen.trouble, address));
+    assert_non_null(strstr(seen.trouble, port.address));
     pthread_mutex_unlock(&seen.lock);
-    struct rpc_server *master = start_master(address);
+    struct rpc_server *master = start_master(port.address);
     wait_for(&seen.joined, before + 1);
     membership_free(m); /* without a word */
     rpc_server_free(master);
+    held_port_release(&port);
 }
 
 static void test_needs_an_address(void **state)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "execution/pool.h"
+#include "support/wait_until.h"
 
 /* A gate that tasks wait at until the test opens it. */
 struct gate {
@@ -28,9 +29,7 @@ static void wait_at_gate(void *ctx)
     pthread_mutex_lock(&g->lock);
     g->arrived++;
     pthread_cond_broadcast(&g->changed);
-    while (!g->open) {
-        pthread_cond_wait(&g->changed, &g->lock);
-    }
+    wait_until_signalled(g->open, &g->changed, &g->lock);
     pthread_mutex_unlock(&g->lock);
     atomic_fetch_add(&g->ran, 1);
 }
@@ -38,9 +37,7 @@ static void wait_at_gate(void *ctx)
 static void wait_for_arrivals(struct gate *g, int count)
 {
     pthread_mutex_lock(&g->lock);
-    while (g->arrived < count) {
-        pthread_cond_wait(&g->changed, &g->lock);
-    }
+    wait_until_signalled(g->arrived >= count, &g->changed, &g->lock);
     pthread_mutex_unlock(&g->lock);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/chrono.h"
 #include "service/pulse.h"
+#include "support/wait_until.h"
 
 static void nothing(void *ctx)
 {
@@ -32,6 +33,12 @@ static void test_silence_is_since_the_last_turn(void **state)
     loop_free(loop);
 }
 
+static bool beats(struct loop *loop, const struct pulse *p, uint64_t since_ms)
+{
+    assert_int_equal(loop_call(loop, nothing, NULL, NULL), 0);
+    return atomic_load(&p->beat_ms) >= since_ms;
+}
+
 static void test_a_loop_that_turns_beats(void **state)
 {
     (void)state;
@@ -43,9 +50,7 @@ static void test_a_loop_that_turns_beats(void **state)
     p.timer.deadline_ms = 0; /* it is due */
     assert_int_equal(loop_start(loop, "test", &err), 0);
     atomic_store(&p.beat_ms, first_ms - 1);
-    while (atomic_load(&p.beat_ms) < first_ms) {
-        assert_int_equal(loop_call(loop, nothing, NULL, &err), 0);
-    }
+    wait_until(beats(loop, &p, first_ms));
     loop_stop(loop);
     loop_join(loop);
     loop_free(loop);

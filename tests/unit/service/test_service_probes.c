@@ -4,6 +4,8 @@
 
 #include <sys/socket.h>
 
+#include "support/wait_until.h"
+
 /* The status of http://@address@path; what it says into @body. */
 static int ask(const char *address, const char *path, char *body, size_t n)
 {
@@ -96,9 +98,7 @@ static void test_who_drains_is_live_but_not_ready(void **state)
     char http[64];
     start_toy(f, "--hang-at-end", http, sizeof http);
     assert_int_equal(kill(f->child.pid, SIGTERM), 0);
-    for (int i = 0; i < 3000 && strstr(child_log_text(f), "event=toy_drain") == NULL; i++) {
-        (void)spawn_wait(&f->child, 10, NULL);
-    }
+    wait_until(strstr(child_log_text(f), "event=toy_drain") != NULL);
     check(http, "/livez", 200, "ok");
     check(http, "/startupz", 200, "ok");
     check(http, "/readyz", 503, "draining\n");

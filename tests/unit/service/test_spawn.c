@@ -53,7 +53,7 @@ static void test_ready_line_and_clean_end(void **state)
           "trap 'exit 0' TERM; echo 'gradus-ps ready grpc=1.2.3.4:5 http=x';"
           "while :; do sleep 0.01; done",
           *state);
-    assert_int_equal(spawn_ready_line(&s, line, 10000, NULL), 0);
+    assert_int_equal(spawn_ready_line(&s, line, 60000, NULL), 0);
     assert_string_equal(line, "gradus-ps ready grpc=1.2.3.4:5 http=x");
     assert_true(spawn_line_value(line, "grpc", value, sizeof value));
     assert_string_equal(value, "1.2.3.4:5");
@@ -64,7 +64,7 @@ static void test_ready_line_and_clean_end(void **state)
     assert_false(spawn_ended(&s));
     assert_string_equal(spawn_describe(&s, how, sizeof how), "running");
     assert_int_equal(spawn_wait(&s, 0, NULL), ERR_TIMEOUT);
-    assert_true(spawn_end(&s, 10000));
+    assert_true(spawn_end(&s, 60000));
     assert_string_equal(spawn_describe(&s, how, sizeof how), "exit code 0");
     spawn_release(&s);
     assert_true(spawn_ended(&s));
@@ -76,7 +76,7 @@ static void test_an_early_end_says_why(void **state)
     char line[SPAWN_LINE_BYTES_MAX];
     struct err err = {0};
     start(&s, "echo first >&2; echo 'port in use' >&2; exit 3", *state);
-    assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
+    assert_int_equal(spawn_ready_line(&s, line, 60000, &err), ERR_ABORTED);
     char *says =
         mem_printf("child ended before it was ready: exit code 3: port in use; its log is %s",
                    (const char *)*state);
@@ -89,7 +89,7 @@ static void test_an_early_end_says_why(void **state)
           "use\"' >&2;"
           "exit 1",
           *state);
-    assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
+    assert_int_equal(spawn_ready_line(&s, line, 60000, &err), ERR_ABORTED);
     says = mem_printf("child ended before it was ready: exit code 1: "
                       "say \"a\\n\": port in use; its log is %s",
                       (const char *)*state);
@@ -100,18 +100,18 @@ static void test_an_early_end_says_why(void **state)
           "printf '%s\\n' '{\"time\":\"1\",\"event\":\"failed\",\"reason\":\"say \\\"a\\\"\"}' "
           ">&2; exit 1",
           *state);
-    assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
+    assert_int_equal(spawn_ready_line(&s, line, 60000, &err), ERR_ABORTED);
     assert_non_null(strstr(err.msg, "exit code 1: say \"a\"; its log is "));
     spawn_release(&s);
     start(&s,
           "i=0; while [ $i -lt 500 ]; do echo 'line of a long log' >&2; i=$((i + 1)); done;"
           "echo 'port in use' >&2; exit 3",
           *state);
-    assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
+    assert_int_equal(spawn_ready_line(&s, line, 60000, &err), ERR_ABORTED);
     assert_non_null(strstr(err.msg, "exit code 3: port in use; its log is "));
     spawn_release(&s);
     start(&s, "kill -9 $$", NULL);
-    assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
+    assert_int_equal(spawn_ready_line(&s, line, 60000, &err), ERR_ABORTED);
     assert_string_equal(err.msg, "child ended before it was ready: signal 9 (Killed)");
     spawn_release(&s);
 }
@@ -128,7 +128,7 @@ static void test_never_ready(void **state)
     spawn_release(&s); /* no process is left */
     assert_int_equal(kill(pid, 0), -1);
     start(&s, "head -c 5000 /dev/zero; exec sleep 1000", NULL);
-    assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_INVALID);
+    assert_int_equal(spawn_ready_line(&s, line, 60000, &err), ERR_INVALID);
     assert_non_null(strstr(err.msg, "longer than"));
     spawn_release(&s);
 }
@@ -143,7 +143,7 @@ static void test_who_is_late_is_waited_for_again(void **state)
     start(&s, script, *state);
     assert_int_equal(spawn_ready_line(&s, line, 300, NULL), ERR_TIMEOUT); /* half of it is there */
     assert_int_equal(file_write_atomic(go, "", 0, NULL), 0);
-    assert_int_equal(spawn_ready_line(&s, line, 10000, NULL), 0);
+    assert_int_equal(spawn_ready_line(&s, line, 60000, NULL), 0);
     assert_string_equal(line, "ready");
     spawn_release(&s);
     (void)unlink(go);
@@ -158,7 +158,7 @@ static void test_one_that_ignores_the_request_is_killed(void **state)
     char line[SPAWN_LINE_BYTES_MAX];
     char how[64];
     start(&s, "trap '' TERM; echo ready; while :; do sleep 0.01; done", NULL);
-    assert_int_equal(spawn_ready_line(&s, line, 10000, NULL), 0);
+    assert_int_equal(spawn_ready_line(&s, line, 60000, NULL), 0);
     assert_false(spawn_end(&s, 50));
     assert_string_equal(spawn_describe(&s, how, sizeof how), "signal 9 (Killed)");
     assert_false(spawn_end(&s, 50)); /* again is fine */
@@ -182,11 +182,11 @@ static void test_the_child_inherits_nothing(void **state)
     start(&s, script, NULL);
     (void)close(extra);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    assert_int_equal(spawn_ready_line(&s, line, 10000, NULL), 0);
+    assert_int_equal(spawn_ready_line(&s, line, 60000, NULL), 0);
     assert_string_equal(line, "closed");
     assert_int_equal(getpgid(s.pid), s.pid);
     spawn_ask_end(&s); /* works only when it is not blocked there */
-    assert_int_equal(spawn_wait(&s, 10000, NULL), 0);
+    assert_int_equal(spawn_wait(&s, 60000, NULL), 0);
     spawn_release(&s);
 }
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "execution/thread_team.h"
+#include "support/wait_until.h"
 
 #define COUNT_MAX 1000
 
@@ -81,9 +82,7 @@ static void meet(void *ctx, size_t i)
     pthread_mutex_lock(&m->lock);
     m->here++;
     pthread_cond_broadcast(&m->changed);
-    while (m->here < m->all) {
-        pthread_cond_wait(&m->changed, &m->lock);
-    }
+    wait_until_signalled(m->here >= m->all, &m->changed, &m->lock);
     pthread_mutex_unlock(&m->lock);
 }
 

@@ -2,6 +2,8 @@
 /* The parameter server of the tests of early answers. */
 #include "ps_client_early_rig.h"
 
+#include "support/wait_until.h"
+
 static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     struct fake *f = service;
@@ -124,9 +126,7 @@ void early_ask(struct fake *f, uint64_t number, uint32_t shard, bool pull, bool 
                      .early = early}};
     assert_int_equal(loop_call(f->loop, run_ask, &a, NULL), 0);
     pthread_mutex_lock(&f->lock);
-    while (f->asked[shard] != number) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(f->asked[shard] == number, &f->changed, &f->lock);
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -169,9 +169,7 @@ void early_wait_begin(struct fake *f, size_t variable)
 int early_wait_end(struct fake *f)
 {
     pthread_mutex_lock(&f->lock);
-    while (!f->waited) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(f->waited, &f->changed, &f->lock);
     int code = f->code;
     pthread_mutex_unlock(&f->lock);
     return code;
@@ -227,9 +225,7 @@ void early_send_part(struct fake *f, uint64_t number, uint32_t shard, uint64_t f
 void early_wait_answered(struct fake *f, size_t count)
 {
     pthread_mutex_lock(&f->lock);
-    while (f->answered < count) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(f->answered >= count, &f->changed, &f->lock);
     assert_int_equal(f->answered, count);
     pthread_mutex_unlock(&f->lock);
 }

@@ -2,6 +2,8 @@
 /* How the worker's side is set up, asks and is answered. */
 #include "ps_client_rig.h"
 
+#include "support/wait_until.h"
+
 enum value_type client_gradients, client_parameters;
 struct rpc_polling *client_polling;
 
@@ -56,7 +58,9 @@ static void make_plan(struct fake *f)
 void client_start_server(struct fake *f, const char *local, char path[LOCAL_SOCKET_BYTES])
 {
     struct err err = {0};
-    const char *listen = "127.0.0.1:0";
+    assert_true(f->port_count < FAKE_SERVERS_MAX);
+    held_port_take(&f->ports[f->port_count]);
+    const char *listen = f->ports[f->port_count++].address;
     struct rpc_server_options options = {.addresses = &listen, .address_count = 1};
     f->server = rpc_server_new(&options, &err);
     assert_non_null(f->server);
@@ -170,6 +174,9 @@ void client_finish(struct fake *f)
     loop_free(f->loop);
     ps_client_free(f->client);
     rpc_server_free(f->server);
+    for (size_t i = 0; i < f->port_count; i++) {
+        held_port_release(&f->ports[i]);
+    }
     free(f->values);
     for (uint32_t s = 0; s < SHARDS; s++) {
         free(f->shards[s]);
@@ -236,9 +243,7 @@ void client_set_result(struct fake *f, int32_t result)
 struct ps_answer client_next_answer(struct fake *f, uint64_t number)
 {
     pthread_mutex_lock(&f->lock);
-    while (f->answered == 0) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(f->answered != 0, &f->changed, &f->lock);
     struct ps_answer answer = f->answers[0];
     f->answered--;
     memmove(f->answers, f->answers + 1, f->answered * sizeof answer);

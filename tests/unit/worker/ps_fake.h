@@ -16,10 +16,12 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
 #include "host/shared_memory.h"
+#include "support/held_port.h"
 #include "wire/wire_values.h"
 #include "worker/ps_client/ps_client.h"
 
 #define SHARDS 2
+#define FAKE_SERVERS_MAX 2 /* at a time */
 #define ANSWERS_MAX 64
 #define ANSWER_CHUNK 100001 /* elements; no divisor of anything here */
 #define ROWS 701
@@ -62,6 +64,9 @@ enum script {
 
 struct fake {
     struct rpc_server *server;
+    struct held_port
+        ports[FAKE_SERVERS_MAX]; /* of this one and those before; nobody else gets them */
+    size_t port_count;
     struct plan plan;
     struct ps_client *client;
     struct loop *loop;

@@ -3,7 +3,7 @@
  */
 #include "ps_client_rig.h"
 
-#include <sched.h>
+#include "support/wait_until.h"
 
 static void test_values_go_and_come(void **state)
 {
@@ -148,13 +148,7 @@ static void test_a_server_that_is_gone(void **state)
 
 static void wait_streams(struct fake *f, unsigned streams)
 {
-    pthread_mutex_lock(&f->lock);
-    while (f->streams < streams) {
-        pthread_mutex_unlock(&f->lock);
-        sched_yield();
-        pthread_mutex_lock(&f->lock);
-    }
-    pthread_mutex_unlock(&f->lock);
+    wait_until_locked(f->streams >= streams, &f->lock);
 }
 
 /* Only what is open with the shard that moves is over. */
@@ -280,13 +274,8 @@ static void test_close_while_nothing_is_read(void **state)
     client_start(&f, 2U << 20);
     client_set_script(&f, SCRIPT_UNREAD);
     assert_int_equal(loop_post(f.loop, post_pushes, &f, NULL), 0);
-    pthread_mutex_lock(&f.lock);
-    while (f.pushed[0] == 0) { /* the first chunk is there; the others go nowhere */
-        pthread_mutex_unlock(&f.lock);
-        sched_yield();
-        pthread_mutex_lock(&f.lock);
-    }
-    pthread_mutex_unlock(&f.lock);
+    /* the first chunk is there; the others go nowhere */
+    wait_until_locked(f.pushed[0] != 0, &f.lock);
     client_finish(&f);
 }
 

@@ -3,11 +3,10 @@
  * by who polls, and never believed before the answer. */
 #include "ps_client_rig.h"
 
-#include <sched.h>
-
 #include "base/file.h"
 #include "base/poll_policy.h"
 #include "support/tmp_dir.h"
+#include "support/wait_until.h"
 #include "worker/ps_client/ps_client_state.h"
 
 #define POLL_NS 1000000 /* not for long: on a busy processor who sleeps gets his turn sooner */
@@ -54,13 +53,15 @@ static uint64_t copied(struct shard_link *link)
 
 /* However long the client's thread is kept from polling: each time that it has nothing to do it
  * looks at least once, and who waits for its turn on a busy processor waits for little else. */
+static bool copied_by_now(struct fake *f, uint32_t shard, uint64_t n)
+{
+    assert_int_equal(loop_call(f->loop, nothing, NULL, NULL), 0);
+    return copied(&f->client->links[shard]) >= n;
+}
+
 static void wait_copied(struct fake *f, uint32_t shard, uint64_t n)
 {
-    struct shard_link *link = &f->client->links[shard];
-    while (copied(link) < n) {
-        assert_int_equal(loop_call(f->loop, nothing, NULL, NULL), 0);
-        (void)sched_yield();
-    }
+    wait_until(copied_by_now(f, shard, n));
 }
 
 static void fill(struct fake *f, uint32_t shard, uint32_t block, uint64_t end, uint64_t told)

@@ -2,6 +2,8 @@
 /* Initial values on their way to the shards. */
 #include "ps_client_rig.h"
 
+#include "support/wait_until.h"
+
 struct giving {
     struct fake *f;
     struct ps_client_given given;
@@ -31,9 +33,7 @@ static int give(struct fake *f, uint32_t shard, uint64_t first, uint64_t count, 
 static struct ps_client_filled next_filled(struct fake *f)
 {
     pthread_mutex_lock(&f->lock);
-    while (f->filled_count == 0) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(f->filled_count != 0, &f->changed, &f->lock);
     assert_int_equal(f->filled_count, 1);
     f->filled_count = 0;
     struct ps_client_filled filled = f->filled[0];

@@ -2,6 +2,8 @@
 /* Gradients that leave while they are made. */
 #include "ps_client_rig.h"
 
+#include "support/wait_until.h"
+
 struct make {
     struct fake *f;
     size_t variable;
@@ -65,9 +67,7 @@ static void make_all(struct fake *f)
 static void wait_pushed(struct fake *f, uint32_t shard, uint64_t elements)
 {
     pthread_mutex_lock(&f->lock);
-    while (f->pushed[shard] < elements) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(f->pushed[shard] >= elements, &f->changed, &f->lock);
     assert_int_equal(f->pushed[shard], elements);
     pthread_mutex_unlock(&f->lock);
 }
@@ -78,9 +78,7 @@ static void both_answers(struct fake *f, const int codes[SHARDS])
     bool came[SHARDS] = {false};
     for (uint32_t i = 0; i < SHARDS; i++) {
         pthread_mutex_lock(&f->lock);
-        while (f->answered == 0) {
-            pthread_cond_wait(&f->changed, &f->lock);
-        }
+        wait_until_signalled(f->answered != 0, &f->changed, &f->lock);
         struct ps_answer a = f->answers[0];
         f->answered--;
         memmove(f->answers, f->answers + 1, f->answered * sizeof a);

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "support/tmp_dir.h"
+#include "support/wait_until.h"
 
 #define KEYS 1000
 
@@ -139,10 +140,12 @@ static void test_rows_that_do_not_come(void **state)
     expect_failure(SCRIPT_TOO_MANY, 0, ERR_INTERNAL, "shard");
 }
 
-static void *cancel_soon(void *client)
+/* When the server has heard of all shards' streams. */
+static void *cancel_soon(void *ctx)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-    ps_client_cancel(client);
+    struct fake *f = ctx;
+    wait_until_locked(f->streams == SHARDS, &f->lock);
+    ps_client_cancel(f->client);
     return NULL;
 }
 
@@ -154,7 +157,7 @@ static void test_a_wait_that_is_cancelled(void **state)
     client_set_script(&f, SCRIPT_UNREAD);
     struct reading *r = reading_of(&f);
     pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, cancel_soon, f.client), 0);
+    assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &f), 0);
     on_the_loop(&f, run_reading, r);
     assert_int_equal(r->rc, ERR_UNAVAILABLE);
     pthread_join(thread, NULL);

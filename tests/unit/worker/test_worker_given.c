@@ -4,6 +4,7 @@
 #include "worker_shell_rig.h"
 
 #include "base/file.h"
+#include "support/wait_until.h"
 
 #define ELEMENTS 6 /* of the model */
 
@@ -228,9 +229,7 @@ static void test_the_job_is_dropped_in_the_middle(void **state)
     struct starting first = {.f = &f}, second = {.f = &f};
     assert_int_equal(pthread_create(&threads[0], NULL, run_start, &first), 0);
     pthread_mutex_lock(&f.lock);
-    while (shard.held == NULL) {
-        pthread_cond_wait(&f.changed, &f.lock);
-    }
+    wait_until_signalled(shard.held != NULL, &f.changed, &f.lock);
     pthread_mutex_unlock(&f.lock);
     assert_int_equal(pthread_create(&threads[1], NULL, run_start, &second), 0);
     Gradus__V1__StopJobRequest r = GRADUS__V1__STOP_JOB_REQUEST__INIT;

@@ -3,15 +3,15 @@
  * the master hears before. */
 #include "worker_shell_rig.h"
 
+#include "support/wait_until.h"
+
 /* SIGTERM, and wait until the job knows of it: it takes no more work. */
 static void ask_end(struct fixture *f)
 {
     struct err err = {0};
     spawn_ask_end(&f->worker);
-    int rc;
-    do {
-        rc = shell_assign(f, GENERATION, false, &err);
-    } while (rc == 0);
+    int rc = 0;
+    wait_until((rc = shell_assign(f, GENERATION, false, &err)) != 0);
     assert_int_equal(rc, ERR_UNAVAILABLE);
     assert_non_null(strstr(err.msg, "this worker is leaving"));
 }

@@ -3,6 +3,8 @@
  * metrics, traces. */
 #include "worker_shell_rig.h"
 
+#include "support/wait_until.h"
+
 static void assert_refused(struct fixture *f, const char *method, const ProtobufCMessage *body,
                            int code)
 {
@@ -76,9 +78,7 @@ static void test_it_obeys_its_master_alone(void **state)
 static void wait_for_heartbeat(struct fixture *f, const char *held)
 {
     pthread_mutex_lock(&f->lock);
-    while (strcmp(f->held, held) != 0) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(strcmp(f->held, held) == 0, &f->changed, &f->lock);
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -86,9 +86,7 @@ static void wait_for_heartbeat(struct fixture *f, const char *held)
 static void wait_for_start(struct fixture *f, uint64_t start)
 {
     pthread_mutex_lock(&f->lock);
-    while (f->held_start != start) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(f->held_start == start, &f->changed, &f->lock);
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -160,9 +158,7 @@ static void tell_in_heartbeats(struct fixture *f, char *stop_job, uint64_t stop_
     f->stop_job = stop_job;
     f->stop_opening = stop_opening;
     unsigned answered = f->heartbeats + 3; /* the first of them has been answered by then */
-    while (f->heartbeats < answered) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(f->heartbeats >= answered, &f->changed, &f->lock);
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -508,9 +504,7 @@ static void test_failures_are_reported(void **state)
     pthread_mutex_unlock(&f.lock);
     assert_int_equal(shell_assign(&f, GENERATION, false, NULL), 0);
     pthread_mutex_lock(&f.lock);
-    while (!f.failed) {
-        pthread_cond_wait(&f.changed, &f.lock);
-    }
+    wait_until_signalled(f.failed, &f.changed, &f.lock);
     assert_int_equal(f.code, -ERR_RANGE);
     assert_non_null(strstr(f.message, "shard 0: told to refuse"));
     f.failed = false;
@@ -538,9 +532,7 @@ static void test_places_that_cannot_be(void **state)
     assert_int_equal(shell_assign(&f, GENERATION + 1, false, &err), 0);
     f.place = PLACE_RIGHT;
     pthread_mutex_lock(&f.lock);
-    while (!f.failed) {
-        pthread_cond_wait(&f.changed, &f.lock);
-    }
+    wait_until_signalled(f.failed, &f.changed, &f.lock);
     assert_int_equal(f.code, -ERR_INVALID);
     assert_non_null(strstr(f.message, "\"ps-1\": expected host:port"));
     f.failed = false;

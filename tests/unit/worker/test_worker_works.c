@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "support/wait_until.h"
 #include "worker/job/slow_down.h"
 
 /* In the worker. It is held up at a point whose name a pipe in the test's directory has, until the
@@ -76,13 +77,8 @@ static void close_hold(void)
 
 static void expect_works(struct fixture *f, const char *works)
 {
-    const struct timespec end = {.tv_sec = time(NULL) + WAIT_MS / 1000};
-    int rc = 0;
     pthread_mutex_lock(&f->lock);
-    while (strcmp(f->works, works) != 0 && rc == 0) {
-        rc = pthread_cond_timedwait(&f->changed, &f->lock, &end);
-    }
-    assert_string_equal(f->works, works);
+    wait_until_signalled(strcmp(f->works, works) == 0, &f->changed, &f->lock);
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -2,6 +2,8 @@
 /* What the master of a worker under test asks of it. */
 #include "worker_shell_rig.h"
 
+#include "support/wait_until.h"
+
 int shell_call_for(struct fixture *f, const char *method, const ProtobufCMessage *body,
                    struct rpc_msg **reply, struct err *err)
 {
@@ -39,17 +41,23 @@ void shell_start_request(struct fixture *f, Gradus__V1__Plan *plan, Gradus__V1__
     r->secret = secret;
 }
 
+/* It may not know yet that it has joined, or not have asked. */
+static bool start_answered(struct fixture *f, Gradus__V1__StartJobRequest *r, int *rc,
+                           struct err *err)
+{
+    r->incarnation = atomic_load(&f->incarnation);
+    *rc = shell_call(f, "StartJob", &r->base, err);
+    return *rc != ERR_UNAVAILABLE && r->incarnation != 0;
+}
+
 void shell_start_job(struct fixture *f)
 {
     Gradus__V1__Plan plan;
     Gradus__V1__StartJobRequest r;
     shell_start_request(f, &plan, &r);
     struct err err = {0};
-    int rc;
-    do { /* it may not know yet that it has joined, or not have asked */
-        r.incarnation = atomic_load(&f->incarnation);
-        rc = shell_call(f, "StartJob", &r.base, &err);
-    } while ((rc == ERR_UNAVAILABLE || r.incarnation == 0) && sched_yield() == 0);
+    int rc = 0;
+    wait_until(start_answered(f, &r, &rc, &err));
     if (rc != 0) {
         fail_msg("%s", err.msg);
     }

@@ -2,6 +2,8 @@
 /* The master and the parameter server of a worker process under test. */
 #include "worker_shell_rig.h"
 
+#include "support/wait_until.h"
+
 static const char job_text[] = "name: leaving\n"
                                "data: {dir: %s, train: {file: train.csv},\n"
                                "       test: {file: train.csv}}\n"
@@ -35,7 +37,7 @@ static void on_join(struct rpc_call *call, struct rpc_msg *msg, void *service)
     Gradus__V1__JoinResponse r = GRADUS__V1__JOIN_RESPONSE__INIT;
     r.id = id;
     r.heartbeat_interval_ms = 50;
-    r.heartbeat_timeout_ms = 3000;
+    r.heartbeat_timeout_ms = 60000;
     (void)rpc_reply(call, &r.base, NULL);
 }
 
@@ -440,9 +442,7 @@ void shell_end(struct fixture *f)
 void shell_wait_joined(struct fixture *f)
 {
     pthread_mutex_lock(&f->lock);
-    while (f->heartbeats == 0) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(f->heartbeats != 0, &f->changed, &f->lock);
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -458,9 +458,7 @@ void shell_hold_pushes(struct fixture *f)
 void shell_wait_held(struct fixture *f)
 {
     pthread_mutex_lock(&f->lock);
-    while (f->held_call == NULL && !f->failed) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(f->held_call != NULL || f->failed, &f->changed, &f->lock);
     assert_false(f->failed);
     pthread_mutex_unlock(&f->lock);
 }
@@ -493,9 +491,8 @@ void shell_assert_ended(struct fixture *f)
 void shell_wait_for(struct fixture *f, enum note what)
 {
     pthread_mutex_lock(&f->lock);
-    while (!f->failed && (f->note_count == 0 || f->notes[f->note_count - 1] != what)) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
+    wait_until_signalled(f->failed || (f->note_count > 0 && f->notes[f->note_count - 1] == what),
+                         &f->changed, &f->lock);
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -10,7 +10,6 @@
 #include "ps_methods.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +28,7 @@
 #include "worker/job/worker_shell.h"
 
 #define AS_WORKER "as-worker"
-#define WAIT_MS 30000
+#define WAIT_MS 60000
 #define RECORDS 64
 #define BATCH 8
 #define SPLIT_BATCHES 4

@@ -133,7 +133,7 @@ static struct rpc_request request_of(const char *method, const ProtobufCMessage 
     return (struct rpc_request){.service = &gradus__v1__jobs__descriptor,
                                 .method = method,
                                 .body = body,
-                                .timeout_ms = 20000,
+                                .timeout_ms = 60000,
                                 .wait_for_ready = true};
 }
 
