@@ -265,6 +265,31 @@ static void it_is_given_no_other_job(void **state)
     cluster_free(c);
 }
 
+static void silence_is_shown(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new_with(720, 2, 2, &PATIENT);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.epochs=30000"));
+    cluster_until_in(c, id, "TRAIN");
+    struct fake_node *n = cluster_node(c, "ps-2");
+    cluster_freeze(c, n, 60000);
+    while (c->now - n->heartbeat_ms < 2990) {
+        cluster_run_ms(c, 1);
+    }
+    assert_string_equal(cluster_job(c, id)->activity, "");
+    while (c->now - n->heartbeat_ms < 14100) {
+        cluster_run_ms(c, 1);
+    }
+    assert_string_equal(
+        cluster_job(c, id)->activity,
+        "ps-2 has been silent for 14 s; it is waited for until 2:00; Pin on ps-2 for 13 s");
+    assert_string_equal(cluster_job(c, id)->reason, "");
+    cluster_run_ms(c, 50000); /* it is back */
+    assert_string_equal(cluster_job(c, id)->activity, "");
+    cluster_free(c);
+}
+
 static void heartbeats_are_a_fifth_of_the_time_out(void **state)
 {
     (void)state;
@@ -297,6 +322,7 @@ int main(void)
         cmocka_unit_test(the_name_of_one_whose_heartbeat_is_not_read_is_not_free),
         cmocka_unit_test(it_is_not_given_up_for_its_calls_either),
         cmocka_unit_test(it_is_given_no_other_job),
+        cmocka_unit_test(silence_is_shown),
         cmocka_unit_test(heartbeats_are_a_fifth_of_the_time_out),
     };
     return cmocka_run_group_tests_name("master_patience", tests, NULL, NULL);
