@@ -60,7 +60,9 @@ void node_dies(struct master *m, struct node *n)
 uint64_t node_patience_ms(const struct master *m, const struct node *n)
 {
     uint64_t beats_ms = m->config.heartbeat_timeout_ms;
-    uint64_t ps_ms = n->shards_open > 0 ? m->config.ps_timeout_ms : 0;
+    uint64_t ps_ms =
+        n->shards_open > 0 && !MUTANT(server_as_a_worker) ? m->config.ps_timeout_ms : 0;
+    ps_ms = n->shards_open > 0 && MUTANT(waited_for_ever) ? UINT64_MAX / 2 : ps_ms;
     return ps_ms > beats_ms ? ps_ms : beats_ms;
 }
 
@@ -149,6 +151,9 @@ void nodes_late(struct master *m, uint64_t late_ms)
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];
         uint64_t *at = &n->heartbeat_ms;
+        if (n->shards_open > 0 && MUTANT(silence_of_the_master)) {
+            continue;
+        }
         bool marked = n->overdue_ms > *at;
         *at = m->now_ms - *at < late_ms ? m->now_ms : *at + late_ms;
         if (marked && n->overdue_again < OVERDUE_AGAIN_MAX && !MUTANT(late_while_it_reads)) {

@@ -154,7 +154,8 @@ static int join_check(struct master *m, const struct master_join_event *join, st
     const struct node *same = join->name[0] == '\0' ? NULL : node_named(m, join->name);
     if (same != NULL && same->alive && same->incarnation != join->incarnation &&
         strcmp(same->address, join->address) != 0 &&
-        !node_is_given_up(m, same, m->config.heartbeat_timeout_ms)) {
+        !node_is_given_up(m, same, m->config.heartbeat_timeout_ms) &&
+        !(MUTANT(name_of_a_late_node) && node_is_late(m, same, m->now_ms))) {
         return err_set(err, ERR_EXISTS, "name %s belongs to a live node at %s", join->name,
                        same->address);
     }
@@ -244,8 +245,9 @@ void on_join(struct master *m, const struct master_event *e)
 static struct node *known(struct master *m, const struct master_event *e)
 {
     struct node *n = node_find(m, e->node.node, e->node.incarnation);
-    if (n == NULL) {
+    if (n == NULL || (node_is_silent(m, n, m->now_ms) && MUTANT(silent_is_unknown))) {
         reply_error(m, e->request, ERR_NOT_FOUND, "this master does not know the node; join again");
+        return NULL;
     }
     return n;
 }
@@ -332,7 +334,8 @@ static void compare_jobs(struct master *m, struct node *n, const struct master_e
 
 /* By what the node said it has: by the time it hears the answer it may have another of that name.
  */
-static void say_what_to_drop(struct master *m, const struct node *n, const struct master_event *e)
+static void say_what_to_drop(struct master *m, const struct node *n, const struct master_event *e,
+                             bool back)
 {
     const char **jobs = action_memory(m, e->node.job_count, sizeof *jobs);
     uint64_t *openings = action_memory(m, e->node.job_count, sizeof *openings);
@@ -340,7 +343,8 @@ static void say_what_to_drop(struct master *m, const struct node *n, const struc
     size_t opening_count = 0;
     for (size_t i = 0; i < e->node.job_count; i++) {
         struct job *j = job_find(m, e->node.jobs[i]);
-        bool over = j == NULL || !node_serves(n, j) || job_state_is_final(j->record.state);
+        bool over = j == NULL || !node_serves(n, j) || job_state_is_final(j->record.state) ||
+                    (back && MUTANT(dropped_when_it_is_back));
         uint64_t opening = opening_of(e, i);
         if (over && opening == 0) {
             jobs[job_count++] = action_printf(m, "%s", e->node.jobs[i]);
@@ -361,13 +365,14 @@ void on_heartbeat(struct master *m, const struct master_event *e)
     if (n == NULL) {
         return;
     }
-    m->reschedule = m->reschedule || n->doubted || node_is_silent(m, n, m->now_ms);
+    bool back = node_is_silent(m, n, m->now_ms);
+    m->reschedule = m->reschedule || n->doubted || back;
     node_heard(m, n);
     n->doubted = false;
     node_works(n, e);
     calls_heard(&m->calls, n);
     compare_jobs(m, n, e);
-    say_what_to_drop(m, n, e);
+    say_what_to_drop(m, n, e, back);
 }
 
 void on_leave(struct master *m, const struct master_event *e)
@@ -384,7 +389,7 @@ void on_leave(struct master *m, const struct master_event *e)
 void on_unreachable(struct master *m, const struct master_event *e)
 {
     struct node *n = node_find(m, e->node.node, e->node.incarnation);
-    if (n != NULL && node_is_late(m, n, m->now_ms)) {
+    if (n != NULL && (node_is_late(m, n, m->now_ms) || MUTANT(probe_is_proof))) {
         node_lost(m, n, "its process has ended: nobody listens at its address");
     }
 }
