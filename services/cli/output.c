@@ -407,13 +407,15 @@ void output_change_text(const Gradus__V1__Job *job, const struct job_changes *ch
     buf_add_char(out, '\n');
 }
 
-/* What a job came to, where it stands in the queue, and why it is where it is. */
+/* What a job came to, where it stands in the queue, and why it is where it is: the reason of its
+ * state, else what it waits for in it. */
 static void job_result(const Gradus__V1__Job *job, struct buf *out)
 {
     metrics_line(job->test, job->n_test, out);
     text_queue_brief(job, out);
-    if (job->reason[0] != '\0') {
-        buf_printf(out, "%s%s", out->len > 0 ? "  " : "", job->reason);
+    const char *why = job->reason[0] != '\0' ? job->reason : job->activity;
+    if (why[0] != '\0') {
+        buf_printf(out, "%s%s", out->len > 0 ? "  " : "", why);
     }
 }
 

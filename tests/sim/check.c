@@ -266,6 +266,7 @@ void check_record(struct world *w, const struct job_record *r)
                  job_state_name(r->state), row == NULL ? "nothing" : job_state_name(row->state));
     }
     check_resumed(w, job, r);
+    check_steady(w, job, r);
     if (j->state != 0 && j->state != r->state) {
         check_yielded(w, job, r);
         TRACE(w, 0, "%s is %s: %s", r->id, job_state_name(r->state), r->reason);
@@ -445,6 +446,7 @@ void check_lost(struct world *w, const char *text)
         bool beats = info.incarnation == n->incarnation && /* else a late Join of a dead process */
                      strcmp(w->names[n->beat_name], info.id) == 0 &&
                      n->beat_us + BEATS_US > w->now_us && n->heard_us + HEARD_US < w->now_us;
+        check_silence(w, text, beats);
         if (beats && strstr(text, "no heartbeat") != NULL) {
             violated(w, INVARIANT_BEATS, "%s, but it beat %llu ms ago", text,
                      (unsigned long long)((w->now_us - n->beat_us) / SIM_MS));

@@ -161,6 +161,12 @@ void fault_begin(struct world *w, uint32_t index)
             end_at(w, index, f->until_us);
         }
         break;
+    case FAULT_COPY:
+        standstill_copy(w, f->node);
+        break;
+    case FAULT_PROBE:
+        standstill_probe(w, f->node);
+        break;
     case FAULT_KIND_COUNT:
         break;
     }

@@ -8,7 +8,6 @@
 
 #include "base/rng.h"
 
-#define HEARTBEAT_TIMEOUT_MS 3000
 #define PATIENT_MS 100000000
 #define PARK_MARGIN_MS 300
 
@@ -325,6 +324,9 @@ static void act(struct world *w)
             if (strcmp(a->log.event, "node_lost") == 0) {
                 check_lost(w, a->log.text);
             }
+            if (strcmp(a->log.event, "job_state") == 0) {
+                check_patience(w, a->log.text);
+            }
             if (strcmp(a->log.event, "job_preempted") == 0) {
                 check_preempted(w, a->log.text);
             }
@@ -389,18 +391,19 @@ void master_refused(struct world *w, uint32_t node)
 void master_begin(struct world *w)
 {
     bool patient = schedule_freezes(w->schedule);
-    w->master = master_new(
-        &(struct master_config){.heartbeat_timeout_ms = patient ? PATIENT_MS : HEARTBEAT_TIMEOUT_MS,
-                                .jobs_max = 16,
-                                .finished_max = 100,
-                                .owner_running_max = w->schedule->fair.running_max,
-                                .owner_workers_max = w->schedule->fair.workers_max,
-                                .owner_ps_memory_max = w->schedule->fair.memory_max,
-                                .preemption = w->schedule->fair.preemption,
-                                .preempt_after_ms = w->schedule->fair.preempt_after_ms,
-                                .seeds = {rng_key_mix(w->key, 5000 + w->nodes[0].life),
-                                          rng_key_mix(w->key, 6000 + w->nodes[0].life),
-                                          rng_key_mix(w->key, 7000 + w->nodes[0].life)}});
+    w->master = master_new(&(struct master_config){
+        .heartbeat_timeout_ms = patient ? PATIENT_MS : SIM_HEARTBEAT_TIMEOUT_MS,
+        .ps_timeout_ms = w->schedule->knobs.ps_timeout_ms,
+        .jobs_max = 16,
+        .finished_max = 100,
+        .owner_running_max = w->schedule->fair.running_max,
+        .owner_workers_max = w->schedule->fair.workers_max,
+        .owner_ps_memory_max = w->schedule->fair.memory_max,
+        .preemption = w->schedule->fair.preemption,
+        .preempt_after_ms = w->schedule->fair.preempt_after_ms,
+        .seeds = {rng_key_mix(w->key, 5000 + w->nodes[0].life),
+                  rng_key_mix(w->key, 6000 + w->nodes[0].life),
+                  rng_key_mix(w->key, 7000 + w->nodes[0].life)}});
     w->master_timer = SIM_TIMER_NONE;
     disk_restore(w);
 }

@@ -192,7 +192,7 @@ void member_answer(struct world *w, uint32_t node, const struct unary *u,
     struct membership_event e = {.kind = MEMBERSHIP_ON_ANSWER,
                                  .call = u->req.membership_call,
                                  .code = r->code,
-                                 .interval_ms = 1000};
+                                 .interval_ms = SIM_HEARTBEAT_TIMEOUT_MS / 5};
     bool heartbeat = u->kind == UNARY_HEARTBEAT && r->code == 0;
     const struct unary_reply stop = *r;
     const struct unary_request asked = u->req;

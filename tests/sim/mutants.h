@@ -75,6 +75,16 @@
     X(failure_of_any_generation, ANY, "a failure of a generation that is over fails the job")      \
     X(spare_waits_for_its_step, PARTIAL, "who has brought a late replica asks for no other")       \
     X(lead_has_all, SPECULATE, "only the lead is asked what is late")                              \
+    X(silence_is_deafness, STILL,                                                                  \
+      "a node that is silent is given up for the calls that are open to it")                       \
+    X(server_as_a_worker, STILL, "a server with shards is waited for no longer than a worker")     \
+    X(waited_for_ever, STILL, "a server with shards is never given up for its silence")            \
+    X(silence_of_the_master, STILL,                                                                \
+      "the time that the master stood still is taken for a server's")                              \
+    X(name_of_a_late_node, STILL, "another process gets the name of a node that is only late")     \
+    X(probe_is_proof, STILL, "a node is given up for what was seen before it spoke")               \
+    X(dropped_when_it_is_back, STILL, "a server that was silent is told to drop its shards")       \
+    X(silent_is_unknown, STILL, "a node that was silent for the time-out is told to join again")   \
     X(late_and_does_not_know, ANY, "a master that stood still judges what it has not heard")       \
     X(late_while_it_reads, ANY, "a master that stood still while it read judges what is unread")   \
     X(work_is_silence, ANY, "a node that says what it is at counts as one that is silent")         \

@@ -45,6 +45,7 @@
     X(TABLES, tables)   /* any of these: jobs have tables, of which each computation reads rows */ \
     X(GIVEN, given)     /* any of these: workers bring the initial values of jobs */               \
     X(RESUMED, resumed) /* any of these: what has ended is resumed, time and again */              \
+    X(STILL, still)     /* any of these: nothing but processes that stand still */                 \
     X(ALL, all)         /* each of those before late, in proportion; some are traced */
 
 enum sim_mode {
@@ -81,7 +82,9 @@ extern const char *const sim_mode_names[SIM_MODE_COUNT];
     X(SUSPEND,                                                                                     \
       suspend)      /* a client pauses job `number`, and resumes it at the end; other 1: later */  \
     X(RAISE, raise) /* the user's code raises on a worker of job `number`, which fails */          \
-    X(TRACE, trace) /* a client wants a trace, as `number` says; it goes away at the end */
+    X(TRACE, trace) /* a client wants a trace, as `number` says; it goes away at the end */        \
+    X(COPY, copy)   /* another process wants the name of node */                                   \
+    X(PROBE, probe) /* somebody has found nobody at node, which beats */
 
 enum sim_fault_kind {
 #define X(NAME, name) FAULT_##NAME,
@@ -118,9 +121,10 @@ struct sim_knobs {
      * (0: any number) and the modes (a bit for each) for which a shard that was opened with less
      * than that, or in another mode, has none. Each server draws its own, near these. */
     uint32_t full_part, room_workers, full_modes_part;
-    uint32_t refused_part; /* of the ends of processes, that the master sees before the time-out */
-    uint32_t moved_part;   /* of shards, that have another address in a new generation */
-    bool skew;             /* clocks differ, and run at 0.9 to 1.1 */
+    uint32_t ps_timeout_ms; /* a server with shards is waited for so long; 0: as any node */
+    uint32_t refused_part;  /* of the ends of processes, that the master sees before the time-out */
+    uint32_t moved_part;    /* of shards, that have another address in a new generation */
+    bool skew;              /* clocks differ, and run at 0.9 to 1.1 */
     /* Servers have memory for the gradients that their shards reserve, and for so many more; each
      * comes in for up to so long. Parts of those beyond a reserve are refused by the machine. */
     bool memory_tight;
@@ -164,6 +168,9 @@ struct sim_schedule {
 
 /* A worker of it is stopped, and nobody ever counts as dead. */
 bool schedule_freezes(const struct sim_schedule *s);
+/* Nothing in it may cost a job a step: no server, and not the master, ends, and each server is
+ * heard before it would be given up. */
+bool schedule_is_steady(const struct sim_schedule *s);
 void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *out);
 
 #endif

@@ -213,6 +213,8 @@ static int read_line(struct scenario *c, char *line)
         c->evaluates = c->evaluates || strncmp(line + 9, "evaluate_every:", 15) == 0;
     } else if (sscanf(line, "compute %u", &n) == 1) {
         c->s.knobs.compute_us = n * SIM_MS;
+    } else if (sscanf(line, "ps_timeout %u", &n) == 1) {
+        c->s.knobs.ps_timeout_ms = n;
     } else if (sscanf(line, "room_workers %u", &n) == 1) {
         c->s.knobs.room_workers = n;
     } else if (strncmp(line, "check ", 6) == 0) {

@@ -415,6 +415,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     const uint32_t tables_percent = mode == SIM_TABLES ? 100 : mode == SIM_ALL ? 12 : 0;
     const uint32_t given_percent = mode == SIM_GIVEN ? 100 : mode == SIM_ALL ? 12 : 0;
     const uint32_t fair_percent = mode == SIM_FAIR ? 100 : mode == SIM_ALL ? 12 : 0;
+    const uint32_t still_percent = mode == SIM_STILL ? 100 : mode == SIM_ALL ? 12 : 0;
     const uint32_t again_percent = mode == SIM_RESUMED ? 100 : mode == SIM_ALL ? 12 : 0;
     mode = mode == SIM_ALL ? mode_of(seed) : mode;
     struct maker m = {.s = s, .key = rng_key(seed, "schedule"), .records_min = UINT64_MAX};
@@ -427,7 +428,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     if (mode == SIM_LATE) {
         mode = chance(&m, 50) ? SIM_BOUNDED : SIM_ANY;
     } else if (mode == SIM_MEMORY || mode == SIM_FAIR || mode == SIM_TABLES || mode == SIM_GIVEN ||
-               mode == SIM_RESUMED) {
+               mode == SIM_RESUMED || mode == SIM_STILL) {
         mode = mode_of(seed);
     }
     s->ps_count = (uint32_t)between(&m, mode == SIM_SUMS ? 2 : 1, SIM_SHARDS_MAX);
@@ -446,7 +447,11 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     for (uint32_t i = 0; i < s->job_count; i++) {
         maker_job(&m, i, mode);
     }
-    make_faults(&m);
+    if (s->mode == SIM_STILL) {
+        make_trouble(&m, chance(&m, 50) ? SLOWNESS : CLIENTS, below(&m, 3));
+    } else {
+        make_faults(&m);
+    }
     if (s->mode == SIM_LATE) {
         crash(&m, 0);
     }
@@ -462,14 +467,18 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
             set(&m);
         }
     }
-    maker_freeze(&m, s);
-    maker_bad_storage(&m, s);
-    if (!schedule_freezes(s)) {
+    if (s->mode != SIM_STILL) {
+        maker_freeze(&m, s);
+        maker_bad_storage(&m, s);
+    }
+    if (s->mode != SIM_STILL && !schedule_freezes(s)) {
         strangers(&m);
     }
     maker_late_messages(s);
     maker_moved_shards(s);
-    goes_for_good(&m, s);
+    if (s->mode != SIM_STILL) {
+        goes_for_good(&m, s);
+    }
     heard_late(&m, s);
     comes_back(&m, s);
     traces(&m, s, traced_percent);
@@ -479,6 +488,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     uint64_t steps = m.length_us * s->worker_count / s->knobs.compute_us + 1;
     s->live_us = LIVE_US + 4 * steps * s->knobs.file_us; /* there may be a checkpoint at each */
     s->live_us *= s->fair.on ? 2 : 1; /* jobs run one after the other, and stop for others */
+    maker_still(&m, s, still_percent);
     maker_slow_work(&m, s);
     s->quiet_us = m.length_us * 2 + 1 * SIM_S;
     for (uint32_t i = 0; i < s->fault_count; i++) {

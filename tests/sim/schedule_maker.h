@@ -59,6 +59,9 @@ void maker_moved_shards(struct sim_schedule *s);
 void maker_freeze(struct maker *of, struct sim_schedule *s);
 void maker_slow_work(const struct maker *of, struct sim_schedule *s);
 
+/* schedule_still.c */
+void maker_still(const struct maker *of, struct sim_schedule *s, uint32_t percent);
+
 /* schedule.c */
 struct sim_fault *maker_fault(struct maker *m, enum sim_fault_kind kind, uint32_t node);
 uint32_t maker_any_ps(struct maker *m);

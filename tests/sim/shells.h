@@ -278,6 +278,14 @@ void check_stop_log(struct world *w, const char *event, const char *text);
 
 /* stranger.c */
 void stranger_calls(struct world *w, uint32_t fault);
+
+/* standstill.c */
+void standstill_copy(struct world *w, uint32_t node);
+void standstill_probe(struct world *w, uint32_t node);
+void check_silence(struct world *w, const char *text, bool beats); /* of a node_lost */
+void check_patience(struct world *w, const char *text);            /* of a job_state */
+void check_waited(struct world *w, uint32_t node);                 /* it is heard */
+void check_steady(struct world *w, uint32_t job, const struct job_record *r);
 void stranger_pushes(struct world *w, struct sim_shard *s, uint32_t fault);
 
 /* numbers.c: the model, the update rule, and the sequential reference */

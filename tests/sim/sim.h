@@ -255,6 +255,7 @@ struct sim_worker_job {
 enum sim_role { ROLE_MASTER, ROLE_PS, ROLE_WORKER };
 
 #define SIM_CLOSINGS_KEPT 16
+#define SIM_HEARTBEAT_TIMEOUT_MS 3000
 
 struct sim_closing {
     uint64_t opening;
@@ -354,6 +355,7 @@ struct sim_job {
     uint64_t running_us, paused_us;    /* when it came to that state */
     bool held;                         /* nodes, after the last step */
     uint64_t submit_order;             /* of its row */
+    uint64_t steady_step;              /* that it has come to */
     uint64_t fits_us;                  /* since then it waits for what is free; 0: it does not */
     uint64_t opened;                   /* the generation of the last start */
     uint64_t opening;                  /* of the shards of that */
@@ -468,6 +470,7 @@ struct event {
     X(ANSWER, "every request is answered or its caller is gone")                                   \
     X(LIVE, "a job ends soon after faults have stopped")                                           \
     X(BEATS, "no node is given up that beats")                                                     \
+    X(STEADY, "no step is lost as long as servers live, and speak before they are given up")       \
     X(PAUSED, "a paused job holds nothing, has its checkpoint, and waits to be resumed")           \
     X(QUEUE, "higher priorities go first, quotas hold, nobody waits for what is free")             \
     X(CLEAN, "nothing is left when a job is over")                                                 \
@@ -505,6 +508,7 @@ struct world {
     uint64_t key; /* of the seed */
     uint64_t now_us;
     bool quiet, ended;
+    bool steady; /* the schedule is */
     uint64_t ended_us;
 
     struct event *heap;

@@ -257,9 +257,12 @@ void schedule_print(const struct sim_schedule *s, void (*line)(void *ctx, const 
              k->load_us, k->file_us, k->reader_part, k->reader_us, k->readers_max,
              k->skew ? ", clocks differ" : "");
     line(ctx, text);
-    snprintf(text, sizeof text,
-             "memory: full %u/1e6, room for %u workers, modes %u/1e6; refused %u/1e6, moved %u/1e6",
-             k->full_part, k->room_workers, k->full_modes_part, k->refused_part, k->moved_part);
+    snprintf(
+        text, sizeof text,
+        "memory: full %u/1e6, room for %u workers, modes %u/1e6; refused %u/1e6, moved %u/1e6; "
+        "servers have %u ms",
+        k->full_part, k->room_workers, k->full_modes_part, k->refused_part, k->moved_part,
+        k->ps_timeout_ms);
     line(ctx, text);
     if (s->fair.on) {
         snprintf(text, sizeof text,

@@ -412,6 +412,17 @@ static bool is_over(struct world *w)
     return true;
 }
 
+/* What came to a node that stood still lies there until its time is over. */
+static uint64_t all_go_on_us(const struct world *w)
+{
+    uint64_t us = w->now_us;
+    for (uint32_t i = 0; i < w->node_count; i++) {
+        uint64_t resume_us = w->nodes[i].resume_us;
+        us = resume_us != UINT64_MAX && resume_us > us ? resume_us : us;
+    }
+    return us;
+}
+
 /* The last time that anything went wrong, or a job was taken up again. */
 static uint64_t last_us(const struct world *w)
 {
@@ -451,6 +462,7 @@ static void note_beat(struct world *w, const struct event *e)
         const struct unary *u = &w->unaries[e->arg >> 2];
         if (u->kind == UNARY_HEARTBEAT && u->req.incarnation == w->nodes[u->from].incarnation) {
             struct sim_node *n = &w->nodes[u->from];
+            check_waited(w, u->from);
             n->heard_us = w->now_us - n->beat_us > SILENT_US ? w->now_us : n->heard_us;
             n->beat_us = w->now_us;
             n->beat_name = u->req.name;
@@ -509,7 +521,7 @@ static void run(struct world *w)
         } else if (is_over(w)) {
             faults_stop(w);
             w->ended = true;
-            w->ended_us = w->now_us;
+            w->ended_us = all_go_on_us(w);
         } else if (w->quiet && w->now_us > last_us(w) + w->schedule->live_us) {
             world_check_end(w);
         }
@@ -535,6 +547,7 @@ bool world_run(struct world *w, const struct sim_schedule *schedule, bool tracin
     sigjmp_buf escape;
     clear(w);
     w->schedule = schedule;
+    w->steady = schedule_is_steady(schedule);
     w->tracing = tracing;
     w->escape = &escape;
     if (sigsetjmp(escape, 1) == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a job waits for at the moment it is looked at, in words: calls that nobody has answered yet,
- * and what else keeps its nodes busy for longer than a moment. */
+ * nodes that are silent, and what else keeps its nodes busy for longer than a moment. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -57,10 +57,33 @@ static void say_call(const struct call *c, uint64_t now_ms, struct buf *words)
     say_progress(w, now_ms, words);
 }
 
+static bool is_silent(const struct master *m, const struct node *n, uint64_t now_ms)
+{
+    return n == NULL /* it is gone */ ||
+           (node_is_late(m, n, now_ms) && now_ms >= n->heartbeat_ms + SAID_MS);
+}
+
+static void say_silence(const struct master *m, const struct node *n, uint64_t now_ms,
+                        struct buf *words)
+{
+    if (n == NULL || !is_silent(m, n, now_ms)) {
+        return;
+    }
+    uint64_t until_s = node_patience_ms(m, n) / 1000;
+    separate(words);
+    buf_printf(words,
+               "%s has been silent for %" PRIu64 " s; it is waited for until %" PRIu64
+               ":%02" PRIu64,
+               n->id, (now_ms - n->heartbeat_ms) / 1000, until_s / 60, until_s % 60);
+}
+
 /* What @n is at for @j; whose call is open has been named with it. */
 static void say_node(const struct master *m, const struct job *j, const struct node *n,
                      uint64_t now_ms, struct buf *words)
 {
+    if (is_silent(m, n, now_ms)) {
+        return; /* what it was at is of before */
+    }
     for (size_t i = 0; n->work_count > 0 && i < m->calls.count; i++) {
         if (m->calls.rows[i].node == n && is_said(&m->calls.rows[i], j, now_ms)) {
             return;
@@ -82,6 +105,12 @@ const char *activity_words(const struct master *m, const struct job *j, uint64_t
                            struct buf *words)
 {
     buf_reset(words);
+    for (size_t i = 0; i < j->worker_count; i++) {
+        say_silence(m, j->workers[i].node, now_ms, words);
+    }
+    for (size_t i = 0; i < j->shard_count; i++) {
+        say_silence(m, j->shards[i].node, now_ms, words);
+    }
     for (size_t i = 0; i < m->calls.count; i++) {
         if (is_said(&m->calls.rows[i], j, now_ms)) {
             say_call(&m->calls.rows[i], now_ms, words);
@@ -91,9 +120,7 @@ const char *activity_words(const struct master *m, const struct job *j, uint64_t
         say_node(m, j, j->workers[i].node, now_ms, words);
     }
     for (size_t i = 0; i < j->shard_count; i++) {
-        if (j->shards[i].node != NULL) {
-            say_node(m, j, j->shards[i].node, now_ms, words);
-        }
+        say_node(m, j, j->shards[i].node, now_ms, words);
     }
     return buf_str(words);
 }

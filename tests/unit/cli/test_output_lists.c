@@ -28,6 +28,18 @@ static void test_reasons_in_the_list(void **state)
               "digits-1     RECOVERING      500    2.50\n"
               "    loss 0.2500 accuracy 0.5000 lost worker worker-2; waits for 1 more worker: "
               "1\n    of 2 free\n");
+    char silent[] = "ps-2 has been silent for 14 s; it is waited for until 2:00";
+    s.job.activity = silent; /* where there is a reason it is not shown beside it */
+    output_jobs_text(jobs, 1, TERMINAL_ANY, &out);
+    assert_null(strstr(buf_str(&out), "silent"));
+    buf_reset(&out);
+    s.job.reason = empty;
+    s.job.state = GRADUS__V1__JOB_STATE__RUNNING;
+    output_jobs_text(jobs, 1, TERMINAL_ANY, &out);
+    output_assert_text(
+        &out, "JOB          STATE          STEP   EPOCH  RESULT\n"
+              "digits-1     RUNNING         500    2.50  loss 0.2500  accuracy 0.5000  ps-2 has "
+              "been silent for 14 s; it is waited for until 2:00\n");
 }
 
 static void test_places_in_the_queue(void **state)

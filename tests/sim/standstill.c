@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What befalls a node that stands still, beside that; and what must hold as long as a server is
+ * waited for. */
+#include "sim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ON_TIME_US (400 * SIM_MS)
+
+/* Another process wants the name, at an address of its own: a pod that was made anew. It is never
+ * heard again. */
+void standstill_copy(struct world *w, uint32_t node)
+{
+    const struct sim_node *n = &w->nodes[node];
+    if (w->master == NULL || w->nodes[0].paused || n->name == 0) {
+        return;
+    }
+    char address[16];
+    snprintf(address, sizeof address, "n%u.copy", node);
+    struct master_event e = {.kind = MASTER_JOIN, .request = CLIENT_REQUEST + ++w->client_request};
+    e.join = (struct master_join_event){
+        .role = n->role == ROLE_PS ? MASTER_PS : MASTER_WORKER,
+        .incarnation = n->incarnation ^ w->client_request << 1,
+        .name = w->names[n->name],
+        .address = address,
+        .http_address = "",
+        .version = GRADUS_VERSION,
+        .host = "host",
+    };
+    TRACE(w, 0, "is asked for the name %s by another process", w->names[n->name]);
+    master_event(w, &e);
+}
+
+/* Somebody found nobody at its address, before it said that it is there. */
+void standstill_probe(struct world *w, uint32_t node)
+{
+    const struct sim_node *n = &w->nodes[node];
+    bool on_time = n->up && !n->paused && n->name != 0 && n->beat_name == n->name &&
+                   n->beat_us + ON_TIME_US > w->now_us && n->member.state == MEMBERSHIP_IN;
+    if (w->master == NULL || w->nodes[0].paused || !on_time) {
+        return;
+    }
+    struct master_event e = {.kind = MASTER_UNREACHABLE};
+    e.node = (struct master_node_event){.node = w->names[n->name], .incarnation = n->incarnation};
+    TRACE(w, 0, "finds nobody at %s, which beats", w->names[n->name]);
+    master_event(w, &e);
+}
+
+/* ---- what must hold ---- */
+
+/* The milliseconds behind @words in @text; UINT64_MAX: they are not there. */
+static uint64_t silence_in(const char *text, const char *words, const char **rest)
+{
+    const char *at = strstr(text, words);
+    char *end;
+    if (at == NULL) {
+        return UINT64_MAX;
+    }
+    uint64_t ms = strtoull(at + strlen(words), &end, 10);
+    *rest = end;
+    return ms;
+}
+
+/* A name is not given to another process before its node was silent for the time-out, and none that
+ * has been heard is given up because somebody looked there before. */
+void check_silence(struct world *w, const char *text, bool beats)
+{
+    const char *rest = "";
+    uint64_t ms = silence_in(text, "no heartbeat for ", &rest);
+    if (ms != UINT64_MAX && ms < SIM_HEARTBEAT_TIMEOUT_MS) {
+        violated(w, INVARIANT_BEATS, "%s, which is less than the time-out", text);
+    }
+    if (beats && strstr(text, "nobody listens at its address") != NULL) {
+        violated(w, INVARIANT_BEATS, "%s, but it beats", text);
+    }
+}
+
+/* A line of the log: a running job goes back. */
+void check_patience(struct world *w, const char *text)
+{
+    const char *rest = "";
+    uint64_t timeout_ms = w->schedule->knobs.ps_timeout_ms;
+    if (strstr(text, "from=RUNNING to=RECOVERING") == NULL) {
+        return;
+    }
+    uint64_t ms = silence_in(text, "was lost (no heartbeat for ", &rest);
+    if (strncmp(rest, " ms)", 4) == 0 && ms < timeout_ms &&
+        strstr(text, "parameter server") != NULL) {
+        violated(w, INVARIANT_STEADY, "%s; it is to be waited for for %llu ms", text,
+                 (unsigned long long)timeout_ms);
+    }
+}
+
+/* Who comes back after more than the time for which a server is waited for has been given up, if
+ * the master had a processor. */
+void check_waited(struct world *w, uint32_t node)
+{
+    const struct sim_node *n = &w->nodes[node];
+    const uint64_t most_ms = w->schedule->knobs.ps_timeout_ms;
+    const uint64_t silent_us = w->now_us - n->beat_us;
+    struct master_node_info info;
+    for (uint32_t i = 0; i < w->schedule->fault_count; i++) {
+        if (w->schedule->faults[i].kind == FAULT_PAUSE && w->schedule->faults[i].node == 0) {
+            return;
+        }
+    }
+    if (w->master == NULL || most_ms == 0 || n->beat_us == 0 || schedule_freezes(w->schedule) ||
+        silent_us < (most_ms + SIM_HEARTBEAT_TIMEOUT_MS) * SIM_MS * 6 / 5) {
+        return;
+    }
+    for (size_t k = 0; master_node_at(w->master, k, node_ms(w, 0), &info); k++) {
+        if (info.alive && info.incarnation == n->incarnation &&
+            info.heartbeat_age_ms > most_ms + SIM_HEARTBEAT_TIMEOUT_MS) {
+            violated(w, INVARIANT_LIVE, "%s was silent for %llu ms, and is not given up", info.id,
+                     (unsigned long long)info.heartbeat_age_ms);
+        }
+    }
+}
+
+void check_steady(struct world *w, uint32_t job, const struct job_record *r)
+{
+    struct sim_job *j = &w->jobs[job];
+    if (!w->steady || r->resumes > 0) {
+        return;
+    }
+    if (r->recoveries > 0) {
+        violated(w, INVARIANT_STEADY, "%s goes back: %s", r->id, r->reason);
+    }
+    if (r->step < j->steady_step) {
+        violated(w, INVARIANT_STEADY, "%s is at step %llu, and was at step %llu", r->id,
+                 (unsigned long long)r->step, (unsigned long long)j->steady_step);
+    }
+    j->steady_step = r->step;
+}
