@@ -75,6 +75,8 @@
     X(failure_of_any_generation, ANY, "a failure of a generation that is over fails the job")      \
     X(spare_waits_for_its_step, PARTIAL, "who has brought a late replica asks for no other")       \
     X(lead_has_all, SPECULATE, "only the lead is asked what is late")                              \
+    X(silence_is_deafness, ANY,                                                                    \
+      "a node that is silent is given up for the calls that are open to it")                       \
     X(late_and_does_not_know, ANY, "a master that stood still judges what it has not heard")       \
     X(late_while_it_reads, ANY, "a master that stood still while it read judges what is unread")   \
     X(work_is_silence, ANY, "a node that says what it is at counts as one that is silent")         \

@@ -56,7 +56,7 @@ bool call_has_generation(enum master_call_kind kind)
 void calls_release(struct call_table *t)
 {
     free(t->rows);
-    *t = (struct call_table){0};
+    *t = (struct call_table){.late_ms = t->late_ms};
 }
 
 struct call *calls_add(struct call_table *t, const struct call *c)
@@ -179,20 +179,27 @@ bool call_retry(struct call *c, const struct err *err, uint64_t now_ms)
 
 /* ---- time ---- */
 
-static uint64_t limit_ms(const struct call *c)
+/* Judged while the node is on time: one that is late will be heard, and then the limit is another
+ * one, or is given up for its silence. */
+static uint64_t limit_ms(const struct call_table *t, const struct call *c)
 {
-    return !c->begun ? UINT64_MAX : c->heard_ms + (c->worked ? STALL_MS : DEAF_MS);
+    if (!c->begun) {
+        return UINT64_MAX;
+    }
+    uint64_t limit = c->heard_ms + (c->worked ? STALL_MS : DEAF_MS);
+    bool late = limit > c->node->heartbeat_ms + t->late_ms && !MUTANT(silence_is_deafness);
+    return late ? UINT64_MAX : limit;
 }
 
-bool call_is_given_up(const struct call *c, uint64_t now_ms)
+bool call_is_given_up(const struct call_table *t, const struct call *c, uint64_t now_ms)
 {
-    return limit_ms(c) <= now_ms;
+    return limit_ms(t, c) <= now_ms;
 }
 
 struct call *calls_due(struct call_table *t, uint64_t now_ms)
 {
     for (size_t i = 0; i < t->count; i++) {
-        if (call_is_given_up(&t->rows[i], now_ms) || t->rows[i].due_ms <= now_ms) {
+        if (call_is_given_up(t, &t->rows[i], now_ms) || t->rows[i].due_ms <= now_ms) {
             return &t->rows[i];
         }
     }
@@ -203,7 +210,7 @@ uint64_t calls_timer(const struct call_table *t)
 {
     uint64_t next = UINT64_MAX;
     for (size_t i = 0; i < t->count; i++) {
-        uint64_t limit = limit_ms(&t->rows[i]);
+        uint64_t limit = limit_ms(t, &t->rows[i]);
         next = t->rows[i].due_ms < next ? t->rows[i].due_ms : next;
         next = limit < next ? limit : next;
     }
@@ -215,6 +222,16 @@ void calls_late(struct call_table *t, uint64_t late_ms, uint64_t now_ms)
     for (size_t i = 0; i < t->count; i++) {
         struct call *c = &t->rows[i];
         c->heard_ms = now_ms - c->heard_ms < late_ms ? now_ms : c->heard_ms + late_ms;
+    }
+}
+
+void calls_silent(struct call_table *t, const struct node *n, uint64_t silent_ms, uint64_t now_ms)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        struct call *c = &t->rows[i];
+        if (c->node == n) {
+            c->heard_ms = now_ms - c->heard_ms < silent_ms ? now_ms : c->heard_ms + silent_ms;
+        }
     }
 }
 

@@ -46,6 +46,7 @@ struct call {
 struct call_table {
     struct call *rows;
     size_t count, capacity;
+    uint64_t late_ms; /* a node that was not heard for so long is not given up for its calls: */
 };
 
 /* ---- what kinds of calls there are ---- */
@@ -80,10 +81,12 @@ bool call_retry(struct call *c, const struct err *err, uint64_t now_ms);
 
 /* The first row that is to be sent, or over which its node is to be given up; NULL: none. */
 struct call *calls_due(struct call_table *t, uint64_t now_ms);
-bool call_is_given_up(const struct call *c, uint64_t now_ms);
+bool call_is_given_up(const struct call_table *t, const struct call *c, uint64_t now_ms);
 uint64_t calls_timer(const struct call_table *t);
 void calls_late(struct call_table *t, uint64_t late_ms,
                 uint64_t now_ms); /* nobody looked so long */
+/* the time of its silence does not count. It was silent for @silent_ms, and is heard. */
+void calls_silent(struct call_table *t, const struct node *n, uint64_t silent_ms, uint64_t now_ms);
 /* @n has said what keeps it busy. */
 void calls_heard(struct call_table *t, const struct node *n);
 /* The work of its node that @c is, or waits for; NULL: none. */

@@ -148,7 +148,7 @@ static void succeeded(struct master *m, const struct call *c, const struct maste
         start_inspect_done(m, j, done);
         break;
     case MASTER_CALL_OPEN:
-        j->shards[c->index].answered = true;
+        shard_opened(&j->shards[c->index]);
         if (done->problem != NULL && done->problem[0] != '\0') {
             start_warn(m, j, c->node, done->problem);
         }
@@ -198,7 +198,7 @@ void calls_tick(struct master *m)
 {
     struct call *c;
     while ((c = calls_due(&m->calls, m->now_ms)) != NULL) {
-        if (call_is_given_up(c, m->now_ms)) {
+        if (call_is_given_up(&m->calls, c, m->now_ms)) {
             give_up(m, c);
         } else {
             call_send(m, c);

@@ -14,6 +14,7 @@ struct master {
     struct master_config config;
     uint64_t now_ms, before_ms; /* the latter: of the step before */
     uint64_t timer_ms; /* when the next event should have come at the latest; 0: not known */
+    uint64_t late_ms;  /* a node that was not heard for so long is late */
     int64_t wall_ms;
     struct master_actions *actions; /* of the step that is running */
     struct node **nodes;
@@ -72,8 +73,15 @@ void node_heard(struct master *m, struct node *n);
 void node_dies(struct master *m, struct node *n);
 uint64_t nodes_timer(const struct master *m); /* when one of them is looked at next */
 void nodes_late(struct master *m, uint64_t late_ms);
-/* It should have sent a heartbeat by now. */
+/* It should have sent two heartbeats by now; it is so for all of the time-out, and may be waited
+ * for. */
 bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms);
+bool node_is_silent(const struct master *m, const struct node *n, uint64_t now_ms);
+/* How long it may be silent before it is given up. */
+uint64_t node_patience_ms(const struct master *m, const struct node *n);
+/* It was seen that it is silent for @limit_ms; and what had come by then has been read since. */
+bool node_is_seen_silent(const struct node *n, uint64_t limit_ms);
+bool node_is_given_up(const struct master *m, const struct node *n, uint64_t limit_ms);
 
 /* node_events.c */
 void node_lost(struct master *m, struct node *n, const char *why);
@@ -133,6 +141,9 @@ bool job_is_ending(const struct job *j); /* one of these three was recorded */
 void job_worker_remove(struct master *m, struct job *j, struct job_worker *w);
 void job_worker_lost(struct master *m, struct job *j, struct node *n, const char *why);
 void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why);
+/* Its node has it; the job gives it up, and that node is returned (NULL: it is gone). */
+void shard_opened(struct shard_state *s);
+struct node *shard_give_up(struct shard_state *s);
 /* A worker that cannot take part, or not now: it is told to drop the job; the others go on. */
 void job_drop_worker(struct master *m, struct job *j, struct node *n, const char *why);
 /* @n cannot take part in @j: the others go on without it, for good or for a while. */

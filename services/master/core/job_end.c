@@ -20,8 +20,7 @@ static void release_nodes(struct master *m, struct job *j)
         }
     }
     for (size_t i = 0; i < j->shard_count; i++) {
-        struct node *n = j->shards[i].node;
-        j->shards[i].node = NULL;
+        struct node *n = shard_give_up(&j->shards[i]);
         if (n == NULL || !n->alive || !node_serves(n, j)) {
             continue;
         }

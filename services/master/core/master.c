@@ -16,7 +16,15 @@ struct master *master_new(const struct master_config *config)
 {
     struct master *m = mem_new(1, sizeof *m);
     m->config = *config;
+    m->late_ms = 2 * master_beat_ms(config);
+    m->calls.late_ms = m->late_ms;
     return m;
+}
+
+uint64_t master_beat_ms(const struct master_config *config)
+{
+    uint64_t ms = config->heartbeat_interval_ms;
+    return ms > 0 ? ms : config->heartbeat_timeout_ms / 5;
 }
 
 void master_free(struct master *m)

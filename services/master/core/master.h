@@ -36,9 +36,11 @@ struct master;
           */
 
 struct master_config {
-    uint64_t heartbeat_timeout_ms;
-    size_t jobs_max;     /* PENDING or running at once */
-    size_t finished_max; /* remembered in memory; the store keeps more */
+    uint64_t heartbeat_timeout_ms;  /* of silence, and a node is given up; */
+    uint64_t ps_timeout_ms;         /* a server that holds a shard after this, where it is more */
+    uint64_t heartbeat_interval_ms; /* 0: master_beat_ms() has one */
+    size_t jobs_max;                /* PENDING or running at once */
+    size_t finished_max;            /* remembered in memory; the store keeps more */
     /* Of one owner at a time; 0: any number. */
     size_t owner_running_max, owner_workers_max;
     uint64_t owner_ps_memory_max; /* bytes */
@@ -50,6 +52,8 @@ struct master_config {
 };
 
 struct master *master_new(const struct master_config *config);
+/* Nodes are told to send a heartbeat so often. One that misses two is late. */
+uint64_t master_beat_ms(const struct master_config *config);
 void master_free(struct master *m);
 
 /* ---- events ---- */

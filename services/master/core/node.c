@@ -38,6 +38,9 @@ void node_lives(struct master *m, struct node *n)
 
 void node_heard(struct master *m, struct node *n)
 {
+    if (node_is_late(m, n, m->now_ms) && !MUTANT(silence_is_deafness)) {
+        calls_silent(&m->calls, n, m->now_ms - n->heartbeat_ms, m->now_ms);
+    }
     n->heartbeat_ms = m->now_ms;
     unlink_node(m, n);
     link_last(m, n);
@@ -50,6 +53,15 @@ void node_dies(struct master *m, struct node *n)
     unlink_node(m, n);
     m->dead_ms =
         m->dead_count++ == 0 || n->heartbeat_ms < m->dead_ms ? n->heartbeat_ms : m->dead_ms;
+}
+
+/* What a worker had others do again at once, and a server without a shard has nothing. What is on
+ * a shard since the last checkpoint is nowhere else. */
+uint64_t node_patience_ms(const struct master *m, const struct node *n)
+{
+    uint64_t beats_ms = m->config.heartbeat_timeout_ms;
+    uint64_t ps_ms = n->shards_open > 0 ? m->config.ps_timeout_ms : 0;
+    return ps_ms > beats_ms ? ps_ms : beats_ms;
 }
 
 struct node *node_find(struct master *m, const char *id, uint64_t incarnation)
@@ -146,19 +158,43 @@ void nodes_late(struct master *m, uint64_t late_ms)
     }
 }
 
+bool node_is_seen_silent(const struct node *n, uint64_t limit_ms)
+{
+    return n->overdue_ms > n->heartbeat_ms && n->overdue_limit_ms >= limit_ms;
+}
+
+/* The time-out has a mark of its own, also where a node is waited for beyond it: then its name is
+ * free for others. */
 static uint64_t node_timer(const struct master *m, const struct node *n)
 {
-    uint64_t due = n->heartbeat_ms + m->config.heartbeat_timeout_ms;
-    uint64_t judged = n->overdue_ms > n->heartbeat_ms ? n->overdue_ms + NODE_READ_MS : due;
+    uint64_t beats_ms = m->config.heartbeat_timeout_ms;
+    uint64_t patience_ms = node_patience_ms(m, n);
+    if (!node_is_seen_silent(n, beats_ms)) {
+        return n->heartbeat_ms + beats_ms;
+    }
+    uint64_t due = n->heartbeat_ms + patience_ms;
+    uint64_t judged = node_is_seen_silent(n, patience_ms) ? n->overdue_ms + NODE_READ_MS : due;
     return judged > due ? judged : due;
 }
 
 bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms)
 {
-    return now_ms >= n->heartbeat_ms + m->config.heartbeat_timeout_ms * 2 / 5;
+    return now_ms >= n->heartbeat_ms + m->late_ms;
 }
 
-/* None is looked at before its heartbeat is due, so those that were heard later need no look. */
+bool node_is_silent(const struct master *m, const struct node *n, uint64_t now_ms)
+{
+    return now_ms >= n->heartbeat_ms + m->config.heartbeat_timeout_ms;
+}
+
+bool node_is_given_up(const struct master *m, const struct node *n, uint64_t limit_ms)
+{
+    return m->now_ms - n->heartbeat_ms >= limit_ms && node_is_seen_silent(n, limit_ms) &&
+           m->now_ms - n->overdue_ms >= NODE_READ_MS;
+}
+
+/* None is looked at before the time-out is over, so those that were heard later need no look: the
+ * first that is not silent is the last. */
 uint64_t nodes_timer(const struct master *m)
 {
     uint64_t next = UINT64_MAX;

@@ -28,9 +28,12 @@ struct node {
     bool doubted; /* since its last heartbeat another process wanted its address: it is given
                      nothing */
     int64_t joined_wall_ms;
-    uint64_t heartbeat_ms;  /* when the last one came */
-    uint64_t overdue_ms;    /* when it was seen that it is late; before heartbeat_ms: it is not */
-    unsigned overdue_again; /* times that this was put off, because the master itself was late */
+    uint64_t heartbeat_ms;     /* when the last one came */
+    uint64_t overdue_ms;       /* when it was seen that it is silent for too long; before
+                                  heartbeat_ms: it is not */
+    uint64_t overdue_limit_ms; /* for longer than this */
+    unsigned overdue_again;    /* times that this was put off, because the master itself was late */
+    unsigned shards_open;      /* that it has opened, of jobs that have not given them up */
     struct node_work works[MASTER_WORKS_MAX]; /* what keeps it busy, as it said last */
     size_t work_count;
     struct node *heard_before, *heard_after;  /* while it is alive */

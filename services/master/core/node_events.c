@@ -12,10 +12,6 @@
 
 /* A dead node is shown for so long, unless its place is needed. */
 #define NODE_FORGET_MS 600000
-/* Heartbeats come each third of the time after which a node counts as dead. One that is a quarter
- * of that late is enough for who comes from the same address: most are the same process, started
- * again. */
-#define JOIN_SILENCE_MS(timeout_ms) ((timeout_ms)*5 / 12)
 
 static const char *const ROLE_NAMES[] = {"", "ps", "worker"};
 
@@ -34,35 +30,39 @@ static void forget(struct master *m, size_t i)
  * they are read, and only then it is judged. A mark from before its last heartbeat is none. */
 static void overdue(struct master *m, struct node *n)
 {
-    if (n->overdue_ms <= n->heartbeat_ms && !MUTANT(late_and_does_not_know)) {
-        n->overdue_ms = m->now_ms;
+    uint64_t silent_ms = m->now_ms - n->heartbeat_ms;
+    uint64_t beats_ms = m->config.heartbeat_timeout_ms;
+    uint64_t patience_ms = node_patience_ms(m, n);
+    uint64_t limit_ms = silent_ms >= patience_ms ? patience_ms : beats_ms;
+    if (!node_is_seen_silent(n, limit_ms)) {
+        n->overdue_ms = m->now_ms - (MUTANT(late_and_does_not_know) ? NODE_READ_MS : 0);
+        n->overdue_limit_ms = limit_ms;
         n->overdue_again = 0;
-    } else if (m->now_ms - n->overdue_ms >= NODE_READ_MS || MUTANT(late_and_does_not_know)) {
-        node_lost(m, n,
-                  action_printf(m, "no heartbeat for %" PRIu64 " ms", m->now_ms - n->heartbeat_ms));
+    }
+    if (node_is_given_up(m, n, patience_ms)) {
+        node_lost(m, n, action_printf(m, "no heartbeat for %" PRIu64 " ms", silent_ms));
     }
 }
 
-/* Nobody is late, and nobody has been dead for long. */
-static bool nothing_is_due(const struct master *m)
+static void forget_dead(struct master *m)
 {
-    return (m->heard_first == NULL ||
-            m->now_ms - m->heard_first->heartbeat_ms < m->config.heartbeat_timeout_ms) &&
-           (m->dead_count == 0 || m->now_ms - m->dead_ms < NODE_FORGET_MS);
+    if (m->dead_count == 0 || m->now_ms - m->dead_ms < NODE_FORGET_MS) {
+        return;
+    }
+    for (size_t i = m->node_count; i-- > 0;) {
+        if (!m->nodes[i]->alive && m->now_ms - m->nodes[i]->heartbeat_ms >= NODE_FORGET_MS) {
+            forget(m, i);
+        }
+    }
 }
 
 void nodes_tick(struct master *m)
 {
-    if (nothing_is_due(m)) {
-        return;
-    }
-    for (size_t i = m->node_count; i-- > 0;) {
-        struct node *n = m->nodes[i];
-        if (!n->alive && m->now_ms - n->heartbeat_ms >= NODE_FORGET_MS) {
-            forget(m, i);
-        } else if (n->alive && m->now_ms - n->heartbeat_ms >= m->config.heartbeat_timeout_ms) {
-            overdue(m, n);
-        }
+    forget_dead(m);
+    for (struct node *next, *n = m->heard_first; n != NULL && node_is_silent(m, n, m->now_ms);
+         n = next) {
+        next = n->heard_after;
+        overdue(m, n);
     }
 }
 
@@ -116,15 +116,14 @@ static int check_address(struct master *m, const struct master_join_event *join,
             continue;
         }
         uint64_t silent_ms = m->now_ms - n->heartbeat_ms;
-        uint64_t patience_ms = JOIN_SILENCE_MS(m->config.heartbeat_timeout_ms);
-        if (silent_ms < patience_ms) {
+        if (silent_ms < m->late_ms) {
             n->doubted = true;
             return err_set(err, ERR_EXISTS,
                            "%s%s wants the address %.256s of %s, which is alive; when %s is silent "
                            "for %" PRIu64 " ms its place is free",
                            join->name[0] == '\0' ? "another " : "",
                            join->name[0] == '\0' ? ROLE_NAMES[join->role] : join->name,
-                           join->address, n->id, n->id, patience_ms);
+                           join->address, n->id, n->id, m->late_ms);
         }
     }
     return 0;
@@ -154,7 +153,8 @@ static int join_check(struct master *m, const struct master_join_event *join, st
     }
     const struct node *same = join->name[0] == '\0' ? NULL : node_named(m, join->name);
     if (same != NULL && same->alive && same->incarnation != join->incarnation &&
-        strcmp(same->address, join->address) != 0) {
+        strcmp(same->address, join->address) != 0 &&
+        !node_is_given_up(m, same, m->config.heartbeat_timeout_ms)) {
         return err_set(err, ERR_EXISTS, "name %s belongs to a live node at %s", join->name,
                        same->address);
     }
@@ -181,7 +181,13 @@ static void replace_old(struct master *m, const struct master_join_event *join)
         struct node *n = m->nodes[i];
         bool same_name = strcmp(n->id, join->name) == 0;
         if (n->alive && (same_name || strcmp(n->address, join->address) == 0)) {
-            node_lost(m, n, "another process joined from its address");
+            const char *why = "another process joined from its address";
+            if (strcmp(n->address, join->address) != 0) {
+                why = action_printf(
+                    m, "no heartbeat for %" PRIu64 " ms, and another process has its name",
+                    m->now_ms - n->heartbeat_ms);
+            }
+            node_lost(m, n, why);
         }
         if (same_name) {
             forget(m, i);
@@ -355,8 +361,8 @@ void on_heartbeat(struct master *m, const struct master_event *e)
     if (n == NULL) {
         return;
     }
+    m->reschedule = m->reschedule || n->doubted || node_is_silent(m, n, m->now_ms);
     node_heard(m, n);
-    m->reschedule = m->reschedule || n->doubted;
     n->doubted = false;
     node_works(n, e);
     calls_heard(&m->calls, n);
@@ -374,7 +380,7 @@ void on_leave(struct master *m, const struct master_event *e)
     }
 }
 
-/* They come every third of the time-out. */
+/* A heartbeat may have come since somebody looked there. */
 void on_unreachable(struct master *m, const struct master_event *e)
 {
     struct node *n = node_find(m, e->node.node, e->node.incarnation);

@@ -11,9 +11,10 @@
 #include "base/mutant.h"
 #include "master/core/core.h"
 
-static bool is_free(const struct node *n)
+/* One that is waited for though it is silent has what it has, and gets nothing. */
+static bool is_free(const struct master *m, const struct node *n)
 {
-    return n->alive && !n->doubted &&
+    return n->alive && !n->doubted && !node_is_silent(m, n, m->now_ms) &&
            n->job_count < (n->role == MASTER_PS ? MASTER_JOBS_PER_PS_MAX : 1);
 }
 
@@ -24,7 +25,7 @@ static void count_supply(struct master *m)
     for (size_t i = 0; i < m->node_count; i++) {
         const struct node *n = m->nodes[i];
         m->supply[n->role].alive += n->alive;
-        m->supply[n->role].free += is_free(n);
+        m->supply[n->role].free += is_free(m, n);
     }
 }
 
@@ -68,7 +69,7 @@ static void refill(struct master *m, struct job *j, size_t most)
         if (j->worker_count >= most || (j->workers_fit > 0 && j->worker_count >= j->workers_fit)) {
             return;
         }
-        if (n->role == MASTER_WORKER && is_free(n) && refused_until(j, n) == 0) {
+        if (n->role == MASTER_WORKER && is_free(m, n) && refused_until(j, n) == 0) {
             action_log(m, LOG_LEVEL_INFO, "worker_added", "job=%s node=%s", j->record.id, n->id);
             job_worker_add(j, n);
             m->supply[MASTER_WORKER].free--;
@@ -91,22 +92,28 @@ static void add_missing(struct buf *text, const char *one, size_t want, struct s
     }
 }
 
-static bool is_better(const struct job *j, const struct node *a, const struct node *b)
+static bool is_better(const struct master *m, const struct job *j, const struct node *a,
+                      const struct node *b)
 {
+    bool late_a = node_is_late(m, a, m->now_ms);
+    bool late_b = node_is_late(m, b, m->now_ms);
+    if (late_a != late_b) {
+        return late_b;
+    }
     uint64_t until_a = refused_until(j, a);
     uint64_t until_b = refused_until(j, b);
     return until_a != until_b ? until_a < until_b : a->job_count < b->job_count;
 }
 
 /* The parameter server, not yet taken for this job, with the fewest jobs, the first of equals; one
- * that had no room for it only where there is no other. */
+ * that had no room for it, or whose heartbeat is late, only where there is no other. */
 static struct node *pick_ps(struct master *m, const struct job *j)
 {
     struct node *best = NULL;
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];
-        if (n->role == MASTER_PS && is_free(n) && !node_serves(n, j) &&
-            (best == NULL || is_better(j, n, best))) {
+        if (n->role == MASTER_PS && is_free(m, n) && !node_serves(n, j) &&
+            (best == NULL || is_better(m, j, n, best))) {
             best = n;
         }
     }
@@ -130,7 +137,7 @@ static void start(struct master *m, struct job *j)
     size_t quota = quota_workers(m, j);
     most = quota < most ? quota : most;
     for (size_t i = 0; i < m->node_count && j->worker_count < most; i++) {
-        if (m->nodes[i]->role == MASTER_WORKER && is_free(m->nodes[i])) {
+        if (m->nodes[i]->role == MASTER_WORKER && is_free(m, m->nodes[i])) {
             job_worker_add(j, m->nodes[i]);
         }
     }

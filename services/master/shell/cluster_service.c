@@ -60,12 +60,16 @@ static void reply_empty(struct request *r, const struct master_reply *reply)
 
 static void answer_join(struct request *r, const struct master_reply *reply)
 {
-    uint64_t timeout_ms = (uint64_t)r->shell->settings->heartbeat_timeout_ms;
+    const struct master_settings *settings = r->shell->settings;
+    const struct master_config beats = {
+        .heartbeat_timeout_ms = (uint64_t)settings->heartbeat_timeout_ms,
+        .heartbeat_interval_ms = (uint64_t)settings->heartbeat_interval_ms,
+    };
     Gradus__V1__JoinResponse response = GRADUS__V1__JOIN_RESPONSE__INIT;
     char *id = mem_strdup(reply->node);
     response.id = id;
-    response.heartbeat_timeout_ms = (uint32_t)timeout_ms;
-    response.heartbeat_interval_ms = (uint32_t)(timeout_ms / 3);
+    response.heartbeat_timeout_ms = (uint32_t)beats.heartbeat_timeout_ms;
+    response.heartbeat_interval_ms = (uint32_t)master_beat_ms(&beats);
     request_reply(r, &response.base);
     free(id);
 }

@@ -4,6 +4,7 @@
 #include "master/shell/master_shell.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,14 @@ const struct field master_fields[] = {
         "Directory of checkpoints, shared with the parameter servers, or s3://BUCKET/PREFIX; "
         "empty: checkpoints in state_dir"),
     ROW(heartbeat_timeout_ms, FIELD_MS, "3000", 300, 600000,
-        "Time without a heartbeat after which a node is given up"),
+        "Time without a heartbeat after which a worker is given up, and a parameter server that "
+        "holds no shard"),
+    ROW(heartbeat_interval_ms, FIELD_MS, "0", 0, 60000,
+        "Time between the heartbeats of a node, less than half of heartbeat_timeout_ms; 0: a fifth "
+        "of it. A node that misses two is late: it is looked whether its process has ended"),
+    ROW(ps_timeout_ms, FIELD_MS, "120000", 300, 7200000,
+        "Time without a heartbeat for which a parameter server that holds shards is waited for, "
+        "as long as nobody knows that its process has ended; at least heartbeat_timeout_ms"),
     ROW(jobs_max, FIELD_INT, "1000", 1, 100000, "Jobs that wait or run at once"),
     ROW(owner_jobs_max, FIELD_INT, "500", 1, 100000,
         "Of these, jobs of one submitter who is no admin, where it is known who submits"),
@@ -216,6 +224,18 @@ static int start_threads(struct shell *s, struct err *err)
     return s->rpc_loop == NULL ? err->code : 0;
 }
 
+int master_shell_check(const void *settings, struct err *err)
+{
+    const struct master_settings *s = settings;
+    if (s->heartbeat_interval_ms * 2 >= s->heartbeat_timeout_ms) {
+        return err_set(err, ERR_INVALID,
+                       "heartbeat_interval_ms %" PRId64 " must be less than half of "
+                       "heartbeat_timeout_ms, which is %" PRId64,
+                       s->heartbeat_interval_ms, s->heartbeat_timeout_ms);
+    }
+    return 0;
+}
+
 int master_shell_start(struct service_context *sc, struct err *err)
 {
     struct shell *s = mem_new(1, sizeof *s);
@@ -224,6 +244,8 @@ int master_shell_start(struct service_context *sc, struct err *err)
     s->settings = service_config(sc);
     struct master_config config = {
         .heartbeat_timeout_ms = (uint64_t)s->settings->heartbeat_timeout_ms,
+        .heartbeat_interval_ms = (uint64_t)s->settings->heartbeat_interval_ms,
+        .ps_timeout_ms = (uint64_t)s->settings->ps_timeout_ms,
         .jobs_max = (size_t)s->settings->jobs_max,
         .finished_max = (size_t)s->settings->finished_max,
         .owner_running_max = (size_t)s->settings->owner_running_max,

@@ -12,7 +12,7 @@
 struct master_settings {
     char *state_dir;
     char *checkpoint_dir; /* empty: <state_dir>/checkpoints */
-    int64_t heartbeat_timeout_ms;
+    int64_t heartbeat_timeout_ms, heartbeat_interval_ms, ps_timeout_ms;
     int64_t jobs_max;
     int64_t owner_jobs_max; /* of one submitter */
     int64_t finished_max;
@@ -25,6 +25,7 @@ extern const struct field master_fields[];
 extern const size_t master_field_count;
 
 /* The hooks of struct service. */
+int master_shell_check(const void *settings, struct err *err);
 int master_shell_start(struct service_context *sc, struct err *err);
 int master_shell_ready(struct service_context *sc, struct err *err);
 void master_shell_drain(struct service_context *sc, int64_t grace_ms);

@@ -369,8 +369,22 @@ static void manifest_comes(struct cluster *c, const struct flight *f)
     cluster_event(c, &e);
 }
 
+/* A call to a node that is frozen: it lies in the node's socket. */
+static bool waits_for_node(struct cluster *c, struct flight *f)
+{
+    const struct fake_node *n = f->kind == FLIGHT_CALL ? cluster_node(c, f->node) : NULL;
+    if (n == NULL || !n->alive || n->frozen_ms <= c->now) {
+        return false;
+    }
+    f->ms = n->frozen_ms;
+    return true;
+}
+
 static void land(struct cluster *c, struct flight *f)
 {
+    if (waits_for_node(c, f)) {
+        return;
+    }
     struct flight flown = *f;
     f->used = false;
     switch (flown.kind) {

@@ -67,6 +67,7 @@ struct fake_node {
     enum master_role role;
     char id[64], address[64];
     uint64_t incarnation, next_ms, heartbeat_ms;
+    uint64_t frozen_ms; /* until then it gets no processor; what comes waits for it */
     char shards[MASTER_JOBS_PER_PS_MAX][64]; /* a server's, by job; "": none */
     int told_mode;                           /* likewise, the last one that it was told */
     struct fake_worker_job job;
@@ -214,6 +215,7 @@ uint64_t cluster_draw(struct cluster *c, uint64_t n);
 /* Nodes (cluster_nodes.c) */
 struct fake_node *cluster_add(struct cluster *c, enum master_role role);
 void cluster_kill(struct fake_node *n);
+void cluster_freeze(struct cluster *c, struct fake_node *n, uint64_t ms);
 void cluster_kill_one(struct cluster *c, enum master_role role);
 void fake_heartbeat(struct cluster *c, struct fake_node *n);
 void fake_drop_job(struct fake_node *n, const char *job); /* without telling anybody */

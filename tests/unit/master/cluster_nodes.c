@@ -57,6 +57,12 @@ void cluster_kill(struct fake_node *n)
     n->alive = false;
 }
 
+void cluster_freeze(struct cluster *c, struct fake_node *n, uint64_t ms)
+{
+    n->frozen_ms = c->now + ms;
+    n->next_ms = n->frozen_ms;
+}
+
 void cluster_kill_one(struct cluster *c, enum master_role role)
 {
     for (size_t i = 0; i < c->node_count; i++) {

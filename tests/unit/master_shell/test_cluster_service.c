@@ -154,7 +154,7 @@ static void nodes_join(void **state)
     const Gradus__V1__JoinResponse *r = well("Join", &q.base, &reply);
     assert_string_equal(r->id, "worker-7");
     assert_int_equal(r->heartbeat_timeout_ms, 3000);
-    assert_int_equal(r->heartbeat_interval_ms, 1000);
+    assert_int_equal(r->heartbeat_interval_ms, 600);
     rpc_msg_unref(reply);
     answer.err = (struct err){ERR_EXHAUSTED, "no place"};
     refused("Join", &q.base, ERR_EXHAUSTED, "no place");

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/jobs.pb-c.h"
+#include "master/shell/master_shell.h"
 #include "rpc/rpc.h"
 #include "service/spawn.h"
 
@@ -455,6 +456,19 @@ static void watching_ends_with_the_job(void **state)
     spawn_release(&m.process);
 }
 
+static void heartbeats_are_less_than_half_of_the_time_out(void **state)
+{
+    (void)state;
+    struct master_settings s = {.heartbeat_timeout_ms = 3000};
+    struct err err = {0};
+    assert_int_equal(master_shell_check(&s, &err), 0);
+    s.heartbeat_interval_ms = 1499;
+    assert_int_equal(master_shell_check(&s, &err), 0);
+    s.heartbeat_interval_ms = 1500;
+    assert_int_equal(master_shell_check(&s, &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "heartbeat_interval_ms 1500 must be less than half of"));
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -466,6 +480,7 @@ int main(void)
         TEST(changes_at_the_same_time_all_count),
         TEST(an_id_with_checkpoints_is_not_given_again),
         TEST(watching_ends_with_the_job),
+        TEST(heartbeats_are_less_than_half_of_the_time_out),
     };
     return cmocka_run_group_tests_name("master_shell", tests, NULL, NULL);
 }
