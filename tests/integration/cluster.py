@@ -25,8 +25,9 @@ atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 os.environ["XDG_STATE_HOME"] = HOME
 for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "GRADUS_S3_ENDPOINT", "GRADUS_MASTER", "GRADUS_STATE_DIR", "GRADUS_RULES_DIR", "GRADUS_CONFIG"):
     os.environ.pop(name, None)
-# Of every `gradus`, in seconds: how long it waits for an answer of a machine that stands still for a while.
-os.environ["GRADUS_TIMEOUT"] = "60"
+# Nobody is given up for being silent, however long a machine stands still: who is dead is found by its connection, as soon as two
+# heartbeats are missing. A test of silence gives its master another time-out. `gradus` has so many seconds for an answer.
+os.environ.update(GRADUS_HEARTBEAT_INTERVAL_MS="300", GRADUS_HEARTBEAT_TIMEOUT_MS="60000", GRADUS_TIMEOUT="60")
 # Sanitizers slow everything down; a test that hangs still ends.
 TIMEOUT = 600
 # What is waited for is there at once, as a rule. A machine that does much else at the same time is given so many times as long
@@ -64,6 +65,20 @@ def alive(pid):
             return f.read().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+@contextlib.contextmanager
+def standing_still(pids):
+    """Those that are alive."""
+    stopped = []
+    try:
+        for pid in filter(alive, pids):
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(pid)
+        yield
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
 
 
 def name_of(pid):
@@ -295,16 +310,9 @@ class ClusterTest(unittest.TestCase):
         """A job without an end ends after so many epochs, or after @more when it is there already; how many it has then.
 
         Its @workers, process ids, stand still meanwhile: it would run away from who stands still between looking and asking."""
-        stopped = []
-        try:
-            for pid in filter(alive, workers):
-                os.kill(pid, signal.SIGSTOP)
-                stopped.append(pid)
+        with standing_still(workers):
             epochs = max(epochs, int(jobs.get(job)["epochs"]) + more)
             changed = jobs.change(job, f"training.epochs={epochs}")
-        finally:
-            for pid in stopped:
-                os.kill(pid, signal.SIGCONT)
         changed()
         return epochs
 

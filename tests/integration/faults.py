@@ -9,7 +9,7 @@ import signal
 import unittest
 import urllib.request
 
-from cluster import DATA, ENDLESS, SLOWER, SMALL_MODEL, SOURCE, ClusterTest, Jobs, gradus
+from cluster import DATA, ENDLESS, SLOWER, SMALL_MODEL, SOURCE, ClusterTest, gradus, standing_still
 
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 
@@ -23,7 +23,7 @@ class Digits:
     records = 2000
     file = SOURCE + "/examples/digits.yaml"
     sizes = {"training.batch_size": 16, **SMALL_MODEL}
-    epochs = 10  # of a job to which nothing happens, and the least of one without an end
+    epochs = 6  # of a job to which nothing happens, and the least of one without an end
     slow_down = 120 // SLOWER
     accuracy = 0.75
 
@@ -154,12 +154,18 @@ class FaultTest(ClusterTest):
         self.wait_done(job, 0)
         return job
 
-    def wait_end(self, job, state="SUCCEEDED", timeout=200):
-        """Of a job without an end: after as many epochs as a quiet one has, or soon."""
+    def held(self):
+        """While it lasts a job makes no more steps than those under way."""
+        return standing_still([w.process.pid for w in self.workers if w.process.poll() is None])
+
+    def give_end(self, job):
+        """To a job without one: after as many epochs as a quiet one has, or soon."""
         if job in self.endless:
             self.endless.remove(job)
-            pids = [w.process.pid for w in self.workers if w.process.poll() is None]
-            self.end_job(self.master.client(), job, pids, self.epochs)
+            self.end_job(self.master.client(), job, [w.process.pid for w in self.workers if w.process.poll() is None], self.epochs)
+
+    def wait_end(self, job, state="SUCCEEDED", timeout=200):
+        self.give_end(job)
         self.wait_for("the end of the job", lambda: self.now(job)["state"] in FINAL, timeout)
         status = self.status(self.master, job)
         self.assertEqual(status["state"], state, status["reason"])

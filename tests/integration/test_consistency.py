@@ -104,7 +104,7 @@ class Partial(Digits, FaultTest):
         return status, missing
 
     def test_a_slow_worker_is_not_waited_for(self):
-        self.cluster(workers=4, ps=3, slow=(100,))
+        self.cluster(workers=4, ps=3, slow=(25,))
         status, missing = self.assert_whole_steps(self.train(training__epochs=self.epochs))
         self.assertGreater(status["dropped"], status["steps_total"] / 2)
         self.assertLessEqual(missing, status["dropped"] * self.sizes["training.batch_size"])
