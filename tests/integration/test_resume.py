@@ -76,7 +76,8 @@ class Resume(FairTest):
         refused = gradus("resume", job, "--set", "training.seed=3", "--master", self.master.address)
         self.assertIn("training.seed=3: fixed when the job was submitted", refused.stderr)
         self.ask("resume", job, "--set", f"training.epochs={epochs}")
-        self.assertEqual(self.weights(job), self.weights_of_quiet(self.wait_end(job), training__replicas=2))
+        done = self.wait_end(job)
+        self.assertEqual(self.weights(job), self.weights_of_quiet(done, training__replicas=2))
 
     def test_what_is_refused(self):
         self.cluster(workers=2)
