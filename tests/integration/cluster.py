@@ -2,6 +2,7 @@
 """Real Gradus processes for integration tests: free ports, bounded time, nothing left running."""
 
 import atexit
+import contextlib
 import json
 import os
 import re
@@ -24,6 +25,9 @@ atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 os.environ["XDG_STATE_HOME"] = HOME
 for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "GRADUS_S3_ENDPOINT", "GRADUS_MASTER", "GRADUS_STATE_DIR", "GRADUS_RULES_DIR", "GRADUS_CONFIG"):
     os.environ.pop(name, None)
+# Nobody is given up for being silent, however long a machine stands still: who is dead is found by its connection, as soon as two
+# heartbeats are missing. A test of silence gives its master another time-out. `gradus` has so many seconds for an answer.
+os.environ.update(GRADUS_HEARTBEAT_INTERVAL_MS="300", GRADUS_HEARTBEAT_TIMEOUT_MS="60000", GRADUS_TIMEOUT="60")
 # Sanitizers slow everything down; a test that hangs still ends.
 TIMEOUT = 600
 # What is waited for is there at once, as a rule. A machine that does much else at the same time is given so many times as long
@@ -32,6 +36,8 @@ PATIENCE = 4
 SLOWER = int(os.environ.get("GRADUS_TEST_SLOWER", "1"))
 # How many times as long computations take in clusters started by hand: jobs that go on meanwhile hardly use processors.
 SLOW_DOWN = 24 // SLOWER
+# A job of so many epochs goes on until the test ends it (ClusterTest.end_job()), however fast the machine is.
+ENDLESS = 100000
 # Of examples/digits.yaml, a fifth of its parameters: they are moved and updated in every step of every test.
 SMALL_MODEL = {"model.layers.1.units": 64, "model.layers.2.units": 32}
 # What the sanitizers write; a report fails the test, whatever the exit codes were.
@@ -59,6 +65,20 @@ def alive(pid):
             return f.read().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+@contextlib.contextmanager
+def standing_still(pids):
+    """Those that are alive."""
+    stopped = []
+    try:
+        for pid in filter(alive, pids):
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(pid)
+        yield
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
 
 
 def name_of(pid):
@@ -98,10 +118,10 @@ class Jobs:
             from rpc_python import Protos
             Jobs.protos = Protos(os.environ["GRADUS_DESCRIPTORS"])
         self.error = grpc.RpcError
-        self.channel = grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0)])
-        self.call = self.channel.unary_unary(
-            "/gradus.v1.Jobs/Get", request_serializer=lambda m: m.SerializeToString(),
-            response_deserializer=Jobs.protos["gradus.v1.Job"].FromString)
+        self.channel = grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 500)])
+        self.call, self.set = (self.channel.unary_unary(
+            "/gradus.v1.Jobs/" + method, request_serializer=lambda m: m.SerializeToString(),
+            response_deserializer=Jobs.protos["gradus.v1.Job"].FromString) for method in ("Get", "Set"))
 
     def get(self, name):
         """None: there is no such job."""
@@ -115,6 +135,12 @@ class Jobs:
         return {"state": state, "reason": job.reason, "steps": job.step, "steps_total": job.steps_total,
                 "epochs": job.epoch, "generation": job.generation, "recoveries": job.recoveries,
                 "checkpoint": job.checkpoint, "workers": list(job.workers)}
+
+    def change(self, name, *sets):
+        """What `gradus set` asks for; a function that waits until it is in force. The master has it before what is asked next."""
+        asked = self.set.future(Jobs.protos["gradus.v1.SetJobRequest"](job=name, sets=sets), timeout=TIMEOUT, wait_for_ready=True)
+        self.get(name)
+        return asked.result
 
     def close(self):
         self.channel.close()
@@ -141,11 +167,15 @@ class Service:
         self.address = re.search(r"grpc=(\S+)", line).group(1)
         self.http = re.search(r"http=(\S+)", line).group(1)
 
-    def job(self, name):
-        """Of a master: some fields of `gradus status NAME --json`, for who asks often: without a process."""
+    def client(self):
+        """Of a master."""
         if self.jobs is None:
             self.jobs = Jobs(self.address)
-        return self.jobs.get(name)
+        return self.jobs
+
+    def job(self, name):
+        """Of a master: some fields of `gradus status NAME --json`, for who asks often: without a process."""
+        return self.client().get(name)
 
     def stop(self, how=signal.SIGTERM, timeout=30 * PATIENCE):
         if self.jobs is not None:
@@ -258,16 +288,41 @@ class ClusterTest(unittest.TestCase):
             return False
         self.wait_for(f"{text!r} in {file}", seen, timeout)
 
-    def wait_run(self, state, steps, job="digits-1"):
-        """Until the job of a `gradus run` has made so many steps; it must not be over then."""
+    @contextlib.contextmanager
+    def jobs_of(self, state):
+        """Those of the master of a `gradus run`."""
         address = os.path.join(self.dir, state, "master.address")
         self.wait_for("the master", lambda: os.path.exists(address) and os.path.getsize(address))
         with open(address) as f:
             jobs = Jobs(f.read().strip())
-        now = self.wait_for(f"{steps} steps", lambda: (
-            lambda s: s if s and s["steps"] >= steps else None)(jobs.get(job)))
-        jobs.close()
-        self.assertLess(now["steps"], now["steps_total"])
+        try:
+            yield jobs
+        finally:
+            jobs.close()
+
+    def wait_run(self, state, steps, job="digits-1"):
+        """Until the job of a `gradus run` has made so many steps."""
+        with self.jobs_of(state) as jobs:
+            self.wait_for(f"{steps} steps", lambda: (
+                lambda s: s if s and s["steps"] >= steps else None)(jobs.get(job)))
+
+    def end_job(self, jobs, job, workers, epochs, more=2):
+        """A job without an end ends after so many epochs, or after @more when it is there already; how many it has then.
+
+        Its @workers, process ids, stand still meanwhile: it would run away from who stands still between looking and asking."""
+        with standing_still(workers):
+            epochs = max(epochs, int(jobs.get(job)["epochs"]) + more)
+            changed = jobs.change(job, f"training.epochs={epochs}")
+        changed()
+        return epochs
+
+    def end_run(self, process, state, epochs, job="digits-1"):
+        """The same with that of a `gradus run`, and until it is over; what it printed, and its epochs."""
+        with self.jobs_of(state) as jobs:
+            epochs = self.end_job(jobs, job, self.child(process, "gradus-worker"), epochs)
+        out, err = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, 0, err)
+        return json.loads(out), err, epochs
 
     def child(self, process, name):
         return [pid for pid in children_of(process.pid) if name_of(pid) == name]

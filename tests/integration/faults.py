@@ -9,24 +9,22 @@ import signal
 import unittest
 import urllib.request
 
-from cluster import DATA, SLOWER, SMALL_MODEL, SOURCE, ClusterTest, gradus
+from cluster import DATA, ENDLESS, SLOWER, SMALL_MODEL, SOURCE, ClusterTest, gradus, standing_still
 
-# Who is silent for so long hangs, and is not just one of many that want a processor. Who is dead is found out earlier.
-HEARTBEAT_MS = 3000 if SLOWER == 1 else 6000
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
 class Digits:
-    """Small jobs on the data set that gradus draws; most of their time is heartbeats that do not come.
+    """Small jobs on the data set that gradus draws.
 
-    A batch is computed in a tenth of a millisecond. Workers slow themselves down to some milliseconds, so jobs last for
-    seconds, in which much can happen to them, and hardly use the processors."""
+    A batch is computed in a tenth of a millisecond. Workers slow themselves down to some milliseconds, so that jobs hardly use
+    the processors. What happens to a job happens to one without an end, which is given one afterwards (wait_end())."""
 
     records = 2000
     file = SOURCE + "/examples/digits.yaml"
-    sizes = {"training.batch_size": 16, "training.epochs": 10, **SMALL_MODEL}
+    sizes = {"training.batch_size": 16, **SMALL_MODEL}
+    epochs = 6  # of a job to which nothing happens, and the least of one without an end
     slow_down = 120 // SLOWER
-    heartbeat_ms = HEARTBEAT_MS
     accuracy = 0.75
 
     def data_dir(self):
@@ -38,10 +36,10 @@ class FashionMnist:
 
     records = 60000
     file = SOURCE + "/examples/fashion-mnist.yaml"
-    sizes = {"training.batch_size": 64, "training.epochs": 5}
+    sizes = {"training.batch_size": 64}
+    epochs = 5
     model = {}
     slow_down = 1
-    heartbeat_ms = 3000
     accuracy = 0.8
 
     def setUp(self):
@@ -61,14 +59,16 @@ class FaultTest(ClusterTest):
         self.master = None
         self.servers = []
         self.workers = []
+        self.endless = set()  # jobs
 
     # ---- the cluster ----
 
-    def cluster(self, workers, ps=2, slow=(), heartbeat_ms=None):
-        """@slow: for the first workers, how many times as long their computations take as those of the others."""
+    def cluster(self, workers, ps=2, slow=(), silence_ms=None):
+        """@slow: for the first workers, how many times as long their computations take as those of the others.
+        @silence_ms: of a worker that hangs, until it is given up; much more as a rule. Who is dead is found by the connection."""
         self.state_dir = self.dir + "/cluster"
         self.master_args = (f"--state-dir={self.state_dir}",
-                            f"--heartbeat-timeout-ms={heartbeat_ms or self.heartbeat_ms}")
+                            *([f"--heartbeat-timeout-ms={silence_ms}"] if silence_ms else []))
         self.master = self.start("master", *self.master_args)
         self.servers = [self.start_ps() for _ in range(ps)]
         self.workers = [self.start_worker(*slow[i:i + 1]) for i in range(workers)]
@@ -114,11 +114,17 @@ class FaultTest(ClusterTest):
 
     # ---- the job ----
 
-    def sets(self, **more):
-        """Arguments of a job; keys with __ for each dot."""
-        keys = {"data.dir": self.data_dir(), "training.evaluate_every": "never", **self.sizes,
+    def keys(self, **more):
+        """Of a job; with __ for each dot."""
+        return {"data.dir": self.data_dir(), "training.evaluate_every": "never", "training.epochs": self.epochs, **self.sizes,
                 **{key.replace("__", "."): value for key, value in more.items()}}
-        return [item for key, value in keys.items() for item in ("--set", f"{key}={value}")]
+
+    def sets(self, **more):
+        return [item for key, value in self.keys(**more).items() for item in ("--set", f"{key}={value}")]
+
+    def quiet(self, state, **more):
+        """The same job by `gradus run`, on one worker and one server that nothing happens to: what it printed."""
+        return self.run_job(state, self.file, **self.keys(**{"cluster__workers": 1, "cluster__ps": 1, **more}))
 
     def submit(self, **sets):
         done = gradus("submit", self.file, "--master", self.master.address, *self.sets(**sets))
@@ -130,20 +136,36 @@ class FaultTest(ClusterTest):
         return self.master.job(job)
 
     def wait_done(self, job, part):
-        """Until @part (0 to 1) of the job's steps are done; its status then."""
+        """Until @part (0 to 1) of what a quiet job does is done; its status then."""
         def reached():
             status = self.now(job)
             self.assertNotIn(status["state"], FINAL, f"before {part} of it was done: {status['reason']}")
-            total = status["steps_total"]
-            return status if total > 0 and status["steps"] >= max(1, part * total) else None
+            return status if status["steps"] > 0 and status["epochs"] >= part * self.epochs else None
         return self.wait_for(f"{part} of the steps", reached, 90)
 
+    def wait_checkpoint(self, job):
+        return self.wait_for("a checkpoint", lambda: self.now(job)["checkpoint"])
+
     def start_job(self, **sets):
-        job = self.submit(**sets)
+        """One that goes on until wait_end(), unless a number of epochs is given."""
+        job = self.submit(**{"training__epochs": ENDLESS, **sets})
+        if "training__epochs" not in sets:
+            self.endless.add(job)
         self.wait_done(job, 0)
         return job
 
+    def held(self):
+        """While it lasts a job makes no more steps than those under way."""
+        return standing_still([w.process.pid for w in self.workers if w.process.poll() is None])
+
+    def give_end(self, job):
+        """To a job without one: after as many epochs as a quiet one has, or soon."""
+        if job in self.endless:
+            self.endless.remove(job)
+            self.end_job(self.master.client(), job, [w.process.pid for w in self.workers if w.process.poll() is None], self.epochs)
+
     def wait_end(self, job, state="SUCCEEDED", timeout=200):
+        self.give_end(job)
         self.wait_for("the end of the job", lambda: self.now(job)["state"] in FINAL, timeout)
         status = self.status(self.master, job)
         self.assertEqual(status["state"], state, status["reason"])
@@ -163,9 +185,9 @@ class FaultTest(ClusterTest):
     def assert_learned(self, status):
         self.assertGreater(status["metrics"]["test"]["accuracy"], self.accuracy)
 
-    def assert_each_record_once(self, status, epochs):
-        """As every shard says itself: @epochs times each record of the data, and nothing left over."""
-        versions = set()
+    def assert_each_record_once(self, status):
+        """As every shard says itself: each record of the data once in each epoch, and nothing left over."""
+        versions, epochs = set(), status["epochs"]
         for shard in status["shards"]:
             self.assertEqual(shard["examples"], self.records * epochs, status["shards"])
             versions.add(shard["version"])

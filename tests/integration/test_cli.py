@@ -15,6 +15,7 @@ import subprocess
 import termios
 import time
 import unittest
+import unittest.mock
 
 from cluster import BIN, HOME, SOURCE, TIMEOUT, ClusterTest, gradus
 
@@ -203,16 +204,11 @@ class Runs(ClusterTest):
 
     def test_settings_of_the_environment(self):
         """Those of one process do not reach the others; those of all do."""
-        os.environ.update(GRADUS_LISTEN="127.0.0.1:1", GRADUS_ADVERTISE="nowhere:1", GRADUS_NAME="same",
-                          GRADUS_CHECKPOINT_DIR="/nowhere", GRADUS_CONFIG="/no/such.yaml", GRADUS_MASTER="nowhere:1",
-                          GRADUS_LOG_LEVEL="debug")
-        try:
+        with unittest.mock.patch.dict(os.environ, GRADUS_LISTEN="127.0.0.1:1", GRADUS_ADVERTISE="nowhere:1", GRADUS_NAME="same",
+                                      GRADUS_CHECKPOINT_DIR="/nowhere", GRADUS_CONFIG="/no/such.yaml", GRADUS_MASTER="nowhere:1",
+                                      GRADUS_LOG_LEVEL="debug"):
             process = self.run_default(name="variables", training__epochs=1, cluster__ps=2)
-            out, err = process.communicate(timeout=120)
-        finally:
-            for name in [name for name in os.environ if name.startswith("GRADUS_")]:
-                if name not in ("GRADUS_BIN_DIR", "GRADUS_SOURCE_DIR", "GRADUS_TEST_SLOWER", "GRADUS_TEST_DATA"):
-                    del os.environ[name]
+            out, err = process.communicate(timeout=TIMEOUT)
         self.assertEqual(process.returncode, 0, err)
         self.assertTrue(json.loads(out)["checkpoint"].startswith(HOME))
 

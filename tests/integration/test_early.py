@@ -106,6 +106,7 @@ def stall(source, to):
 class Early(Digits, FaultTest):
     model = {}
     sizes = {}
+    epochs = 2
     accuracy = 0.5
     reference = []
 
@@ -121,10 +122,10 @@ class Early(Digits, FaultTest):
         for proxy in self.proxies:
             proxy.close()
 
-    def cluster(self, workers, ps=1, heartbeat_ms=10000):
+    def cluster(self, workers, ps=1):
         self.proxies = [Proxy() for _ in range(ps)]
         self.ps_count = 0
-        super().cluster(workers, ps, heartbeat_ms=heartbeat_ms)
+        super().cluster(workers, ps)
 
     def start_ps(self):
         proxy = self.proxies[self.ps_count % len(self.proxies)]
@@ -146,9 +147,7 @@ class Early(Digits, FaultTest):
 
     def expected(self):
         if not Early.reference:
-            result = self.run_job("plain", self.file, **{
-                "data__dir": self.data_dir(), "training__evaluate_every": "never", "training__replicas": 2,
-                "training__epochs": 2})
+            result = self.quiet("plain", training__replicas=2)
             Early.reference.append(self.bits(result["job"], "plain"))
         return Early.reference[0]
 
@@ -166,7 +165,7 @@ class Early(Digits, FaultTest):
         self.assertEqual((status["recoveries"], status["generation"]), (0, 1))
         self.assertEqual([proxy.troubles for proxy in self.proxies], [[]] * ps)
         self.assertGreater(self.given_up(), 0)
-        self.assert_each_record_once(status, 2)
+        self.assert_each_record_once(status)
         return job
 
     def test_sync(self):
@@ -179,7 +178,7 @@ class Early(Digits, FaultTest):
         self.train(1, training__mode="async")
 
     def test_a_server_killed_in_the_middle_of_answers(self):
-        self.cluster(1, heartbeat_ms=1000)
+        self.cluster(1)
         killed = []
 
         def kill(source, to):

@@ -23,10 +23,9 @@ class ObjectStorage(Digits, FaultTest):
         self.addCleanup(lambda: [os.environ.pop(n) if v is None else os.environ.update({n: v})
                                  for n, v in before.items()])
 
-    def cluster(self, workers, ps=2, slow=(), heartbeat_ms=None):
+    def cluster(self, workers, ps=2):
         self.state_dir = self.dir + "/cluster"
-        self.master_args = (f"--state-dir={self.state_dir}", f"--checkpoint-dir={ROOT}/",
-                            f"--heartbeat-timeout-ms={heartbeat_ms or self.heartbeat_ms}")
+        self.master_args = (f"--state-dir={self.state_dir}", f"--checkpoint-dir={ROOT}/")
         self.master = self.start("master", *self.master_args)
         self.servers = [self.start_ps() for _ in range(ps)]
         self.workers = [self.start_worker() for _ in range(workers)]
@@ -41,15 +40,12 @@ class ObjectStorage(Digits, FaultTest):
         return self.start_job(training__replicas=4, cluster__ps=2, cluster__partitions=2, cluster__workers=2,
                               training__checkpoint_every="1 epoch", **sets)
 
-    def expected(self):
-        result = self.run_job("plain", self.file, **{
-            "data__dir": self.data_dir(), "cluster__workers": 1, "cluster__ps": 1, "training__evaluate_every": "never",
-            "training__replicas": 4, **self.sizes})
-        return self.bits(result["job"], "plain")
+    def expected(self, epochs):
+        return self.bits(self.quiet("plain", training__replicas=4, training__epochs=epochs)["job"], "plain")
 
     def assert_whole(self, job):
         """The end of a job, and what lies in the store."""
-        self.wait_end(job)
+        status = self.wait_end(job)
         self.assertFalse(os.path.exists(self.state_dir + "/checkpoints"))
         self.assertIn("training/one/gradus-checkpoints", self.store.keys())
         self.assertIn(f"training/one/{job}/owner", self.store.keys())
@@ -60,7 +56,7 @@ class ObjectStorage(Digits, FaultTest):
         for name in found:
             self.assertIn(f"training/one/{job}/{name}/manifest.json", self.store.keys())
         self.assertEqual(self.now(job)["checkpoint"], f"{ROOT}/{job}/{found[-1]}")
-        self.assertEqual(self.bits(job), self.expected())
+        self.assertEqual(self.bits(job), self.expected(int(status["epochs"])))
 
     def test_everything_is_killed(self):
         self.cluster(workers=2)

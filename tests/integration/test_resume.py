@@ -2,6 +2,7 @@
 """Jobs that have failed, were cancelled or have succeeded, and are resumed: the same bits as without an end in between, each record
 once, and what is refused."""
 
+import json
 import os
 import shutil
 import sys
@@ -23,8 +24,6 @@ class Resume(FairTest):
 
     def test_the_same_weights_as_without_an_end(self):
         self.cluster(workers=2)
-        whole = self.start_job(training__evaluate_every="1 epoch", **self.job_keys)
-        self.wait_end(whole)
         job = self.start_job(training__evaluate_every="1 epoch", **self.job_keys)
         self.wait_done(job, 0.2)
         ended = self.cancel(job)
@@ -43,9 +42,9 @@ class Resume(FairTest):
         self.assertIn("CANCELLED: cancelled at once", done["ended_before"])
         self.assertIn("\nresumed     2 times after it had ended, the last time CANCELLED: cancelled at once",
                       gradus("status", job, "--master", self.master.address).stdout)
-        self.assertEqual(self.weights(job), self.weights(whole))
-        steps = [[e["step"] for e in self.status(self.master, name)["evaluations"]] for name in (job, whole)]
-        self.assertEqual(steps[0], steps[1])
+        self.assertEqual(self.weights(job), self.weights_of_quiet(done, training__replicas=2, training__evaluate_every="1 epoch"))
+        whole = json.loads(gradus("status", "digits-1", "--json", "--state-dir", self.dir + "/quiet").stdout)
+        self.assertEqual([e["step"] for e in done["evaluations"]], [e["step"] for e in whole["evaluations"]])
 
     def test_each_record_once_in_async_mode(self):
         self.cluster(workers=2)
@@ -53,15 +52,10 @@ class Resume(FairTest):
         self.wait_done(job, 0.2)
         self.cancel(job)
         self.ask("resume", job)
-        self.wait_end(job)
-        epochs = self.sizes["training.epochs"]
-        status = self.status(self.master, job)
-        self.assertEqual([s["ledger"]["records_applied"] for s in status["shards"]], [epochs * self.records] * 2)
+        self.assert_each_record_once(self.wait_end(job))
 
     def test_the_master_dies_when_it_has_answered(self):
         self.cluster(workers=2)
-        whole = self.start_job(**self.job_keys)
-        self.wait_end(whole)
         job = self.start_job(**self.job_keys)
         self.wait_done(job, 0.3)
         self.cancel(job)
@@ -69,22 +63,21 @@ class Resume(FairTest):
         self.assertEqual(self.now(job)["state"], "CANCELLED")
         self.ask("resume", job)
         self.replace_master()
-        self.assertEqual(self.wait_end(job)["resumes"], 1)
-        self.assertEqual(self.weights(job), self.weights(whole))
+        done = self.wait_end(job)
+        self.assertEqual(done["resumes"], 1)
+        self.assertEqual(self.weights(job), self.weights_of_quiet(done, training__replicas=2))
 
     def test_one_that_succeeded_trains_on(self):
         self.cluster(workers=2)
-        epochs = self.sizes["training.epochs"]
-        whole = self.start_job(**self.job_keys)
-        self.wait_end(whole)
-        job = self.start_job(**{**self.job_keys, "training__epochs": epochs - 4})
+        epochs = 4
+        job = self.submit(training__epochs=epochs - 2, **self.job_keys)
         self.wait_end(job)
         self.assertIn("all of its file; to train on, set more: training.epochs=", self.ask("resume", job, expect=1))
         refused = gradus("resume", job, "--set", "training.seed=3", "--master", self.master.address)
         self.assertIn("training.seed=3: fixed when the job was submitted", refused.stderr)
         self.ask("resume", job, "--set", f"training.epochs={epochs}")
-        self.wait_end(job)
-        self.assertEqual(self.weights(job), self.weights(whole))
+        done = self.wait_end(job)
+        self.assertEqual(self.weights(job), self.weights_of_quiet(done, training__replicas=2))
 
     def test_what_is_refused(self):
         self.cluster(workers=2)

@@ -113,7 +113,7 @@ class Running(Set):
 
     def standing_still(self):
         """A cluster with a job that reaches no step boundary until its worker goes on."""
-        master, _, workers = self.start_cluster(1, 1, "--heartbeat-timeout-ms=60000")
+        master, _, workers = self.start_cluster(1, 1)
         job = self.running(master, training__epochs=10000, training__evaluate_every="never")
         workers[0].process.send_signal(signal.SIGSTOP)
         return master, workers[0].process, job

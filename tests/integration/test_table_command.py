@@ -12,7 +12,6 @@ import urllib.request
 from cluster import SOURCE, ClusterTest, gradus
 from test_sparse_fields import criteo_lines
 
-PATIENT = "--heartbeat-timeout-ms=60000"  # nobody is given up while it stands still
 JOB = """
 name: clicks
 data:
@@ -57,7 +56,7 @@ class TableCommand(ClusterTest):
             f.write("".join(criteo_lines(400, 7)))
         with open(os.path.join(self.dir, "clicks.yaml"), "w") as f:
             f.write(JOB)
-        self.master, self.servers, _ = self.start_cluster(2, 2, PATIENT, slow_down=2)
+        self.master, self.servers, _ = self.start_cluster(2, 2, slow_down=2)
         self.job_id = self.submit(os.path.join(self.dir, "clicks.yaml"), "--set", f"data.dir={self.dir}")
 
     def table(self, *args, expect=0):

@@ -10,7 +10,7 @@ import struct
 import unittest
 
 from cluster import SLOWER, gradus
-from faults import HEARTBEAT_MS, FaultTest, main
+from faults import FaultTest, main
 from test_recovery import SameBits
 
 FIELDS = 6
@@ -59,9 +59,9 @@ class Clicks:
     """In the place of faults.Digits."""
     records = 2000
     model = {}
-    sizes = {"training.epochs": 10}
+    sizes = {}
+    epochs = 10
     slow_down = 60 // SLOWER
-    heartbeat_ms = HEARTBEAT_MS
     accuracy = 0.7
 
     @classmethod
@@ -128,8 +128,8 @@ class ClicksBits(Clicks, SameBits, FaultTest):
         self.assertTrue(0 < len(rows["factors"]) <= 1500 + 200)  # and what came since the last look
 
     def test_evaluations_change_no_bit(self):
-        result = self.run_job("evaluated", self.file, data__dir=self.shared, cluster__workers=2, cluster__ps=3, cluster__partitions=3,
-                              training__evaluate_every="1 epoch", **self.job_keys, **self.sizes)
+        result = self.quiet("evaluated", cluster__workers=2, cluster__ps=3, cluster__partitions=3, training__evaluate_every="1 epoch",
+                            **self.job_keys)
         self.assertEqual(self.bits(result["job"], "evaluated"), self.expected())
 
 
@@ -149,7 +149,7 @@ class ClicksOnce(Clicks, FaultTest):
         self.wait_done(job, 0.75)
         self.replace_master()
         status = self.wait_end(job)
-        self.assert_each_record_once(status, self.sizes["training.epochs"])
+        self.assert_each_record_once(status)
         self.assert_learned(status)
 
     def test_bounded(self):
@@ -159,7 +159,7 @@ class ClicksOnce(Clicks, FaultTest):
         self.wait_done(job, 0.3)
         self.replace_worker(2)
         status = self.wait_end(job)
-        self.assert_each_record_once(status, self.sizes["training.epochs"])
+        self.assert_each_record_once(status)
         self.assert_learned(status)
 
 
@@ -231,19 +231,14 @@ class BiasAlone(Clicks, FaultTest):
         with open(cls.file, "w") as f:
             f.write(BIAS_ALONE)
 
-    def expected(self):
-        result = self.run_job("one", self.file, data__dir=self.shared, cluster__ps=1, training__replicas=4,
-                              training__evaluate_every="2 epochs", **self.sizes)
-        return self.bits(result["job"], "one"), result
 
     def test_norms_over_all_servers(self):
         """Rows and variables are clipped together, wherever they lie: the same bits, and other ones than without."""
         bits = {}
         for name, sets in (("one", {}), ("three", {"cluster__ps": 3, "cluster__workers": 2}),
                            ("free", {"update__clip_global_norm": 0, "update__clip_norm": 0})):
-            result = self.run_job(name, self.file, **{
-                "data__dir": self.shared, "training__replicas": 4, "update__rule": "adam", "update__clip_global_norm": 0.02,
-                "update__clip_norm": 0.05, **self.sizes, **sets})
+            result = self.quiet(name, **{"training__replicas": 4, "update__rule": "adam", "update__clip_global_norm": 0.02,
+                                         "update__clip_norm": 0.05, **sets})
             bits[name] = self.bits(result["job"], name)
         self.assertEqual(bits["three"], bits["one"])
         self.assertNotEqual(bits["free"], bits["one"])
@@ -280,20 +275,20 @@ class BiasAlone(Clicks, FaultTest):
         self.assertIn("variable wide.bias is not finite", result["reason"])
 
     def test_three_servers_and_one_of_them_killed(self):
-        bits, alone = self.expected()
-        for name, sets in (("spread", {}), ("decided", {"training__replicas_to_aggregate": 3})):
-            result = self.run_job(name, self.file, data__dir=self.shared, cluster__ps=3, cluster__workers=2, training__replicas=4,
-                                  training__evaluate_every="2 epochs", **self.sizes, **sets)
-            if name == "spread":
-                self.assertEqual(self.bits(result["job"], name), bits)
-                self.assertEqual(result["metrics"], alone["metrics"])
+        keys = {"training__replicas": 4, "training__evaluate_every": "2 epochs"}
+        several = {"cluster__ps": 3, "cluster__workers": 2}
+        alone, spread = self.quiet("alone", **keys), self.quiet("spread", **keys, **several)
+        self.assertEqual(self.bits(spread["job"], "spread"), self.bits(alone["job"], "alone"))
+        self.assertEqual(spread["metrics"], alone["metrics"])
+        self.quiet("decided", training__replicas_to_aggregate=3, **keys, **several)
         self.cluster(ps=3, workers=2)
         job = self.start_job(cluster__ps=3, cluster__workers=2, training__replicas=4, training__checkpoint_every="2 epochs")
         self.wait_done(job, 0.5)
         self.replace_ps(2)
         status = self.wait_end(job)
         self.assertEqual(status["recoveries"], 1)
-        self.assertEqual(self.bits(job), bits)
+        expected = self.quiet("expected", training__replicas=4, training__epochs=int(status["epochs"]))
+        self.assertEqual(self.bits(job), self.bits(expected["job"], "expected"))
 
     def test_async_with_a_pause(self):
         self.cluster(ps=3, workers=2)
@@ -304,7 +299,7 @@ class BiasAlone(Clicks, FaultTest):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.wait_for(state, lambda: self.now(job)["state"] == state)
         status = self.wait_end(job)
-        self.assert_each_record_once(status, self.sizes["training.epochs"])
+        self.assert_each_record_once(status)
         self.assert_learned(status)
 
     def test_without_tables_it_is_refused(self):

@@ -88,8 +88,7 @@ class Tls(ClusterTest):
         keys = keys or self.keys
         state = os.path.join(self.dir, "cluster")
         tls = flags(keys, "node")
-        # Nobody is given up for being busy.
-        master = self.start("master", f"--state-dir={state}", "--heartbeat-timeout-ms=60000", *tls)
+        master = self.start("master", f"--state-dir={state}", *tls)
         for _ in range(ps):
             self.start("ps", f"--master={master.address}", f"--checkpoint-dir={state}/checkpoints", *tls)
         for _ in range(workers):  # by TCP: a Unix-domain socket has no TLS

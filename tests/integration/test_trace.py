@@ -13,7 +13,6 @@ from cluster import BIN, SLOW_DOWN, SOURCE, ClusterTest, gradus
 
 PARTS = ("load", "compute", "wire", "apply", "wait")
 CLOCK_US = 1.0  # times are written with three digits
-PATIENT = "--heartbeat-timeout-ms=60000"  # nobody is given up on a machine that is busy
 
 
 class Trace:
@@ -83,7 +82,7 @@ class TraceTest(ClusterTest):
         return done.stdout.strip()
 
     def running(self, ps, workers, slow_down=SLOW_DOWN, **sets):
-        master, servers, _ = self.start_cluster(ps, 0, PATIENT)
+        master, servers, _ = self.start_cluster(ps, 0)
         nodes = [self.start("worker", f"--master={master.address}", f"--slow-down={slow_down}") for _ in range(workers)]
         job = self.submit(master, cluster__workers=workers, cluster__ps=ps, **sets)
         self.wait_for("steps", lambda: master.job(job)["steps"] > 20)
