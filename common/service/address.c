@@ -5,8 +5,10 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -140,6 +142,27 @@ int address_listen(struct address *a, struct err *err)
     return fd;
 }
 
+/* connect(); a process that was stopped and goes on is interrupted, and the connection comes about
+ * all the same. */
+static int connect_to(int fd, const struct addrinfo *to, unsigned timeout_ms)
+{
+    int rc = connect(fd, to->ai_addr, to->ai_addrlen);
+    if (rc == 0 || errno != EINTR) {
+        return rc;
+    }
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    do {
+        rc = poll(&p, 1, timeout_ms == 0 || timeout_ms > INT_MAX ? -1 : (int)timeout_ms);
+    } while (rc < 0 && errno == EINTR);
+    int reason = ETIMEDOUT;
+    socklen_t bytes = sizeof reason;
+    if (rc < 0 || (rc > 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &reason, &bytes) != 0)) {
+        return -1;
+    }
+    errno = reason;
+    return reason == 0 ? 0 : -1;
+}
+
 int address_connect(const struct address *a, unsigned timeout_ms, struct err *err)
 {
     char text[ADDRESS_BYTES];
@@ -156,7 +179,7 @@ int address_connect(const struct address *a, unsigned timeout_ms, struct err *er
         fd = socket(i->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
             setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0 ||
-            connect(fd, i->ai_addr, i->ai_addrlen) != 0) {
+            connect_to(fd, i, timeout_ms) != 0) {
             reason = errno;
             if (fd >= 0) {
                 (void)close(fd);

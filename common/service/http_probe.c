@@ -5,6 +5,7 @@
  * in TLS. */
 #include "service/http.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,10 +22,10 @@ static void read_answer(int fd, char *out, size_t n)
     size_t have = 0;
     while (have + 1 < n) {
         ssize_t k = recv(fd, out + have, n - 1 - have, 0);
-        if (k <= 0) {
+        if (k == 0 || (k < 0 && errno != EINTR)) { /* interrupted: it was stopped, and goes on */
             break;
         }
-        have += (size_t)k;
+        have += k > 0 ? (size_t)k : 0;
     }
     out[have] = '\0';
 }

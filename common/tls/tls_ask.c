@@ -11,8 +11,8 @@ static void talk(SSL *ssl, const char *question, char *out, size_t n)
     size_t have = 0;
     size_t sent = 0;
     size_t got = 0;
-    if (SSL_write_ex(ssl, question, strlen(question), &sent) == 1) {
-        while (have + 1 < n && SSL_read_ex(ssl, out + have, n - 1 - have, &got) == 1) {
+    if (tls_write(ssl, question, strlen(question), &sent)) {
+        while (have + 1 < n && tls_read(ssl, out + have, n - 1 - have, &got)) {
             have += got;
         }
     }
@@ -29,7 +29,7 @@ int tls_ask(int fd, const char *question, char *out, size_t n, struct err *err)
         rc = tls_error(err, ERR_EXHAUSTED, "TLS");
     } else {
         SSL_set_verify(ssl, SSL_VERIFY_NONE, NULL);
-        if (SSL_connect(ssl) == 1) {
+        if (tls_connect(ssl) == 1) {
             talk(ssl, question, out, n);
         } else {
             rc = tls_error(err, ERR_UNAVAILABLE, "the TLS handshake failed");

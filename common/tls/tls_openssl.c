@@ -2,12 +2,51 @@
 /* Reads certificates and keys in PEM form, and says what OpenSSL has to say in words of ours. */
 #include "tls/tls_openssl.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "base/file.h"
 #include "base/text.h"
+
+/* Of what returned @rc, with errno 0 before. */
+static bool was_interrupted(const SSL *ssl, int rc)
+{
+    const int reason = errno;
+    const int why = SSL_get_error(ssl, rc);
+    return (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE) && reason == EINTR;
+}
+
+int tls_connect(SSL *ssl)
+{
+    int rc;
+    do {
+        errno = 0;
+        rc = SSL_connect(ssl);
+    } while (rc != 1 && was_interrupted(ssl, rc));
+    return rc;
+}
+
+bool tls_read(SSL *ssl, char *out, size_t n, size_t *got)
+{
+    int rc;
+    do {
+        errno = 0;
+        rc = SSL_read_ex(ssl, out, n, got);
+    } while (rc != 1 && was_interrupted(ssl, rc));
+    return rc == 1;
+}
+
+bool tls_write(SSL *ssl, const char *bytes, size_t n, size_t *sent)
+{
+    int rc;
+    do {
+        errno = 0;
+        rc = SSL_write_ex(ssl, bytes, n, sent);
+    } while (rc != 1 && was_interrupted(ssl, rc));
+    return rc == 1;
+}
 
 int tls_error(struct err *err, int code, const char *fmt, ...)
 {

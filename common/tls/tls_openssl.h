@@ -3,6 +3,7 @@
 #ifndef GRADUS_TLS_TLS_OPENSSL_H
 #define GRADUS_TLS_TLS_OPENSSL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define ERR_STATE openssl_err_state /* a type of theirs and a code of ours have one name */
@@ -27,6 +28,11 @@
 /* Fill @err with the message and ": " and what OpenSSL says; its queue of errors is empty then. */
 int tls_error(struct err *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* On a socket whose reads and writes end by themselves (SO_RCVTIMEO), they are interrupted when the
+ * process goes on after it was stopped; these go on then, and return what OpenSSL's return. */
+int tls_connect(SSL *ssl);
+bool tls_read(SSL *ssl, char *out, size_t n, size_t *got);
+bool tls_write(SSL *ssl, const char *bytes, size_t n, size_t *sent);
 /* The subject for people: its common name, or all of it; returns @out. */
 const char *tls_subject(X509 *certificate, char out[TLS_NAME_BYTES]);
 const char *tls_issuer(X509 *certificate, char out[TLS_NAME_BYTES]);

@@ -193,9 +193,8 @@ static int verify(int ok, X509_STORE_CTX *context)
 static int await_welcome(SSL *ssl, const struct tls_files *files, struct err *err)
 {
     char byte;
-    int n = SSL_read(ssl, &byte, 1);
-    int why = SSL_get_error(ssl, n);
-    if (n > 0 || why == SSL_ERROR_WANT_READ) {
+    size_t got = 0;
+    if (tls_read(ssl, &byte, 1, &got) || SSL_get_error(ssl, 0) == SSL_ERROR_WANT_READ) {
         return 0;
     }
     return refused(files, err);
@@ -204,7 +203,7 @@ static int await_welcome(SSL *ssl, const struct tls_files *files, struct err *er
 static int shake_hands(SSL *ssl, const char *host, const struct tls_files *files, struct err *err)
 {
     ERR_clear_error();
-    int n = SSL_connect(ssl);
+    int n = tls_connect(ssl);
     int why = SSL_get_error(ssl, n);
     if (n == 1) {
         return await_welcome(ssl, files, err);
@@ -260,7 +259,7 @@ static int probe_without(int fd, struct err *err)
     if (ssl != NULL && SSL_set_fd(ssl, fd) == 1) {
         SSL_set_verify(ssl, SSL_VERIFY_NONE, NULL);
         ERR_clear_error();
-        int n = SSL_connect(ssl);
+        int n = tls_connect(ssl);
         int why = SSL_get_error(ssl, n);
         unsigned long e = ERR_peek_error();
         bool alert = ERR_GET_LIB(e) == ERR_LIB_SSL && ERR_GET_REASON(e) >= SSL_AD_REASON_OFFSET;

@@ -6,6 +6,7 @@
 
 #include "service/address.h"
 #include "support/held_port.h"
+#include "support/interrupt.h"
 
 static void test_parse_and_format(void **state)
 {
@@ -62,6 +63,13 @@ static void test_kinds(void **state)
     }
 }
 
+#define QUEUE 2
+
+struct queue {
+    int fd, accepted[QUEUE];
+    struct interrupt connects;
+};
+
 static void test_listen_and_connect(void **state)
 {
     (void)state;
@@ -86,6 +94,51 @@ static void test_listen_and_connect(void **state)
     held_port_release(&nobody);
 }
 
+/* Two connections that nobody accepts fill the queue; room for the third is made when it was
+ * interrupted. */
+static void *interrupt_and_accept(void *ctx)
+{
+    struct queue *q = ctx;
+    interrupt_now(&q->connects);
+    for (size_t i = 0; i < QUEUE; i++) {
+        q->accepted[i] = accept(q->fd, NULL, NULL);
+    }
+    return NULL;
+}
+
+static void test_who_is_interrupted_connects_all_the_same(void **state)
+{
+    (void)state;
+    struct address a;
+    struct err err = {0};
+    struct queue q;
+    struct held_port port;
+    pthread_t thread;
+    int before[QUEUE];
+    held_port_take(&port);
+    q.fd = port.fd;
+    assert_int_equal(listen(port.fd, QUEUE - 1), 0);
+    assert_int_equal(address_parse(port.address, &a, NULL), 0);
+    for (size_t i = 0; i < QUEUE; i++) {
+        before[i] = address_connect(&a, 60000, NULL);
+        assert_true(before[i] >= 0);
+    }
+    interrupt_prepare(&q.connects);
+    assert_int_equal(pthread_create(&thread, NULL, interrupt_and_accept, &q), 0);
+    int fd = address_connect(&a, 60000, &err);
+    if (fd < 0) {
+        fail_msg("%s", err.msg);
+    }
+    assert_int_equal(send(fd, "x", 1, MSG_NOSIGNAL), 1);
+    pthread_join(thread, NULL);
+    for (size_t i = 0; i < QUEUE; i++) {
+        (void)close(before[i]);
+        (void)close(q.accepted[i]);
+    }
+    (void)close(fd);
+    held_port_release(&port);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -93,6 +146,7 @@ int main(void)
         cmocka_unit_test(test_bad_addresses),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_listen_and_connect),
+        cmocka_unit_test(test_who_is_interrupted_connects_all_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "service/address.h"
 #include "service/http.h"
+#include "support/interrupt.h"
 
 #define WAIT_MS 60000
 
@@ -67,7 +68,7 @@ static char *ask(const struct fixture *f, const char *request, size_t n)
 {
     struct address a;
     assert_int_equal(address_parse(http_address(f->http), &a, NULL), 0);
-    int fd = address_connect(&a, WAIT_MS, NULL);
+    int fd = address_connect(&a, 0, NULL);
     assert_true(fd >= 0);
     while (n > 0) {
         ssize_t k = send(fd, request, n, MSG_NOSIGNAL);
@@ -180,6 +181,7 @@ static void test_port_in_use(void **state)
 struct stranger {
     int fd;
     const char *says;
+    struct interrupt *asks; /* it is interrupted before and in between; NULL: it is not */
 };
 
 static void *answer_one(void *ctx)
@@ -188,7 +190,12 @@ static void *answer_one(void *ctx)
     char request[256];
     int fd = accept(s->fd, NULL, NULL);
     (void)recv(fd, request, sizeof request, 0);
-    (void)send(fd, s->says, strlen(s->says), MSG_NOSIGNAL);
+    const size_t half = s->asks != NULL ? strlen(s->says) / 2 : 0;
+    for (size_t i = 0; s->asks != NULL && i < 2; i++) {
+        interrupt_now(s->asks);
+        (void)send(fd, s->says, i == 0 ? half : 0, MSG_NOSIGNAL);
+    }
+    (void)send(fd, s->says + half, strlen(s->says) - half, MSG_NOSIGNAL);
     (void)close(fd);
     return NULL;
 }
@@ -216,7 +223,7 @@ static void test_a_probe_of_a_stranger(void **state)
     assert_true(fd >= 0);
     address_format(&a, address, sizeof address);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct stranger stranger = {fd, rows[i].says};
+        struct stranger stranger = {fd, rows[i].says, NULL};
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, answer_one, &stranger), 0);
         err = (struct err){0};
@@ -231,6 +238,28 @@ static void test_a_probe_of_a_stranger(void **state)
     (void)close(fd);
 }
 
+/* A probe that is stopped while it waits, and goes on. */
+static void test_a_probe_that_is_interrupted(void **state)
+{
+    (void)state;
+    struct address a = {.host = "127.0.0.1"};
+    char address[ADDRESS_BYTES];
+    struct err err = {0};
+    struct interrupt probe;
+    pthread_t thread;
+    int fd = address_listen(&a, &err);
+    assert_true(fd >= 0);
+    address_format(&a, address, sizeof address);
+    interrupt_prepare(&probe);
+    struct stranger stranger = {fd, "HTTP/1.0 200 OK\r\n\r\n", &probe};
+    assert_int_equal(pthread_create(&thread, NULL, answer_one, &stranger), 0);
+    if (http_probe(address, WAIT_MS, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    pthread_join(thread, NULL);
+    (void)close(fd);
+}
+
 /* As many as may be open send half of a request and wait. */
 static void test_slow_clients_leave_room_for_a_probe(void **state)
 {
@@ -239,7 +268,7 @@ static void test_slow_clients_leave_room_for_a_probe(void **state)
     assert_int_equal(address_parse(http_address(f->http), &a, NULL), 0);
     int fds[3 * HTTP_CONNECTIONS_MAX];
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
-        fds[i] = address_connect(&a, WAIT_MS, NULL);
+        fds[i] = address_connect(&a, 0, NULL);
         assert_true(fds[i] >= 0);
         (void)send(fds[i], "GET /he", 7, MSG_NOSIGNAL);
         if (i % HTTP_CONNECTIONS_MAX == HTTP_CONNECTIONS_MAX - 1) {
@@ -265,6 +294,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_slow_clients_leave_room_for_a_probe, start, stop),
         cmocka_unit_test_setup_teardown(test_port_in_use, start, stop),
         cmocka_unit_test(test_a_probe_of_a_stranger),
+        cmocka_unit_test(test_a_probe_that_is_interrupted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "support/interrupt.h"
 #include "support/tmp_dir.h"
 #include "tls/certificates.h"
 #include "tls/tls_ask.h"
@@ -22,6 +24,7 @@ struct server {
     const char *dir;
     int fd;
     bool plain;
+    struct interrupt *asks;     /* before each record; NULL: it is not interrupted */
     const char *first, *second; /* the answer, in two records */
     char asked[64];
 };
@@ -41,12 +44,23 @@ static int teardown(void **state)
     return 0;
 }
 
+static bool say(struct server *s, SSL *ssl, const char *words)
+{
+    size_t sent = 0;
+    if (s->asks != NULL) {
+        interrupt_now(s->asks);
+    }
+    return SSL_write_ex(ssl, words, strlen(words), &sent) == 1;
+}
+
 static void answer(struct server *s, SSL *ssl)
 {
-    size_t got = 0, sent = 0;
+    size_t got = 0;
+    if (s->asks != NULL) {
+        interrupt_now(s->asks); /* waits for the handshake */
+    }
     if (SSL_accept(ssl) == 1 && SSL_read_ex(ssl, s->asked, sizeof s->asked - 1, &got) == 1 &&
-        SSL_write_ex(ssl, s->first, strlen(s->first), &sent) == 1 &&
-        SSL_write_ex(ssl, s->second, strlen(s->second), &sent) == 1) {
+        say(s, ssl, s->first) && say(s, ssl, s->second)) {
         (void)SSL_shutdown(ssl);
     }
 }
@@ -80,7 +94,9 @@ static int ask(struct server *s, const char *dir, char *out, size_t n, struct er
 {
     int fds[2];
     pthread_t thread;
+    const struct timeval limit = {.tv_sec = 60};
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
     s->dir = dir;
     s->fd = fds[1];
     assert_int_equal(pthread_create(&thread, NULL, serve, s), 0);
@@ -96,6 +112,19 @@ static void test_an_answer(void **state)
     struct err err;
     char out[64];
     memset(out, 'x', sizeof out);
+    assert_int_equal(ask(&s, *state, out, sizeof out, &err), 0);
+    assert_string_equal(s.asked, QUESTION);
+    assert_string_equal(out, "HTTP/1.0 200 OK\r\n\r\nwell\n");
+}
+
+/* The process was stopped while it waited, and goes on. */
+static void test_who_is_interrupted(void **state)
+{
+    struct interrupt asks;
+    struct server s = {.first = "HTTP/1.0 200 ", .second = "OK\r\n\r\nwell\n", .asks = &asks};
+    struct err err = {0};
+    char out[64];
+    interrupt_prepare(&asks);
     assert_int_equal(ask(&s, *state, out, sizeof out, &err), 0);
     assert_string_equal(s.asked, QUESTION);
     assert_string_equal(out, "HTTP/1.0 200 OK\r\n\r\nwell\n");
@@ -131,6 +160,7 @@ int main(void)
     (void)signal(SIGPIPE, SIG_IGN); /* a client that has seen enough closes */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_an_answer, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_who_is_interrupted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_an_answer_that_is_too_long, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nobody_who_speaks_tls, setup, teardown),
     };
