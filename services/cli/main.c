@@ -31,6 +31,7 @@ extern char **environ;
     X(rules)                                                                                       \
     X(plan)                                                                                        \
     X(nodes)                                                                                       \
+    X(drop)                                                                                        \
     X(generate)                                                                                    \
     X(convert)                                                                                     \
     X(export)                                                                                      \
