@@ -27,6 +27,7 @@
 #define TICK_MS 200
 #define PLAIN_PROGRESS_MS 5000 /* between progress lines when nobody looks at a terminal */
 #define LOST_MS 15000          /* without word from the master for so long: give up */
+#define LOST_OWN_MS 600000     /* its own master, whose end it would see */
 #define REOPEN_MS 500
 #define SETTLE_MS 2000 /* for what workers report of an epoch after its evaluation is there */
 #define PROGRESS_BYTES_MAX 1024
@@ -300,6 +301,12 @@ static int on_job(struct follower *f, struct rpc_msg *newest)
     return -1;
 }
 
+/* Who watches over the processes of the cluster itself knows that they live. */
+static uint64_t lost_ms(const struct follower *f)
+{
+    return f->options->tick != NULL ? LOST_OWN_MS : LOST_MS;
+}
+
 static int on_stream_end(struct follower *f, const struct err *err)
 {
     rpc_stream_free(f->stream);
@@ -311,7 +318,7 @@ static int on_stream_end(struct follower *f, const struct err *err)
         f->lost_since_ms = now;
     }
     bool passing = err->code == 0 || err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT;
-    if (!passing || now >= f->lost_since_ms + LOST_MS) {
+    if (!passing || now >= f->lost_since_ms + lost_ms(f)) {
         clear_line(f);
         int code = cli_fail(err);
         if (passing && f->options->interrupt == FOLLOW_DETACH) {
@@ -322,7 +329,8 @@ static int on_stream_end(struct follower *f, const struct err *err)
     }
     if (first && err->code != 0) {
         clear_line(f);
-        cli_note("no word from the master; trying again for %d s: %s", LOST_MS / 1000, err->msg);
+        cli_note("no word from the master; trying again for %" PRIu64 " s: %s", lost_ms(f) / 1000,
+                 err->msg);
     }
     return -1;
 }

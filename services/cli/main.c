@@ -32,6 +32,7 @@ extern char **environ;
     X(rules)                                                                                       \
     X(plan)                                                                                        \
     X(nodes)                                                                                       \
+    X(drop)                                                                                        \
     X(generate)                                                                                    \
     X(convert)                                                                                     \
     X(export)                                                                                      \

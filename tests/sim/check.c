@@ -385,8 +385,8 @@ static void check_bits(struct world *w, uint32_t job, const struct tensor *value
     const struct sim_job *j = &w->jobs[job];
     struct tensor expected, expected_slot;
     if (j->tables) {
-        uint64_t steps = numbers_steps(j, j->first.replicas);
-        if (w->references[job].version > steps) { /* a job went back, and then stopped early */
+        const uint64_t steps = numbers_steps(j, j->first.replicas);
+        if (w->references[job].version > steps) { /* it was further once, and stopped earlier now */
             w->references[job].begun = false;
         }
         (void)rows_reference(w, job, steps);

@@ -89,6 +89,7 @@ void nodes_tick(struct master *m);
 void on_join(struct master *m, const struct master_event *e);
 void on_heartbeat(struct master *m, const struct master_event *e);
 void on_leave(struct master *m, const struct master_event *e);
+void on_drop(struct master *m, const struct master_event *e);
 void on_unreachable(struct master *m, const struct master_event *e);
 
 /* call_send.c */

@@ -111,6 +111,9 @@ static void dispatch(struct master *m, const struct master_event *e)
     case MASTER_RESUME:
         on_resume(m, e);
         break;
+    case MASTER_DROP:
+        on_drop(m, e);
+        break;
     case MASTER_JOIN:
         on_join(m, e);
         break;

@@ -70,6 +70,7 @@ enum master_event_kind {
     MASTER_SET,        /* answered when the change is in force */
     MASTER_PAUSE,      /* answered when it is stored that the job is to be paused */
     MASTER_RESUME,     /* likewise: a paused job waits for its turn, or one that has ended */
+    MASTER_DROP,       /* a node is gone for good */
     /* Requests of nodes; each is answered by one reply. */
     MASTER_JOIN,
     MASTER_HEARTBEAT,
@@ -238,6 +239,7 @@ struct master_event {
         struct master_set_event set;
         struct master_resume_event resume;
         const char *job; /* CHECKPOINT, PAUSE */
+        const char *id;  /* DROP: the node's */
         struct master_join_event join;
         struct master_node_event node;
         struct master_worker_event worker;
@@ -271,7 +273,8 @@ struct master_reply {
     const struct job_record *job; /* SUBMIT, CANCEL, SET, PAUSE, RESUME */
     const char *path;             /* CHECKPOINT */
     uint64_t step;
-    const char *node;             /* JOIN: the id */
+    const char *node;             /* JOIN, DROP: the id */
+    bool was_alive;               /* DROP */
     const char *const *stop_jobs; /* HEARTBEAT */
     size_t stop_job_count;
     const uint64_t *stop_openings; /* likewise, where the node has said which it has */

@@ -385,6 +385,20 @@ void on_leave(struct master *m, const struct master_event *e)
     }
 }
 
+/* Whoever says so knows more than the master. */
+void on_drop(struct master *m, const struct master_event *e)
+{
+    struct node *n = node_named(m, e->id);
+    if (n == NULL) {
+        reply_error(m, e->request, ERR_NOT_FOUND, "no node %.128s", e->id);
+        return;
+    }
+    struct master_reply *reply = reply_add(m, e->request);
+    reply->node = action_printf(m, "%s", n->id);
+    reply->was_alive = n->alive;
+    node_lost(m, n, "it is gone for good, by request");
+}
+
 /* A heartbeat may have come since somebody looked there. */
 void on_unreachable(struct master *m, const struct master_event *e)
 {

@@ -217,6 +217,25 @@ static void run_nodes(struct request *r)
     free(nodes);
 }
 
+static void answer_drop(struct request *r, const struct master_reply *reply)
+{
+    Gradus__V1__DropNodeResponse response = GRADUS__V1__DROP_NODE_RESPONSE__INIT;
+    response.node = mem_strdup(reply->node);
+    response.was_alive = reply->was_alive;
+    request_done(r, "drop_node", reply->node);
+    char *node = response.node;
+    request_reply(r, &response.base);
+    free(node);
+}
+
+static void run_drop(struct request *r)
+{
+    const Gradus__V1__DropNodeRequest *q = (const Gradus__V1__DropNodeRequest *)r->msg->body;
+    struct master_event e = {.kind = MASTER_DROP};
+    e.id = q->node;
+    request_event(r, &e, answer_drop);
+}
+
 #define UNARY_METHODS(X)                                                                           \
     X(Get, get)                                                                                    \
     X(List, list)                                                                                  \
@@ -224,7 +243,8 @@ static void run_nodes(struct request *r)
     X(Checkpoint, checkpoint)                                                                      \
     X(Pause, pause)                                                                                \
     X(Resume, resume)                                                                              \
-    X(Nodes, nodes)
+    X(Nodes, nodes)                                                                                \
+    X(DropNode, drop)
 
 #define X(Name, name)                                                                              \
     static void on_##name(struct rpc_call *call, struct rpc_msg *msg, void *service)               \

@@ -302,6 +302,16 @@ static void on_tables(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)rpc_reply(call, &r.base, NULL);
 }
 
+static void on_drop(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    hear("DropNode", msg);
+    Gradus__V1__DropNodeResponse r = GRADUS__V1__DROP_NODE_RESPONSE__INIT;
+    r.node = ((const Gradus__V1__DropNodeRequest *)msg->body)->node;
+    r.was_alive = strcmp(r.node, "ps-1") != 0;
+    (void)rpc_reply(call, &r.base, NULL);
+}
+
 static const struct rpc_method METHODS[] = {
     {.name = "Submit", .request = on_submit}, {.name = "Get", .request = on_get},
     {.name = "List", .request = on_list},     {.name = "Watch", .request = on_watch},
@@ -309,6 +319,7 @@ static const struct rpc_method METHODS[] = {
     {.name = "Set", .request = on_set},       {.name = "Nodes", .request = on_nodes},
     {.name = "Trace", .request = on_trace},   {.name = "Pause", .request = on_pause},
     {.name = "Resume", .request = on_resume}, {.name = "Tables", .request = on_tables},
+    {.name = "DropNode", .request = on_drop},
 };
 
 void cli_put(const char *name, const char *text)

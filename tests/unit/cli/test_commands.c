@@ -49,6 +49,19 @@ static void test_cancels(void **state)
     assert_int_equal(master.calls, calls);
 }
 
+static void test_drops_nodes(void **state)
+{
+    (void)state;
+    cli_expect_of(0, "drop ps-2");
+    assert_string_equal(((const Gradus__V1__DropNodeRequest *)cli_heard("DropNode"))->node, "ps-2");
+    cli_says(&out, "node ps-2 is given up");
+    cli_expect_of(0, "drop ps-1");
+    cli_says(&out, "node ps-1 was given up before");
+    cli_expect_of(0, "drop ps-2 --json");
+    cli_says(&out, "\"was_alive\": true");
+    cli_expect_of(2, "drop");
+}
+
 static void test_pauses(void **state)
 {
     (void)state;
@@ -274,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_lists_page_by_page),
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_cancels),
+        cmocka_unit_test(test_drops_nodes),
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_checkpoints),
         cmocka_unit_test(test_tables),

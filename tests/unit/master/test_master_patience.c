@@ -265,6 +265,40 @@ static void it_is_given_no_other_job(void **state)
     cluster_free(c);
 }
 
+/* Whoever knows that it is gone need not wait; one that lives joins again. */
+static void a_node_is_dropped_by_request(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new_with(721, 3, 2, &PATIENT);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.epochs=30000"));
+    cluster_until_in(c, id, "TRAIN");
+    struct fake_node *n = cluster_node(c, "ps-2");
+    cluster_freeze(c, n, 20000);
+    cluster_run_ms(c, 5000);
+    assert_int_equal(cluster_job(c, id)->recoveries, 0);
+    struct master_event e = {.kind = MASTER_DROP, .request = ++c->request, .id = "ps-9"};
+    cluster_event(c, &e);
+    assert_int_equal(c->reply.err.code, ERR_NOT_FOUND);
+    for (int again = 0; again < 2; again++) {
+        e.request = ++c->request;
+        e.id = "ps-2";
+        cluster_event(c, &e);
+        assert_int_equal(c->reply.err.code, 0);
+        assert_string_equal(c->reply_text, "ps-2");
+        assert_int_equal(c->reply.was_alive, again == 0);
+        assert_int_equal(nodes_lost(c), 1);
+    }
+    cluster_until(c, id, JOB_RECOVERING, 100);
+    cluster_assert_reason(c, id,
+                          "parameter server ps-2 was lost (it is gone for good, by request)");
+    cluster_until(c, id, JOB_RUNNING, 10000); /* with the third */
+    cluster_run_ms(c, 20000);                 /* it goes on, and is told */
+    assert_string_equal(n->id, "ps-4");
+    assert_int_equal(cluster_job(c, id)->recoveries, 1);
+    cluster_free(c);
+}
+
 static void silence_is_shown(void **state)
 {
     (void)state;
@@ -322,6 +356,7 @@ int main(void)
         cmocka_unit_test(the_name_of_one_whose_heartbeat_is_not_read_is_not_free),
         cmocka_unit_test(it_is_not_given_up_for_its_calls_either),
         cmocka_unit_test(it_is_given_no_other_job),
+        cmocka_unit_test(a_node_is_dropped_by_request),
         cmocka_unit_test(silence_is_shown),
         cmocka_unit_test(heartbeats_are_a_fifth_of_the_time_out),
     };
