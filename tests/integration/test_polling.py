@@ -6,7 +6,7 @@ import time
 import unittest
 import urllib.request
 
-from cluster import SLOW_DOWN, SOURCE, ClusterTest, gradus
+from cluster import ENDLESS, SLOW_DOWN, SOURCE, ClusterTest, gradus
 
 DIGITS = SOURCE + "/examples/digits.yaml"
 IDLE_SECONDS = 4.0
@@ -63,7 +63,7 @@ class Polling(ClusterTest):
 
     def test_who_has_nothing_to_do_polls_for_nothing(self):
         master, ps, worker = self.cluster("auto")
-        done = gradus("submit", DIGITS, "--master", master.address, *self.job(training__epochs=1000))
+        done = gradus("submit", DIGITS, "--master", master.address, *self.job(training__epochs=ENDLESS))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.wait_for("steps", lambda: self.status(master, "digits-1")["steps"] > 20)
         for node in (ps, worker):  # of the server the worker, by its socket, and the reverse

@@ -14,7 +14,7 @@ import urllib.request
 import grpc
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
-from cluster import SLOW_DOWN, SLOWER, ClusterTest, Service, gradus  # noqa: E402
+from cluster import ENDLESS, SLOWER, SLOW_DOWN, ClusterTest, Service, gradus  # noqa: E402
 from rpc_python import Protos  # noqa: E402
 
 PROTOS = Protos(os.environ["GRADUS_DESCRIPTORS"])
@@ -180,7 +180,7 @@ class FenceTest(ClusterTest):
 
 class Fences(FenceTest):
     def test_nobody_else_moves_a_job(self):
-        job = self.submit(training__epochs=10000)
+        job = self.submit(training__epochs=ENDLESS)
         now = self.wait(job, lambda s: s["state"] == "RUNNING" and s["steps"] > 10)
         generation = now["generation"]
         for secret in (b"", b"x" * 16):
@@ -215,7 +215,7 @@ class Fences(FenceTest):
         self.assertEqual((end["state"], end["recoveries"]), ("SUCCEEDED", 0), end)
 
     def test_a_live_node_keeps_its_address(self):
-        job = self.submit(training__epochs=10000)
+        job = self.submit(training__epochs=ENDLESS)
         self.wait(job, lambda s: s["state"] == "RUNNING")
         version = json.loads(gradus("version", "--json").stdout)["version"]
         for role, service in ((1, self.ps), (2, self.workers[0])):
@@ -232,7 +232,7 @@ class Fences(FenceTest):
 
 class StartedAgain(FenceTest):
     def test_killed_and_started_again_at_the_same_address(self):
-        job = self.submit(training__epochs=10000)
+        job = self.submit(training__epochs=ENDLESS)
         self.wait(job, lambda s: s["state"] == "RUNNING" and s["steps"] > 60)
         of = ("--master", self.master.address, "--checkpoint-dir", self.dir + "/checkpoints")
         for _ in range(3):

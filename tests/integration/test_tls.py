@@ -17,7 +17,7 @@ import unittest
 import warnings
 
 sys.path.insert(0, os.path.dirname(__file__))
-from cluster import BIN, SLOW_DOWN, SLOWER, SOURCE, ClusterTest, gradus  # noqa: E402
+from cluster import BIN, ENDLESS, SLOWER, SLOW_DOWN, SOURCE, ClusterTest, gradus  # noqa: E402
 
 STRANGERS = 1000
 
@@ -291,7 +291,7 @@ class Tls(ClusterTest):
 
     def running(self, **sets):
         master = self.start_tls_cluster()
-        self.submit(master, training__epochs=100000, training__evaluate_every="100 epochs", **sets)
+        self.submit(master, training__epochs=ENDLESS, training__evaluate_every="100 epochs", **sets)
         self.wait_for("steps", lambda: self.job_status(master)["steps"] > 0)
         return master
 
