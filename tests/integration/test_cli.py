@@ -80,7 +80,7 @@ class Terminal(ClusterTest):
                         f"validate {DIGITS} --set data.dir={self.shared}/digits", f"validate {DIGITS}",
                         "status none-1", "cancel terminal-1", "nonsense", "export terminal-1", "run none.yaml",
                         "submit " + DIGITS + " --master 127.0.0.1:1 --set data.dir=/x"):
-            with self.subTest(command):
+            with self.subTest(command), unittest.mock.patch.dict(os.environ, GRADUS_TIMEOUT="1"):  # nobody runs there
                 text, code = on_terminal(gradus_path, *command.split(), cwd="/")
                 self.assert_fits(text)
                 self.assertIn(code, (0, 1, 2, 4, 5), text)
@@ -300,9 +300,7 @@ class Cluster(ClusterTest):
                           done.stdout)
 
     def test_nobody_is_there(self):
-        done = gradus("submit", DIGITS, "--master", "127.0.0.1:1", *self.job())
-        self.assertEqual(done.returncode, 4)
-        self.assertIn("127.0.0.1:1", done.stderr)
+        self.in_vain("submit", DIGITS, "--master", "127.0.0.1:1", *self.job(), words=["127.0.0.1:1"])
         done = gradus("nodes", "--state-dir", self.dir)
         self.assertEqual(done.returncode, 5)
         self.assertIn(f"gradus-master --state-dir {self.dir}", done.stderr)
