@@ -95,10 +95,11 @@ def sanitizer_report(text):
     return text[found.start():found.start() + 6000] if found else ""
 
 
-def gradus(*args, timeout=TIMEOUT, stdin=None):
+def gradus(*args, timeout=TIMEOUT, stdin=None, env=None):
+    """@env: more of the environment."""
     done = subprocess.run(
         [os.path.join(BIN, "gradus"), *args],
-        capture_output=True, text=True, timeout=timeout, input=stdin,
+        capture_output=True, text=True, timeout=timeout, input=stdin, env={**os.environ, **(env or {})},
     )
     report = sanitizer_report(done.stderr)
     if report:
@@ -277,6 +278,14 @@ class ClusterTest(unittest.TestCase):
                 return value
             time.sleep(0.05)
         self.fail(f"waited {PATIENCE * timeout} s for {what}")
+
+    def in_vain(self, *args, words=()):
+        """`gradus` that nobody answers, once it has said all of the words: it does not wait for long, maybe not until it knows why."""
+        def said():
+            done = gradus(*args, env={"GRADUS_TIMEOUT": "1"})
+            self.assertEqual(done.returncode, 4, done.stderr)
+            return done if all(word in " ".join(done.stderr.split()) for word in words) else None
+        return self.wait_for(f"{words} of gradus {' '.join(args)}", said)
 
     def wait_log(self, state, file, text, timeout=60):
         def seen():

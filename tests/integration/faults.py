@@ -136,11 +136,12 @@ class FaultTest(ClusterTest):
         return self.master.job(job)
 
     def wait_done(self, job, part):
-        """Until @part (0 to 1) of what a quiet job does is done; its status then."""
+        """Until it runs and @part (0 to 1) of what a quiet job does is done; its status then."""
         def reached():
             status = self.now(job)
             self.assertNotIn(status["state"], FINAL, f"before {part} of it was done: {status['reason']}")
-            return status if status["steps"] > 0 and status["epochs"] >= part * self.epochs else None
+            done = status["state"] == "RUNNING" and status["steps"] > 0 and status["epochs"] >= part * self.epochs
+            return status if done else None
         return self.wait_for(f"{part} of the steps", reached, 90)
 
     def wait_checkpoint(self, job):

@@ -33,6 +33,15 @@ class Fault:
     def __init__(self, kind, method="", pattern="", times=1, **more):
         self.kind, self.method, self.pattern, self.left, self.more = kind, method, pattern, times, more
         self.hits = 0
+        self.until = None
+
+    def happens(self):
+        """So many times; "come-again": to all who come within a second of the first."""
+        if self.kind == "come-again":
+            self.until = self.until or time.monotonic() + 1
+            return time.monotonic() < self.until
+        self.left -= 1
+        return self.left >= 0
 
 
 class Store:
@@ -50,6 +59,7 @@ class Store:
         self.identities = {}  # web identity token -> role that it may have
         self.life = 3600  # of what is given for one, in seconds
         self.given = {}  # key -> secret, session token, end
+        self.used = None  # the last of them that a request was signed with
         self.unsigned = 0  # requests whose body is not under their signature
         self.tls = tls  # files of certificate and key: it speaks https
         self.server = None
@@ -99,8 +109,9 @@ class Store:
             if key not in self.given:
                 raise Refusal(403, "InvalidAccessKeyId")
             secret, token, until = self.given[key]
-            if time.time() >= until:
+            if time.time() >= until + 60:  # a machine may stand still while a request is under way
                 raise Refusal(400, "ExpiredToken")
+            self.used = key
             return secret, token
 
     def fail(self, kind, method="", pattern="", times=1, **more):
@@ -112,8 +123,7 @@ class Store:
     def fault(self, method, path, kinds):
         with self.lock:
             for f in self.faults:
-                if f.left and f.kind in kinds and f.method in ("", method) and re.search(f.pattern, path):
-                    f.left -= 1
+                if f.kind in kinds and f.method in ("", method) and re.search(f.pattern, path) and f.happens():
                     f.hits += 1
                     return f
         return None
@@ -191,9 +201,9 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
             if self.store.fault(self.command, self.path, ("hang-up",)):
                 self.hang_up()
                 return
-            f = self.store.fault(self.command, self.path, ("status",))
+            f = self.store.fault(self.command, self.path, ("status", "come-again"))
             if f:
-                headers = {"Retry_After": "1"} if f.more.get("retry_after") else {}
+                headers = {"Retry_After": "1"} if f.kind == "come-again" else {}
                 raise Refusal(f.more["status"], f.more.get("code", "Trouble"), "as told", **headers)
             if self.command == "POST" and self.path == "/":
                 self.give(body)

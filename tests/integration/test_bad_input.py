@@ -183,13 +183,10 @@ class Data(ClusterTest):
 
 class Processes(ClusterTest):
     def test_master_unreachable(self):
-        probe = socket.socket()
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-        probe.close()
-        done = gradus("list", "--master", address)
-        self.assertEqual(done.returncode, 4)
-        self.assertIn(address, done.stderr)
+        with socket.socket() as probe:  # nobody else listens there, either
+            probe.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+            done = self.in_vain("list", "--master", address, words=[address])
         self.assertRegex(done.stderr, r"tried for \d+ ms")
 
     def test_port_in_use(self):

@@ -17,7 +17,7 @@ import time
 import unittest
 import unittest.mock
 
-from cluster import BIN, HOME, SOURCE, TIMEOUT, ClusterTest, gradus
+from cluster import BIN, ENDLESS, HOME, SOURCE, TIMEOUT, ClusterTest, gradus
 
 DIGITS = SOURCE + "/examples/digits.yaml"
 COLUMNS = 80
@@ -80,7 +80,7 @@ class Terminal(ClusterTest):
                         f"validate {DIGITS} --set data.dir={self.shared}/digits", f"validate {DIGITS}",
                         "status none-1", "cancel terminal-1", "nonsense", "export terminal-1", "run none.yaml",
                         "submit " + DIGITS + " --master 127.0.0.1:1 --set data.dir=/x"):
-            with self.subTest(command):
+            with self.subTest(command), unittest.mock.patch.dict(os.environ, GRADUS_TIMEOUT="1"):  # nobody runs there
                 text, code = on_terminal(gradus_path, *command.split(), cwd="/")
                 self.assert_fits(text)
                 self.assertIn(code, (0, 1, 2, 4, 5), text)
@@ -172,7 +172,7 @@ class Runs(ClusterTest):
         self.assertIn("--state-dir", missing.stderr)  # what to type
 
     def test_while_it_runs(self):
-        process = self.run_default(name="going", training__epochs=1000)
+        process = self.run_default(name="going", training__epochs=ENDLESS)
         self.wait_for("the job", lambda: "RUNNING" in gradus("status", "going-1").stdout)
         self.assertEqual(gradus("cancel", "going-1").returncode, 0)
         self.assertEqual(process.wait(timeout=120), 3)
@@ -236,7 +236,7 @@ class Cluster(ClusterTest):
 
     def test_hints_work_as_typed(self):
         master, _, _ = self.start_cluster()
-        done = self.submit(master, "--master", master.address, training__epochs=1000)
+        done = self.submit(master, "--master", master.address, training__epochs=ENDLESS)
         job = done.stdout.strip()
         hint = re.search(r"`gradus (watch [^`]+)`", done.stderr).group(1)
         watching = subprocess.Popen([os.path.join(BIN, "gradus"), *shlex.split(hint)], stdout=subprocess.PIPE,
@@ -256,7 +256,7 @@ class Cluster(ClusterTest):
 
     def test_more_workers_than_there_are(self):
         master, _, _ = self.start_cluster(workers=2)
-        done = self.submit(master, "--master", master.address, training__epochs=1000, cluster__workers=2)
+        done = self.submit(master, "--master", master.address, training__epochs=ENDLESS, cluster__workers=2)
         job = done.stdout.strip()
         self.wait_for("steps", lambda: master.job(job)["steps"] > 0)
         done = gradus("set", job, "cluster.workers=9", "--master", master.address)
@@ -300,9 +300,7 @@ class Cluster(ClusterTest):
                           done.stdout)
 
     def test_nobody_is_there(self):
-        done = gradus("submit", DIGITS, "--master", "127.0.0.1:1", *self.job())
-        self.assertEqual(done.returncode, 4)
-        self.assertIn("127.0.0.1:1", done.stderr)
+        self.in_vain("submit", DIGITS, "--master", "127.0.0.1:1", *self.job(), words=["127.0.0.1:1"])
         done = gradus("nodes", "--state-dir", self.dir)
         self.assertEqual(done.returncode, 5)
         self.assertIn(f"gradus-master --state-dir {self.dir}", done.stderr)

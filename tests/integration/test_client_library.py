@@ -8,7 +8,7 @@ import struct
 import subprocess
 import unittest
 
-from cluster import BIN, SOURCE, TIMEOUT, ClusterTest, gradus, sanitizer_report
+from cluster import BIN, ENDLESS, SOURCE, TIMEOUT, ClusterTest, gradus, sanitizer_report
 
 TOOL = os.environ["GRADUS_CLIENT_TOOL"]
 OK, INVALID, UNREACHABLE, NOT_FOUND, DENIED, STATE, FAILED, STOPPED = 0, -1, -2, -3, -4, -5, -6, -7
@@ -72,9 +72,9 @@ class ClientLibrary(ClusterTest):
 
     def test_changes_of_a_job(self):
         self.master, _, _ = self.start_cluster(ps=1, workers=1)
-        job = self.submit(training__epochs=2000)
+        job = self.submit(training__epochs=ENDLESS)
         self.wait_for("a step", lambda: self.master.job(job)["steps"] > 0)
-        self.tool("set", job, "priority=5", "training.epochs=3000")
+        self.tool("set", job, "priority=5", f"training.epochs={ENDLESS - 1}")
         self.assertEqual(self.status(self.master, job)["priority"], 5)
         self.assertIn("model.loss", self.tool("set", job, "model.loss=mean_squared_error", expect=INVALID))
         self.tool("pause", job)
@@ -94,7 +94,7 @@ class ClientLibrary(ClusterTest):
 
     def test_a_master_that_is_away_for_a_moment(self):
         self.master, _, _ = self.start_cluster(ps=1, workers=1)
-        job = self.submit(training__epochs=2000)
+        job = self.submit(training__epochs=ENDLESS)
         self.wait_for("a step", lambda: self.master.job(job)["steps"] > 0)
         watching = subprocess.Popen([TOOL, self.master.address, "watch", job], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.processes.append(watching)

@@ -16,7 +16,7 @@ import unittest.mock
 import urllib.error
 import urllib.request
 
-from cluster import BIN, SLOW_DOWN, SOURCE, ClusterTest, gradus
+from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, TIMEOUT, ClusterTest, gradus
 
 
 class Train(ClusterTest):
@@ -167,54 +167,50 @@ class Kernels(ClusterTest):
 
 
 class Deaths(ClusterTest):
-    def test_worker_killed(self):
-        plain = self.run_job("plain", training__replicas=4, training__batch_size=16, training__epochs=20,
-                             cluster__workers=2, training__evaluate_every="never")
-        process = self.start_run("killed", training__replicas=4, training__batch_size=16, training__epochs=20,
-                                 cluster__workers=2, training__evaluate_every="never", slow_down=SLOW_DOWN)
-        self.wait_run("killed", 50)
-        os.kill(self.child(process, "gradus-worker")[0], signal.SIGKILL)
-        out, err = process.communicate(timeout=600)
-        self.assertEqual(process.returncode, 0, err)
-        result = json.loads(out)
-        self.assertEqual(result["steps"], plain["steps"])
-        self.assertEqual(self.export(result["job"], "killed"), self.export(plain["job"], "plain"))
+    def started(self, steps, **sets):
+        """A run whose job has made so many steps and goes on."""
+        process = self.start_run("killed", training__epochs=ENDLESS, training__evaluate_every="never", slow_down=SLOW_DOWN, **sets)
+        self.wait_run("killed", steps)
+        return process
 
-    def test_async_worker_killed(self):
-        process = self.start_run(training__mode="async", cluster__workers=2, training__epochs=30,
-                                 training__evaluate_every="never", slow_down=SLOW_DOWN)
-        self.wait_run("state", 50)
-        os.kill(self.child(process, "gradus-worker")[1], signal.SIGKILL)
-        out, err = process.communicate(timeout=600)
-        self.assertEqual(process.returncode, 0, err)
-        self.assertEqual(json.loads(out)["steps"], 30 * 32)
-
-    def test_ps_killed(self):
-        sets = {"training__epochs": 20, "training__checkpoint_every": 50, "training__evaluate_every": "never",
-                "cluster__ps": 2}
-        plain = self.run_job("plain", **sets)
-        process = self.start_run("killed", slow_down=SLOW_DOWN, **sets)
-        checkpoint = self.dir + "/killed/checkpoints/digits-1/step-000000050/manifest.json"
-        self.wait_for("a checkpoint", lambda: os.path.exists(checkpoint))
-        os.kill(self.child(process, "gradus-ps")[0], signal.SIGKILL)
-        out, err = process.communicate(timeout=600)
-        self.assertEqual(process.returncode, 0, err)
-        self.assertIn("RECOVERING", err)
-        result = json.loads(out)
+    def assert_same(self, result, epochs, **sets):
+        plain = self.run_job("plain", training__epochs=epochs, training__evaluate_every="never", **sets)
         self.assertEqual((result["state"], result["steps"]), ("SUCCEEDED", plain["steps"]))
         self.assertEqual(self.export(result["job"], "killed"), self.export(plain["job"], "plain"))
 
+    def test_worker_killed(self):
+        sets = {"training__replicas": 4, "training__batch_size": 16, "cluster__workers": 2}
+        process = self.started(50, **sets)
+        os.kill(self.child(process, "gradus-worker")[0], signal.SIGKILL)
+        result, _, epochs = self.end_run(process, "killed", 4)
+        self.assert_same(result, epochs, **sets)
+
+    def test_async_worker_killed(self):
+        process = self.started(50, training__mode="async", cluster__workers=2)
+        os.kill(self.child(process, "gradus-worker")[1], signal.SIGKILL)
+        result, _, epochs = self.end_run(process, "killed", 4)
+        self.assertEqual(result["steps"], epochs * 32)
+
+    def test_ps_killed(self):
+        sets = {"training__checkpoint_every": 50, "cluster__ps": 2}
+        process = self.started(60, **sets)
+        checkpoint = self.dir + "/killed/checkpoints/digits-1/step-000000050/manifest.json"
+        self.wait_for("a checkpoint", lambda: os.path.exists(checkpoint))
+        os.kill(self.child(process, "gradus-ps")[0], signal.SIGKILL)
+        result, err, epochs = self.end_run(process, "killed", 4)
+        self.assertIn("RECOVERING", err)
+        self.assert_same(result, epochs, **sets)
+
     def test_ps_killed_while_the_job_starts(self):
-        process = self.start_run(training__epochs=1, cluster__ps=2, slow_down=20 * SLOW_DOWN)  # not over at once
+        process = self.start_run(training__epochs=ENDLESS, cluster__ps=2)
         self.wait_log("state", "master.log", "to=STARTING")
         os.kill(self.child(process, "gradus-ps")[0], signal.SIGKILL)
-        out, err = process.communicate(timeout=120)
-        self.assertEqual(process.returncode, 0, err)  # it was started again, and the job with it
-        self.assertEqual(json.loads(out)["steps"], 32)
+        result, err, epochs = self.end_run(process, "state", 1)
+        self.assertEqual(result["steps"], epochs * 32)  # it was started again, and the job with it
         self.assertIn("started again", err)
 
     def test_the_starter_killed_leaves_no_orphan(self):
-        process = self.start_run(training__epochs=1000, cluster__ps=2, cluster__workers=2)
+        process = self.start_run(training__epochs=ENDLESS, cluster__ps=2, cluster__workers=2)
         self.wait_log("state", "worker-1.log", "data_loaded")
         children = [pid for kind in ("master", "ps", "worker") for pid in self.child(process, "gradus-" + kind)]
         self.assertEqual(len(children), 5)
@@ -223,7 +219,7 @@ class Deaths(ClusterTest):
         self.assert_gone(children)
 
     def test_interrupt_once_leaves_a_checkpoint(self):
-        process = self.start_run(training__epochs=1000, cluster__workers=2, cluster__ps=2)
+        process = self.start_run(training__epochs=ENDLESS, cluster__workers=2, cluster__ps=2)
         self.wait_run("state", 1)
         children = [pid for kind in ("master", "ps", "worker") for pid in self.child(process, "gradus-" + kind)]
         # Others can look at it through its state directory.
@@ -242,7 +238,7 @@ class Deaths(ClusterTest):
         self.export(result["job"])
 
     def test_async_interrupt(self):
-        process = self.start_run(training__epochs=1000, training__mode="async", cluster__workers=2)
+        process = self.start_run(training__epochs=ENDLESS, training__mode="async", cluster__workers=2)
         self.wait_run("state", 1)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
@@ -250,7 +246,7 @@ class Deaths(ClusterTest):
         self.assertTrue(os.path.exists(json.loads(out)["checkpoint"] + "/manifest.json"))
 
     def test_interrupt_twice_stops_at_once(self):
-        process = self.start_run(training__epochs=1000)
+        process = self.start_run(training__epochs=ENDLESS)
         self.wait_log("state", "master.log", "to=RUNNING")  # one that starts is cancelled at once
         children = [pid for kind in ("master", "ps", "worker") for pid in self.child(process, "gradus-" + kind)]
         for child in self.child(process, "gradus-worker"):
@@ -267,15 +263,14 @@ class Deaths(ClusterTest):
     def test_terminated_twice_at_once_is_terminated_once(self):
         """What `timeout` does: a signal for its child, and one for the group that the child is in."""
         for attempt in range(5):
-            process = self.start_run(f"state-{attempt}", training__epochs=1000)
+            process = self.start_run(f"state-{attempt}", training__epochs=ENDLESS)
             self.wait_run(f"state-{attempt}", 1)
             process.send_signal(signal.SIGTERM)
-            begin = time.monotonic()
             time.sleep(0.02)
             process.send_signal(signal.SIGTERM)
-            if time.monotonic() - begin < 0.5:  # else this process stood still meanwhile, and the second is another one
+            out, err = process.communicate(timeout=TIMEOUT)
+            if process.returncode == 3:  # else one of them stood still meanwhile, and the second was another one
                 break
-        out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 3, err)
         self.assertTrue(os.path.exists(json.loads(out)["checkpoint"] + "/manifest.json"))
 
@@ -370,7 +365,7 @@ class Services(ClusterTest):
         master, _, _ = self.start_cluster()
         job = self.submit(master, training__epochs=1)
         self.assertEqual(self.watch(master, job)[0], 0)
-        running = self.submit(master, training__epochs=10000, training__checkpoint_every=20,
+        running = self.submit(master, training__epochs=ENDLESS, training__checkpoint_every=20,
                               training__evaluate_every="never")
         saved = self.wait_for("a checkpoint", lambda: master.job(running)["checkpoint"])
         master.stop(signal.SIGKILL)
@@ -391,7 +386,7 @@ class Services(ClusterTest):
 
     def test_cancel_and_checkpoint_on_request(self):
         master, _, _ = self.start_cluster(ps=2, workers=2)
-        job = self.submit(master, training__epochs=10000, cluster__workers=2, cluster__ps=2)
+        job = self.submit(master, training__epochs=ENDLESS, cluster__workers=2, cluster__ps=2)
         self.wait_for("steps", lambda: master.job(job)["steps"] > 0)
         done = gradus("checkpoint", job, "--master", master.address)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -402,7 +397,7 @@ class Services(ClusterTest):
         self.assertEqual((code, result["state"]), (3, "CANCELLED"))
         again = self.submit(master, training__epochs=1)  # the nodes are free again
         self.assertEqual(self.watch(master, again)[0], 0)
-        third = self.submit(master, training__epochs=10000)
+        third = self.submit(master, training__epochs=ENDLESS)
         self.wait_for("RUNNING", lambda: master.job(third)["state"] == "RUNNING")
         done = gradus("cancel", third, "--now", "--master", master.address)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -411,7 +406,7 @@ class Services(ClusterTest):
 
     def test_checkpoint_while_workers_wait_for_a_slow_one(self):
         master, _, workers = self.start_cluster(ps=2, workers=3)
-        job = self.submit(master, training__mode="bounded", training__staleness=1, training__epochs=10000,
+        job = self.submit(master, training__mode="bounded", training__staleness=1, training__epochs=ENDLESS,
                           training__evaluate_every="never", cluster__workers=3, cluster__ps=2)
         self.wait_for("steps", lambda: master.job(job)["steps"] > 0)
         for worker in workers:

@@ -8,7 +8,6 @@ import os
 import re
 import socket
 import sqlite3
-import time
 import unittest
 import urllib.request
 
@@ -83,6 +82,10 @@ class DataRoots(ClusterTest):
         self.assertIn("bad.csv:41: column 0: [not shown]", said)
         self.assertNotIn("hush", said)
         self.assertNotIn("hush", self.log())
+
+
+# What a client of gRPC says first.
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
 
 
 def resident_mib(service):
@@ -237,11 +240,15 @@ class Limits(ClusterTest):
         self.assertEqual(ended(master, 1), "digits-7")
 
     def stays(self, address, source):
+        """Whether a connection is let in: it is answered."""
         connections = flood(address, 1, source)
-        time.sleep(0.2)
-        left = len(connections) - ended(connections)
-        self.end(connections)
-        return left == 1
+        try:
+            connections[0].sendall(PREFACE)
+            return connections[0].recv(9) != b""
+        except OSError:
+            return False
+        finally:
+            self.end(connections)
 
     def test_a_process_without_descriptors_keeps_its_port(self):
         """gRPC's core alone closes the port for good when a connection finds no free descriptor."""
@@ -256,17 +263,19 @@ class Limits(ClusterTest):
 
     def test_a_thousand_silent_connections_keep_nobody_out(self):
         master = self.start("master", f"--state-dir={self.dir}/state")
-        begin = time.monotonic()
-        crowds = flood(master.address, 1000), flood(master.http, 300)
-        self.assertEqual(len(crowds[0]), 1000)
-        self.assertEqual(self.list_jobs(master.address), 0)
-        self.assertEqual(self.page(master, "/healthz"), "ok\n")
-        for crowd in crowds:
-            self.wait_for("the end of all of them", lambda: ended(crowd) == len(crowd), 60)
-        self.assertGreater(time.monotonic() - begin, 5)
-        self.assertEqual(self.list_jobs(master.address), 0)
-        for crowd in crowds:
-            self.end(crowd)
+        for _ in range(3):
+            crowds = flood(master.address, 1000), flood(master.http, 300)
+            self.assertEqual(len(crowds[0]), 1000)
+            self.assertEqual(self.list_jobs(master.address), 0)
+            self.assertEqual(self.page(master, "/healthz"), "ok\n")
+            beside = ended(crowds[0]) == 0
+            for crowd in crowds:
+                self.wait_for("the end of all of them", lambda c=crowd: ended(c) == len(c))
+                self.end(crowd)
+            self.assertEqual(self.list_jobs(master.address), 0)
+            if beside:  # else a machine stood still until they were sent away
+                return
+        self.fail("nobody was answered beside them")
 
     def test_calls_beyond_the_limit_are_refused(self):
         """Streams that stay open, of a client that asks for nothing else."""

@@ -8,7 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(__file__))
-from cluster import SLOW_DOWN, SOURCE, gradus  # noqa: E402
+from cluster import ENDLESS, SLOW_DOWN, SOURCE, gradus  # noqa: E402
 from faults import Digits, FaultTest, main  # noqa: E402
 from test_storage import SmallDisk  # noqa: E402
 from test_tokens import Tokens  # noqa: E402
@@ -188,7 +188,7 @@ class Quotas(Tokens):
 
         def submit(who):
             done = self.ask(master, who, "submit", SOURCE + "/examples/digits.yaml",
-                            *self.job(training__epochs=2000, training__evaluate_every="never"))
+                            *self.job(training__epochs=ENDLESS, training__evaluate_every="never"))
             self.assertEqual(done.returncode, 0, done.stderr)
             return done.stdout.strip()
 

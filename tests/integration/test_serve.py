@@ -362,7 +362,8 @@ class Load(ServeTest):
     def test_requests_that_wait_are_computed_together(self):
         result = self.digits(training__epochs=1)
         service = self.start("serve", f"--checkpoint={result['checkpoint']}", "--batch-delay-us=300000", "--batch-max=4")
-        _, failed = self.under_load(service, result["job"], lambda done: time.sleep(1), threads=8)
+        _, failed = self.under_load(service, result["job"], lambda done: self.wait_for(
+            "more answers", lambda: len(done) > 300), threads=8)
         self.assertEqual(failed, [])
         seen = self.metrics(service)
         self.assertGreater(seen["serve_requests_total"], 2 * seen["serve_batches_total"])
@@ -428,8 +429,11 @@ class Load(ServeTest):
         client = Client(service, result["job"])
         self.addCleanup(client.close)
         q = client.request([("features", "FP32", [1, 784], {})], [b"\0" * 3136])
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            found = [f.result() for f in [pool.submit(client.failure, q) for _ in range(3)]]
+        for _ in range(3):
+            with concurrent.futures.ThreadPoolExecutor(3) as pool:
+                found = [f.result() for f in [pool.submit(client.failure, q) for _ in range(3)]]
+            if any(code != "OK" for code, _ in found):
+                break  # else a machine stood still until the first two were answered
         self.assertEqual(sorted(code for code, _ in found), ["OK", "OK", "RESOURCE_EXHAUSTED"])
         self.assertIn("2 requests wait already", " ".join(text for _, text in found))
 

@@ -9,7 +9,7 @@ import subprocess
 import unittest
 import urllib.request
 
-from cluster import BIN, SOURCE, ClusterTest, gradus
+from cluster import BIN, ENDLESS, SOURCE, ClusterTest, gradus
 
 RECORDS = 2000  # in the training data
 
@@ -79,23 +79,21 @@ class Waiting(Set):
         self.assertEqual(gradus("cancel", self.id, "--master", address).returncode, 0)
         self.assertIn("ended", self.set(self.master, self.id, "training.mode=async", expect=1))
         self.master.stop()
-        gone = gradus("set", self.id, "training.mode=async", "--master", address)
-        self.assertEqual(gone.returncode, 4)
+        gone = self.in_vain("set", self.id, "training.mode=async", "--master", address)
         self.assertNotIn("may still happen", gone.stderr)  # it was never sent
 
 
 class Running(Set):
     def test_the_mode_goes_there_and_back(self):
-        master, _, _ = self.start_cluster(ps=2, workers=2)
-        job = self.running(master, training__epochs=10000, training__evaluate_every="never", training__replicas=2,
+        master, _, workers = self.start_cluster(ps=2, workers=2)
+        job = self.running(master, training__epochs=ENDLESS, training__evaluate_every="never", training__replicas=2,
                            cluster__workers=2, cluster__ps=2)
         modes = []
         for mode in ("async", "bounded", "sync"):
             changed = self.set(master, job, f"training.mode={mode}")
             modes.append((changed["state"], changed["consistency"]["mode"]))
         self.assertEqual(modes, [("RUNNING", "ASYNC"), ("RUNNING", "BOUNDED"), ("RUNNING", "SYNC")])
-        end = int(master.job(job)["epochs"]) + 20  # a while after it is asked for
-        self.set(master, job, f"training.epochs={end}")
+        end = self.end_job(master.client(), job, [w.process.pid for w in workers], 0)
         result = self.watch(master, job)
         self.assertEqual((result["state"], result["epochs"]), ("SUCCEEDED", end))
         shards = self.status(master, job)["shards"]
@@ -114,7 +112,7 @@ class Running(Set):
     def standing_still(self):
         """A cluster with a job that reaches no step boundary until its worker goes on."""
         master, _, workers = self.start_cluster(1, 1)
-        job = self.running(master, training__epochs=10000, training__evaluate_every="never")
+        job = self.running(master, training__epochs=ENDLESS, training__evaluate_every="never")
         workers[0].process.send_signal(signal.SIGSTOP)
         return master, workers[0].process, job
 
@@ -150,7 +148,7 @@ class Running(Set):
         self.happens(master, worker, job)
 
     def test_a_range_of_workers(self):
-        process = self.start_run(training__epochs=1000, cluster__workers="1..2")
+        process = self.start_run(training__epochs=ENDLESS, cluster__workers="1..2")
         self.wait_log("state", "master.log", "to=RUNNING")
         self.assertEqual(len(self.child(process, "gradus-worker")), 2)  # run starts the most
         listed = lambda: json.loads(gradus("list", "--json", "--state-dir", self.dir + "/state").stdout)

@@ -14,7 +14,7 @@ import urllib.request
 import grpc
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
-from cluster import SLOW_DOWN, SLOWER, ClusterTest, Service, gradus  # noqa: E402
+from cluster import ENDLESS, SLOWER, SLOW_DOWN, ClusterTest, Service, gradus  # noqa: E402
 from rpc_python import Protos  # noqa: E402
 
 PROTOS = Protos(os.environ["GRADUS_DESCRIPTORS"])
@@ -101,14 +101,15 @@ class Strangers(ClusterTest):
     @unittest.skipIf(os.environ.get("GRADUS_TEST_SLOWER", "1") != "1", "a sanitizer's memory is its own")
     def test_idle_connections_are_cheap(self):
         master = self.master()
-        time.sleep(0.5)
+        self.healthz(master, 60)
         before = resident_kib(master.process.pid)
         sockets = []
         for _ in range(300):
-            s = socket.create_connection(endpoint(master.address))
+            s = socket.create_connection(endpoint(master.address), 60)
             s.sendall(PREFACE)
             sockets.append(s)
-        time.sleep(2)
+        for s in sockets:  # all were let in, and have an answer
+            self.assertTrue(s.recv(9))
         self.assertEqual(len([s for s in sockets if not ends(s)]), 300)
         grown = resident_kib(master.process.pid) - before
         print(f"300 idle connections take {grown} KiB")
@@ -125,6 +126,8 @@ def message(kind, /, **fields):
 class FenceTest(ClusterTest):
     """A cluster with a job that runs, and somebody who knows all addresses, names and generations."""
 
+    master_args = ()
+
     def node(self, kind, *args):
         n = len(self.services)
         service = Service(kind, *args, log=f"{self.dir}/{kind}-{n}.log")
@@ -134,7 +137,8 @@ class FenceTest(ClusterTest):
     def setUp(self):
         super().setUp()
         checkpoints = self.dir + "/checkpoints"
-        self.master = self.node("master", "--state-dir", self.dir + "/state", "--checkpoint-dir", checkpoints)
+        self.master = self.node("master", "--state-dir", self.dir + "/state", "--checkpoint-dir", checkpoints,
+                                *self.master_args)
         of = ("--master", self.master.address)
         self.ps = self.node("ps", *of, "--checkpoint-dir", checkpoints)
         self.workers = [self.node("worker", *of, f"--slow-down={SLOW_DOWN}") for _ in range(2)]
@@ -179,8 +183,10 @@ class FenceTest(ClusterTest):
 
 
 class Fences(FenceTest):
+    master_args = ("--heartbeat-interval-ms=20000",)  # a node that stands still for a moment is not late
+
     def test_nobody_else_moves_a_job(self):
-        job = self.submit(training__epochs=10000)
+        job = self.submit(training__epochs=ENDLESS)
         now = self.wait(job, lambda s: s["state"] == "RUNNING" and s["steps"] > 10)
         generation = now["generation"]
         for secret in (b"", b"x" * 16):
@@ -215,7 +221,7 @@ class Fences(FenceTest):
         self.assertEqual((end["state"], end["recoveries"]), ("SUCCEEDED", 0), end)
 
     def test_a_live_node_keeps_its_address(self):
-        job = self.submit(training__epochs=10000)
+        job = self.submit(training__epochs=ENDLESS)
         self.wait(job, lambda s: s["state"] == "RUNNING")
         version = json.loads(gradus("version", "--json").stdout)["version"]
         for role, service in ((1, self.ps), (2, self.workers[0])):
@@ -232,7 +238,7 @@ class Fences(FenceTest):
 
 class StartedAgain(FenceTest):
     def test_killed_and_started_again_at_the_same_address(self):
-        job = self.submit(training__epochs=10000)
+        job = self.submit(training__epochs=ENDLESS)
         self.wait(job, lambda s: s["state"] == "RUNNING" and s["steps"] > 60)
         of = ("--master", self.master.address, "--checkpoint-dir", self.dir + "/checkpoints")
         for _ in range(3):

@@ -9,7 +9,7 @@ import signal
 import unittest
 import urllib.request
 
-from cluster import SOURCE, ClusterTest, gradus
+from cluster import ENDLESS, SOURCE, ClusterTest, gradus
 from test_sparse_fields import criteo_lines
 
 JOB = """
@@ -120,7 +120,7 @@ class TableCommand(ClusterTest):
         said = self.said(self.table(self.job_id, "factor", expect=5))
         self.assertIn(f"job {self.job_id} has no table 'factor'; it has weights, factors", said)
         self.assertIn("no job nobody-1", self.said(self.table("nobody-1", expect=5)))
-        digits = self.submit(SOURCE + "/examples/digits.yaml", *self.job(training__epochs=100000, training__evaluate_every="never"))
+        digits = self.submit(SOURCE + "/examples/digits.yaml", *self.job(training__epochs=ENDLESS, training__evaluate_every="never"))
         self.assertIn(f"job {digits} has no tables", self.said(self.table(digits, expect=1)))
         done = gradus("cancel", self.job_id, "--now", "--master", self.master.address)
         self.assertEqual(done.returncode, 0, done.stderr)

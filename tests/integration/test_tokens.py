@@ -13,7 +13,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(__file__))
-from cluster import BIN, SLOW_DOWN, SOURCE, gradus  # noqa: E402
+from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, gradus  # noqa: E402
 from test_access import AccessTest  # noqa: E402
 
 
@@ -131,7 +131,7 @@ class Tokens(AccessTest):
         worker = self.start("worker", at, f"--slow-down={SLOW_DOWN}", *common)
         ann, bob = self.token("submitter", "ann"), self.token("submitter", "bob")
         self.wait_for("the tokens to be known", lambda: self.ask(master, bob).returncode == 0)  # the last one
-        submit = ("submit", SOURCE + "/examples/digits.yaml", *self.job(training__epochs=4))
+        submit = ("submit", SOURCE + "/examples/digits.yaml", *self.job(training__epochs=ENDLESS))
         job = self.ask(master, ann, *submit)
         self.assertEqual(job.returncode, 0, job.stderr)
         job = job.stdout.strip()
@@ -141,16 +141,17 @@ class Tokens(AccessTest):
         # The nodes get another token, and the first one ends, while the job runs.
         second = self.token("node", "workers")
         put(own, second + "\n")
-        time.sleep(2.5)
         lines = read(self.list).splitlines(True)
         put(self.list, "".join(line for line in lines if line != lines[1]))
         self.refused_later(master, first)
+        steps = json.loads(self.ask(master, ann, "status", job, "--json").stdout)["steps"]
+        self.wait_for("more steps", lambda: json.loads(self.ask(master, ann, "status", job, "--json").stdout)["steps"] > steps + 20)
+        self.assertEqual(self.ask(master, ann, "cancel", job).returncode, 0)
         done = self.ask(master, ann, "watch", job)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(json.loads(self.ask(master, ann, "status", job, "--json").stdout)["state"], "SUCCEEDED")
+        self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIsNone(worker.process.poll())
         self.assertEqual([(r["action"], r["who"], r["by"]) for r in self.records(self.audit) if r["outcome"] == "done"],
-                         [("submit", "ann", "token")])
+                         [("submit", "ann", "token"), ("cancel", "ann", "token")])
 
     def refused_later(self, service, token):
         self.wait_for("the token to be refused", lambda: "not in the file of --tokens" in
@@ -197,11 +198,10 @@ class Tokens(AccessTest):
     def test_certificates_are_asked_for_by_default(self):
         viewer = self.token("viewer", "bob")
         master = self.start("master", f"--state-dir={self.dir}/state", *self.tls("node"), f"--tokens={self.list}")
-        done = self.ask(master, viewer)
-        self.assertEqual(done.returncode, 4, done.stderr)
-        self.assertIn("it asks for a certificate, and this side was given no --tls-cert", " ".join(done.stderr.split()))
         with open(self.dir + "/given", "w") as f:
             f.write(viewer)
+        self.in_vain("nodes", "--master", master.address, self.ca, "--token-file", self.dir + "/given",
+                     words=["it asks for a certificate, and this side was given no --tls-cert"])
         self.assertEqual(gradus("nodes", "--master", master.address, *self.tls("node"), "--token-file", self.dir + "/given").returncode, 0)
 
     def test_without_tls(self):

@@ -9,7 +9,7 @@ import time
 import unittest
 import urllib.request
 
-from cluster import BIN, SLOW_DOWN, SOURCE, ClusterTest, gradus
+from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, ClusterTest, gradus
 
 PARTS = ("load", "compute", "wire", "apply", "wait")
 CLOCK_US = 1.0  # times are written with three digits
@@ -75,7 +75,7 @@ class Trace:
 
 class TraceTest(ClusterTest):
     def submit(self, master, **sets):
-        base = {"training__epochs": 10000, "training__evaluate_every": "never"}
+        base = {"training__epochs": ENDLESS, "training__evaluate_every": "never"}
         done = gradus("submit", SOURCE + "/examples/digits.yaml", "--master", master.address,
                       *self.job(**{**base, **sets}))
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -152,7 +152,7 @@ class Modes(TraceTest):
         self.check_steps(trace, 6, 2)
 
     def test_of_gradus_run(self):
-        process = self.start_run(training__epochs=10000, training__evaluate_every="never")
+        process = self.start_run(training__epochs=ENDLESS, training__evaluate_every="never")
         state = os.path.join(self.dir, "state")
 
         def has_steps():
@@ -212,7 +212,7 @@ class Failures(TraceTest):
         _, err = self.trace(master, job, expect=1)
         self.assertIn("CANCELLED", err)
         master.stop()
-        self.trace(master, job, "--timeout", "1s", expect=4)
+        self.in_vain("trace", job, "-o", self.dir + "/none.json", "--master", master.address)
 
     def test_a_worker_that_dies(self):
         """The others are there; the file says who is missing."""

@@ -11,7 +11,7 @@ import unittest
 
 import numpy
 
-from cluster import SLOW_DOWN, SOURCE, ClusterTest, gradus
+from cluster import ENDLESS, SLOW_DOWN, SOURCE, ClusterTest, gradus
 
 GLOBAL_NORM = "rule: momentum, learning_rate: 0.05, clip_global_norm: 0.1"
 LAMB = "rule: lamb, learning_rate: 0.003"
@@ -73,18 +73,15 @@ class AnyNumberOfServers(Update):
 class Deaths(Update):
     def killed(self, update, **sets):
         """A worker dies in the middle; three servers, and the bits of one server without a death."""
-        sets = {"training__replicas": 4, "training__epochs": 12, "training__evaluate_every": "never", **sets}
-        one = self.train("one", update, **sets)
+        sets = {"training__replicas": 4, "training__evaluate_every": "never", **sets}
         file = self.job_file(update)
-        process = self.start_run("killed", file=file, training__batch_size=16, cluster__workers=3,
+        process = self.start_run("killed", file=file, training__batch_size=16, training__epochs=ENDLESS, cluster__workers=3,
                                  cluster__ps=3, cluster__partitions=3, slow_down=SLOW_DOWN, **sets)
         self.wait_run("killed", 50)
         os.kill(self.child(process, "gradus-worker")[1], signal.SIGKILL)
-        out, err = process.communicate(timeout=600)
-        self.assertEqual(process.returncode, 0, err)
-        result = json.loads(out)
+        result, _, epochs = self.end_run(process, "killed", 4)
         self.assertEqual(result["state"], "SUCCEEDED")
-        self.assertEqual(self.export(result["job"], "killed"), one)
+        self.assertEqual(self.export(result["job"], "killed"), self.train("one", update, training__epochs=epochs, **sets))
 
     def test_global_norm(self):
         self.killed(GLOBAL_NORM)
@@ -97,17 +94,16 @@ class Deaths(Update):
 
     def test_a_server_killed(self):
         """From the newest checkpoint on, with slots of all kinds: the same bits."""
-        sets = {"training__epochs": 12, "training__checkpoint_every": 50, "training__evaluate_every": "never",
+        sets = {"training__checkpoint_every": 50, "training__evaluate_every": "never",
                 "cluster__ps": 3, "cluster__partitions": 3, "cluster__workers": 2}
-        plain = self.train("plain", ADAFACTOR, **sets)
-        process = self.start_run("killed", file=self.job_file(ADAFACTOR), training__batch_size=16, slow_down=SLOW_DOWN, **sets)
+        process = self.start_run("killed", file=self.job_file(ADAFACTOR), training__batch_size=16, training__epochs=ENDLESS,
+                                 slow_down=SLOW_DOWN, **sets)
         checkpoint = self.dir + "/killed/checkpoints/digits-1/step-000000050/manifest.json"
         self.wait_for("a checkpoint", lambda: os.path.exists(checkpoint))
         os.kill(self.child(process, "gradus-ps")[1], signal.SIGKILL)
-        out, err = process.communicate(timeout=600)
-        self.assertEqual(process.returncode, 0, err)
+        result, err, epochs = self.end_run(process, "killed", 4)
         self.assertIn("RECOVERING", err)
-        self.assertEqual(self.export(json.loads(out)["job"], "killed"), plain)
+        self.assertEqual(self.export(result["job"], "killed"), self.train("plain", ADAFACTOR, training__epochs=epochs, **sets))
 
 
 class Modes(Update):

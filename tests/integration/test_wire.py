@@ -7,7 +7,7 @@ import re
 import unittest
 import urllib.request
 
-from cluster import SOURCE, ClusterTest, gradus
+from cluster import ENDLESS, SOURCE, ClusterTest, gradus
 
 
 class Wire(ClusterTest):
@@ -65,7 +65,7 @@ class Wire(ClusterTest):
     def test_types_are_fixed(self):
         master, _, _ = self.start_cluster()
         done = gradus("submit", SOURCE + "/examples/digits.yaml", "--master", master.address, *self.job(
-            training__epochs=1000, **self.wire("bf16", "bf16")))
+            training__epochs=ENDLESS, **self.wire("bf16", "bf16")))
         job = done.stdout.strip()
         done = gradus("set", job, "training.wire.gradients=fp32", "--master", master.address)
         self.assertNotEqual(done.returncode, 0)
