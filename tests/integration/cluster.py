@@ -27,7 +27,7 @@ for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "GRADUS_S3_ENDPOINT",
     os.environ.pop(name, None)
 # Nobody is given up for being silent, however long a machine stands still: who is dead is found by its connection, as soon as two
 # heartbeats are missing. A test of silence gives its master another time-out. `gradus` has so many seconds for an answer.
-os.environ.update(GRADUS_HEARTBEAT_INTERVAL_MS="300", GRADUS_HEARTBEAT_TIMEOUT_MS="60000", GRADUS_TIMEOUT="60")
+os.environ.update(GRADUS_HEARTBEAT_INTERVAL_MS="300", GRADUS_HEARTBEAT_TIMEOUT_MS="60000", GRADUS_TIMEOUT="60s")
 # Sanitizers slow everything down; a test that hangs still ends.
 TIMEOUT = 600
 # What is waited for is there at once, as a rule. A machine that does much else at the same time is given so many times as long
@@ -282,7 +282,7 @@ class ClusterTest(unittest.TestCase):
     def in_vain(self, *args, words=()):
         """`gradus` that nobody answers, once it has said all of the words: it does not wait for long, maybe not until it knows why."""
         def said():
-            done = gradus(*args, env={"GRADUS_TIMEOUT": "1"})
+            done = gradus(*args, env={"GRADUS_TIMEOUT": "1s"})
             self.assertEqual(done.returncode, 4, done.stderr)
             return done if all(word in " ".join(done.stderr.split()) for word in words) else None
         return self.wait_for(f"{words} of gradus {' '.join(args)}", said)

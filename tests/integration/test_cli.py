@@ -80,7 +80,7 @@ class Terminal(ClusterTest):
                         f"validate {DIGITS} --set data.dir={self.shared}/digits", f"validate {DIGITS}",
                         "status none-1", "cancel terminal-1", "nonsense", "export terminal-1", "run none.yaml",
                         "submit " + DIGITS + " --master 127.0.0.1:1 --set data.dir=/x"):
-            with self.subTest(command), unittest.mock.patch.dict(os.environ, GRADUS_TIMEOUT="1"):  # nobody runs there
+            with self.subTest(command), unittest.mock.patch.dict(os.environ, GRADUS_TIMEOUT="1s"):  # nobody runs there
                 text, code = on_terminal(gradus_path, *command.split(), cwd="/")
                 self.assert_fits(text)
                 self.assertIn(code, (0, 1, 2, 4, 5), text)
