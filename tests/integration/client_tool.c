@@ -112,12 +112,14 @@ static int run(struct gradus_client *c, const char *command, char **args, size_t
 
 int main(int argc, char **argv)
 {
-    struct gradus_client_options options = {.size = sizeof options, .timeout_ms = 60000};
+    struct gradus_client_options options = {.size = sizeof options};
     struct gradus_client *c = NULL;
     if (argc < 3 || gradus_client_abi() != GRADUS_CLIENT_ABI) {
         return 2;
     }
     options.master = strcmp(argv[1], "-") == 0 ? NULL : argv[1];
+    const char *patience_ms = getenv("CLIENT_TOOL_MS"); /* for whom nobody answers */
+    options.timeout_ms = patience_ms != NULL ? (unsigned)strtoul(patience_ms, NULL, 10) : 60000;
     const char *limit = getenv("CLIENT_TOOL_ENOUGH");
     enough = limit != NULL ? (int)strtol(limit, NULL, 10) : -1;
     if (gradus_client_open(NULL, NULL) != GRADUS_CLIENT_INVALID) {

@@ -126,7 +126,7 @@ class ClientLibrary(ClusterTest):
         again = [self.tool("once", "mine", SOURCE + "/examples/digits.yaml", *items).strip() for _ in range(2)]
         self.assertEqual(again[0], again[1])
         self.assertNotEqual(again[0], job)
-        self.tool("list", master="127.0.0.1:1", expect=UNREACHABLE)
+        self.tool("list", master="127.0.0.1:1", expect=UNREACHABLE, CLIENT_TOOL_MS="3000")
         self.tool("list", master="no address:at all", expect=INVALID)
         self.assertIn("/nowhere.pem", self.tool("list", expect=INVALID, GRADUS_TLS_CA="/nowhere.pem"))
         self.assertIn(job, self.tool("list", master="-", GRADUS_MASTER=self.master.address))
@@ -143,7 +143,7 @@ class ClientLibrary(ClusterTest):
                                  *(f"--{k.removeprefix('GRADUS_').lower().replace('_', '-')}={v}" for k, v in as_role("node").items()))
         self.assertEqual(self.tool("list", **as_role("viewer")), "")
         self.assertIn("viewer", self.tool("submit", SOURCE + "/examples/digits.yaml", expect=DENIED, **as_role("viewer")))
-        self.assertIn("TLS", self.tool("list", expect=UNREACHABLE))
+        self.assertIn("TLS", self.tool("list", expect=UNREACHABLE, CLIENT_TOOL_MS="3000"))
 
     @unittest.skipIf(os.environ["GRADUS_TEST_SLOWER"] != "1", "the library has a sanitizer, which plain programs have not")
     def test_the_example(self):

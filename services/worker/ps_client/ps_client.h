@@ -34,6 +34,7 @@
  * long as for the one before, but so long at least and at most. Meanwhile it hears of nothing. */
 #define PS_CLIENT_STALL_MS_MIN 1000
 #define PS_CLIENT_STALL_MS_MAX 10000
+#define PS_CLIENT_STALL_LOOKS 10 /* in that time */
 
 struct ps_client;
 

@@ -144,19 +144,27 @@ uint64_t ps_client_patience_ns(uint64_t gap_ns)
     return ns < least ? least : ns > most ? most : ns;
 }
 
-/* False: nothing came for too long. */
+static bool came(const struct shard_link *link, uint64_t landed)
+{
+    return link->tail.pending == NULL || link->tail.landed != landed || link->cancelled;
+}
+
+/* False: nothing came for too long. It is looked for in between: what this process stood still
+ * itself, with the message behind its door, is one look. */
 static bool wait_for_message(struct shard_link *link)
 {
-    uint64_t landed = link->tail.landed;
-    uint64_t until_ns = chrono_now_ns() + ps_client_patience_ns(link->gap_ns);
-    const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
-                                   .tv_nsec = (long)(until_ns % NS_PER_S)};
-    int rc = 0;
-    while (rc != ETIMEDOUT && link->tail.pending != NULL && link->tail.landed == landed &&
-           !link->cancelled) {
-        rc = pthread_cond_timedwait(&link->landed, &link->mutex, &until);
+    const uint64_t landed = link->tail.landed;
+    const uint64_t look_ns = ps_client_patience_ns(link->gap_ns) / PS_CLIENT_STALL_LOOKS;
+    for (int look = 0; look < PS_CLIENT_STALL_LOOKS && !came(link, landed); look++) {
+        const uint64_t until_ns = chrono_now_ns() + look_ns;
+        const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+                                       .tv_nsec = (long)(until_ns % NS_PER_S)};
+        int rc = 0;
+        while (rc != ETIMEDOUT && !came(link, landed)) {
+            rc = pthread_cond_timedwait(&link->landed, &link->mutex, &until);
+        }
     }
-    return link->tail.pending == NULL || link->tail.landed != landed || link->cancelled;
+    return came(link, landed);
 }
 
 static int link_wait(struct shard_link *link, const float *values, size_t variable, struct err *err)
