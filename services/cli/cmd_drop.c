@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "cli/client_common.h"
-#include "cli/output.h"
 #include "cli/query.h"
+#include "json/json_write.h"
 
 struct options {
     struct cli_common common;
@@ -20,7 +20,10 @@ static void show(const struct cli_common *common, const ProtobufCMessage *reply,
 {
     const Gradus__V1__DropNodeResponse *r = (const Gradus__V1__DropNodeResponse *)reply;
     if (common->json) {
-        output_drop_json(r, out);
+        json_t *o = json_object();
+        json_put(o, "node", json_text(r->node));
+        json_put(o, "was_alive", json_boolean(r->was_alive));
+        json_print(o, 9, true, out);
     } else {
         buf_printf(out, "node %s %s\n", r->node,
                    r->was_alive ? "is given up" : "was given up before");

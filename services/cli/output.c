@@ -407,16 +407,13 @@ void output_change_text(const Gradus__V1__Job *job, const struct job_changes *ch
     buf_add_char(out, '\n');
 }
 
-/* What a job came to, where it stands in the queue, and why it is where it is: the reason of its
- * state, else what it waits for in it. */
+/* What a job came to, where it stands in the queue, and its reason, else what it waits for. */
 static void job_result(const Gradus__V1__Job *job, struct buf *out)
 {
     metrics_line(job->test, job->n_test, out);
     text_queue_brief(job, out);
     const char *why = job->reason[0] != '\0' ? job->reason : job->activity;
-    if (why[0] != '\0') {
-        buf_printf(out, "%s%s", out->len > 0 ? "  " : "", why);
-    }
+    buf_printf(out, "%s%s", out->len > 0 && why[0] != '\0' ? "  " : "", why);
 }
 
 static void job_row(const Gradus__V1__Job *job, size_t id_columns, size_t columns, struct buf *out)

@@ -37,7 +37,6 @@ void output_jobs_json(Gradus__V1__Job *const *jobs, const struct output_place *p
                       struct buf *out);
 /* A row for each; the reason of a job below it when it does not fit. */
 void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, size_t columns, struct buf *out);
-void output_drop_json(const Gradus__V1__DropNodeResponse *r, struct buf *out);
 void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
 void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
 void output_plan_json(const struct plan *plan, const struct output_update *update,

@@ -263,14 +263,6 @@ void output_jobs_json(Gradus__V1__Job *const *jobs, const struct output_place *p
     json_print(array, 9, true, out);
 }
 
-void output_drop_json(const Gradus__V1__DropNodeResponse *r, struct buf *out)
-{
-    json_t *o = json_object();
-    json_put(o, "node", json_text(r->node));
-    json_put(o, "was_alive", json_boolean(r->was_alive));
-    json_print(o, 9, true, out);
-}
-
 void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out)
 {
     json_t *array = json_array();

@@ -488,8 +488,8 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     uint64_t steps = m.length_us * s->worker_count / s->knobs.compute_us + 1;
     s->live_us = LIVE_US + 4 * steps * s->knobs.file_us; /* there may be a checkpoint at each */
     s->live_us *= s->fair.on ? 2 : 1; /* jobs run one after the other, and stop for others */
-    maker_still(&m, s, still_percent);
     maker_slow_work(&m, s);
+    maker_still(&m, s, still_percent); /* minutes are minutes, however slow the work is */
     s->quiet_us = m.length_us * 2 + 1 * SIM_S;
     for (uint32_t i = 0; i < s->fault_count; i++) {
         uint64_t until =

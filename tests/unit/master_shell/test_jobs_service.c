@@ -327,30 +327,6 @@ static void jobs_are_paused_and_resumed(void **state)
     refused("Resume", &resume.base, ERR_STATE, "so long ago that the master has put it away");
 }
 
-static void look_drop(const struct master_event *e)
-{
-    assert_int_equal(e->kind, MASTER_DROP);
-    assert_string_equal(e->id, "ps-2");
-}
-
-static void nodes_are_dropped(void **state)
-{
-    (void)state;
-    struct rpc_msg *reply;
-    Gradus__V1__DropNodeRequest q = GRADUS__V1__DROP_NODE_REQUEST__INIT;
-    char node[] = "ps-2";
-    q.node = node;
-    look = look_drop;
-    answer.node = "ps-2";
-    answer.was_alive = true;
-    const Gradus__V1__DropNodeResponse *r = well("DropNode", &q.base, &reply);
-    assert_string_equal(r->node, "ps-2");
-    assert_true(r->was_alive);
-    rpc_msg_unref(reply);
-    (void)err_set(&answer.err, ERR_NOT_FOUND, "no node ps-2");
-    refused("DropNode", &q.base, ERR_NOT_FOUND, "no node ps-2");
-}
-
 static void jobs_are_checkpointed(void **state)
 {
     (void)state;
@@ -610,7 +586,6 @@ int main(void)
         TEST(jobs_are_listed),
         TEST(jobs_are_cancelled),
         TEST(jobs_are_paused_and_resumed),
-        TEST(nodes_are_dropped),
         TEST(jobs_are_checkpointed),
         TEST(nodes_are_listed),
         TEST(who_watches_sees_every_change),

@@ -58,7 +58,9 @@ static void start(struct running *m)
     char *state_dir = file_join(dir, "state");
     char *log = file_join(dir, "log");
     memset(m, 0, sizeof *m);
-    char *argv[] = {path, "--state-dir", state_dir, "--listen", "127.0.0.1:0", NULL};
+    char *argv[] = {path,       "--state-dir", state_dir,
+                    "--listen", "127.0.0.1:0", "--heartbeat-timeout-ms",
+                    "600000",   NULL};
     struct err err = {0};
     char line[SPAWN_LINE_BYTES_MAX];
     if (spawn_start(&m->process, "gradus-master", argv, log, &err) < 0 ||
@@ -454,6 +456,59 @@ static void watching_ends_with_the_job(void **state)
     spawn_release(&m.process);
 }
 
+static char *join(struct running *m, uint64_t incarnation)
+{
+    Gradus__V1__JoinRequest q = GRADUS__V1__JOIN_REQUEST__INIT;
+    char address[] = "127.0.0.1:1", version[] = GRADUS_VERSION;
+    struct err err;
+    q.role = GRADUS__V1__NODE_ROLE__PS;
+    q.incarnation = incarnation;
+    q.address = address;
+    q.version = version;
+    struct rpc_msg *reply = call(m, &gradus__v1__cluster__descriptor, "Join", &q.base, &err);
+    assert_non_null(reply);
+    const Gradus__V1__JoinResponse *r = (const Gradus__V1__JoinResponse *)reply->body;
+    assert_int_equal(r->heartbeat_timeout_ms, 600000);
+    assert_int_equal(r->heartbeat_interval_ms, 120000);
+    char *id = mem_strdup(r->id);
+    rpc_msg_unref(reply);
+    return id;
+}
+
+static void nodes_are_dropped(void **state)
+{
+    (void)state;
+    struct running m;
+    struct err err;
+    start(&m);
+    char *id = join(&m, 77);
+    Gradus__V1__DropNodeRequest q = GRADUS__V1__DROP_NODE_REQUEST__INIT;
+    q.node = id;
+    for (int again = 0; again < 2; again++) {
+        struct rpc_msg *reply = call(&m, &gradus__v1__jobs__descriptor, "DropNode", &q.base, &err);
+        assert_non_null(reply);
+        const Gradus__V1__DropNodeResponse *r = (const Gradus__V1__DropNodeResponse *)reply->body;
+        assert_string_equal(r->node, id);
+        assert_int_equal(r->was_alive, again == 0);
+        rpc_msg_unref(reply);
+    }
+    Gradus__V1__HeartbeatRequest heartbeat = GRADUS__V1__HEARTBEAT_REQUEST__INIT;
+    Gradus__V1__NodeRef ref = GRADUS__V1__NODE_REF__INIT;
+    ref.id = id;
+    ref.incarnation = 77;
+    heartbeat.node = &ref;
+    assert_null(call(&m, &gradus__v1__cluster__descriptor, "Heartbeat", &heartbeat.base, &err));
+    assert_int_equal(err.code, ERR_NOT_FOUND); /* it lives all the same, and joins again */
+    free(id);
+    free(join(&m, 77));
+    char nobody[] = "ps-99";
+    q.node = nobody;
+    assert_null(call(&m, &gradus__v1__jobs__descriptor, "DropNode", &q.base, &err));
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+    assert_non_null(strstr(err.msg, "no node ps-99"));
+    stop(&m);
+}
+
 static void heartbeats_are_less_than_half_of_the_time_out(void **state)
 {
     (void)state;
@@ -478,6 +533,7 @@ int main(void)
         TEST(changes_at_the_same_time_all_count),
         TEST(an_id_with_checkpoints_is_not_given_again),
         TEST(watching_ends_with_the_job),
+        TEST(nodes_are_dropped),
         TEST(heartbeats_are_less_than_half_of_the_time_out),
     };
     return cmocka_run_group_tests_name("master_shell", tests, NULL, NULL);
