@@ -9,7 +9,7 @@ import time
 import unittest
 import urllib.request
 
-from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, ClusterTest, gradus
+from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, TIMEOUT, ClusterTest, gradus
 
 PARTS = ("load", "compute", "wire", "apply", "wait")
 CLOCK_US = 1.0  # times are written with three digits
@@ -214,19 +214,28 @@ class Failures(TraceTest):
         master.stop()
         self.in_vain("trace", job, "-o", self.dir + "/none.json", "--master", master.address)
 
-    def test_a_worker_that_dies(self):
-        """The others are there; the file says who is missing."""
-        master, _, workers, job = self.running_slowly()
-        workers[1].process.send_signal(signal.SIGSTOP)
+    def with_a_worker_that_dies(self, master, job, worker):
+        """The trace, and what was said."""
+        worker.process.send_signal(signal.SIGSTOP)
         tracing = subprocess.Popen(
             [os.path.join(BIN, "gradus"), "trace", job, "-o", self.dir + "/t.json", "--steps", "3", "--within", "60s",
              "--master", master.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.processes.append(tracing)
-        workers[1].process.send_signal(signal.SIGKILL)
-        _, err = tracing.communicate(timeout=120)
+        worker.process.send_signal(signal.SIGKILL)
+        _, err = tracing.communicate(timeout=TIMEOUT)
         self.assertEqual(tracing.returncode, 0, err)
-        trace = Trace(self.dir + "/t.json")
-        missing = [n["node"] for n in trace.about["nodes"] if n["problem"]]
+        return Trace(self.dir + "/t.json"), err
+
+    def test_a_worker_that_dies(self):
+        """The others are there; the file says who is missing."""
+        master, _, workers, job = self.running_slowly()
+        for _ in range(5):
+            trace, err = self.with_a_worker_that_dies(master, job, workers[-1])
+            missing = [n["node"] for n in trace.about["nodes"] if n["problem"]]
+            if missing:
+                break  # else it was known to be dead before the trace began
+            workers.append(self.start("worker", f"--master={master.address}", f"--slow-down={20 * SLOW_DOWN}"))
+            self.wait_for("two workers", lambda: len(master.job(job)["workers"]) == 2)
         self.assertEqual(len(missing), 1)
         self.assertIn(f"warning: {missing[0]} is missing: ", err)
         self.assertNotIn(missing[0], trace.nodes.values())
