@@ -93,7 +93,7 @@ class DeltaCheckpoints(tables.TableJobs):
 
     def test_a_job_paused_and_resumed(self):
         master, _, _ = self.start_cluster(2, 2, slow_down=4)
-        job = self.submit(master)
+        job = self.submit(master, training__checkpoint_full_every=1000)  # wherever it is paused, that is a delta
         self.wait_steps(master, job, 130)
         for command, state in ("pause", "PAUSED"), ("resume", "RUNNING"):
             done = gradus(command, job, "--master", master.address)

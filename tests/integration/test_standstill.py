@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 
-from cluster import BIN, gradus
-from faults import HEARTBEAT_MS, Digits, FaultTest, main
+from cluster import BIN, SLOWER, gradus
+from faults import Digits, FaultTest, main
+
+SILENCE_MS = 3000 * SLOWER  # of a worker, until it is given up
 
 
 class Standstill(Digits, FaultTest):
@@ -15,7 +17,7 @@ class Standstill(Digits, FaultTest):
 
     def cluster_of(self, *more):
         self.state_dir = self.dir + "/cluster"
-        self.master_args = (f"--state-dir={self.state_dir}", f"--heartbeat-timeout-ms={HEARTBEAT_MS}", *more)
+        self.master_args = (f"--state-dir={self.state_dir}", f"--heartbeat-timeout-ms={SILENCE_MS}", *more)
         self.master = self.start("master", *self.master_args)
         self.servers = [self.start_ps() for _ in range(2)]
         self.workers = [self.start_worker() for _ in range(2)]
@@ -29,7 +31,7 @@ class Standstill(Digits, FaultTest):
     def freeze(self, service):
         """It gets no processor, for longer than a worker would be waited for."""
         service.process.send_signal(signal.SIGSTOP)
-        self.wait_for("silence", lambda: self.age_ms(service) > HEARTBEAT_MS + 1000)
+        self.wait_for("silence", lambda: self.age_ms(service) > SILENCE_MS + 1000)
 
     def waits_for(self, job, service):
         words = f"{self.node_of(service)} has been silent for "
@@ -55,17 +57,16 @@ class Standstill(Digits, FaultTest):
         return job, status
 
     def test_sync(self):
-        quiet = self.run_job("plain", self.file, **{
-            "data__dir": self.data_dir(), "training__evaluate_every": "never", **self.job_keys, **self.sizes})
-        job, _ = self.goes_on("sync")
+        job, status = self.goes_on("sync")
+        quiet = self.quiet("plain", training__replicas=4, training__epochs=int(status["epochs"]))
         self.assertEqual(self.bits(job), self.bits(quiet["job"], "plain"))
 
     def test_async(self):
         _, status = self.goes_on("async")
-        self.assert_each_record_once(status, self.sizes["training.epochs"])
+        self.assert_each_record_once(status)
 
     def test_it_is_given_up_in_the_end(self):
-        self.cluster_of(f"--ps-timeout-ms={3 * HEARTBEAT_MS}")
+        self.cluster_of(f"--ps-timeout-ms={3 * SILENCE_MS}")
         job = self.start_job(**self.job_keys)
         self.wait_done(job, 0.1)
         name = self.node_of(self.servers[0])
