@@ -75,7 +75,7 @@ class DeltaCheckpoints(tables.TableJobs):
 
     def test_a_base_that_is_damaged(self):
         master, servers, _ = self.start_cluster(2, 2, slow_down=4)
-        job = self.submit(master, training__checkpoints_keep=0)
+        job = self.submit(master, training__checkpoints_keep=0, training__checkpoint_full_every=1000)
         self.wait_delta(master, job, 300)
         root = f"{self.dir}/cluster/checkpoints/{job}"
         name, base = self.manifests(job)[-1]

@@ -181,17 +181,17 @@ cluster: {workers: 2, ps: 2}
 
 
 class SameBits(WarmTest):
-    def keys(self, checkpoint, **more):
+    def begun_with(self, checkpoint, **more):
         return {"training__replicas": 2, "cluster__workers": "1..2", "cluster__ps": 2, "cluster__partitions": 2,
                 "training__epochs": 3, "from__checkpoint": checkpoint, **more}
 
     def test_whatever_dies(self):
         _, checkpoint = self.source()
-        self.run_job("whole", **self.keys(checkpoint, training__batch_size=16, cluster__workers=1, cluster__ps=1,
-                                          cluster__partitions=1))
+        self.run_job("whole", **self.begun_with(checkpoint, training__batch_size=16, cluster__workers=1, cluster__ps=1,
+                                                cluster__partitions=1))
         bits = self.bits("digits-1", "whole")
         self.cluster(workers=2)
-        sets = self.keys(checkpoint, training__checkpoint_every=10)
+        sets = self.begun_with(checkpoint, training__checkpoint_every=10)
         self.assertEqual(self.bits(self.ended(self.submit(**sets))), bits)
         # While it starts, wherever that is: a worker and a server.
         job = self.submit(**sets)
