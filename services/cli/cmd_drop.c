@@ -37,9 +37,10 @@ static int run(const struct cli_args *args)
     struct client client = {0};
     struct err err = {0};
     request.node = mem_strdup(args->positional[0]);
-    int code = client_open_common(&client, &o->common, true, &err) == 0
-                   ? query(&client, &o->common, "DropNode", &request.base, client_timeout_ms(), show)
-                   : cli_fail(&err);
+    int code =
+        client_open_common(&client, &o->common, true, &err) == 0
+            ? query(&client, &o->common, "DropNode", &request.base, client_timeout_ms(), show)
+            : cli_fail(&err);
     client_close(&client);
     free(request.node);
     return code;
