@@ -8,7 +8,7 @@ import signal
 import unittest
 
 import test_table_checkpoints as tables
-from cluster import gradus
+from cluster import gradus, standing_still
 from s3_server import Store
 
 DELTAS = {"training__checkpoint_every": "30 steps", "training__checkpoint_full_every": 4, "training__checkpoints_keep": 2}
@@ -73,23 +73,35 @@ class DeltaCheckpoints(tables.TableJobs):
         self.assert_bits(master, job)
         self.wait_for("one", lambda: len(os.listdir(f"{self.dir}/cluster/checkpoints/{job}")) <= 2)
 
+    def newest_delta(self, job):
+        """Name and base, when it is the first of its base: the one that is written beside it, if any, is the second."""
+        there = self.manifests(job)
+        return there[-1] if len(there) > 3 and there[-1][1] == there[-2][0] else None
+
     def test_a_base_that_is_damaged(self):
-        master, servers, _ = self.start_cluster(2, 2, slow_down=4)
-        job = self.submit(master, training__checkpoints_keep=0, training__checkpoint_full_every=1000)
-        self.wait_delta(master, job, 300)
+        """There is an older one that is whole."""
+        master, servers, workers = self.start_cluster(2, 2, slow_down=4)
+        job = self.submit(master, training__checkpoints_keep=0)
         root = f"{self.dir}/cluster/checkpoints/{job}"
-        name, base = self.manifests(job)[-1]
-        servers[1].stop(signal.SIGKILL)
-        with open(f"{root}/{base}/shard-0-of-2.safetensors", "r+b") as f:
-            f.truncate(1000)
+        damaged = None
+        while not damaged:
+            self.wait_for("a delta", lambda: self.newest_delta(job))
+            with standing_still([w.process.pid for w in workers]):
+                found = self.newest_delta(job)
+                if not found:
+                    continue
+                name, damaged = found
+                servers[1].stop(signal.SIGKILL)
+                with open(f"{root}/{damaged}/shard-0-of-2.safetensors", "r+b") as f:
+                    f.truncate(1000)
         done = gradus("export", "--from", f"{root}/{name}", self.dir + "/out")
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn(f"{name}: its base {base}", " ".join(done.stderr.split()))
+        self.assertIn(f"{name}: its base {damaged}", " ".join(done.stderr.split()))
         self.start("ps", f"--master={master.address}", f"--checkpoint-dir={self.dir}/cluster/checkpoints")
         self.assert_bits(master, job)
         with open(master.log.name, encoding="utf-8") as f:
             log = f.read()
-        self.assertIn(f"its base {base}", log)
+        self.assertIn(f"its base {damaged}", log)
 
     def test_a_job_paused_and_resumed(self):
         master, _, _ = self.start_cluster(2, 2, slow_down=4)
