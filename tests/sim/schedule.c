@@ -448,7 +448,8 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
         maker_job(&m, i, mode);
     }
     if (s->mode == SIM_STILL) {
-        make_trouble(&m, chance(&m, 50) ? SLOWNESS : CLIENTS, below(&m, 3));
+        static const enum trouble HARMLESS[] = {SLOWNESS, CLIENTS, WORKERS_DIE};
+        make_trouble(&m, HARMLESS[below(&m, 3)], below(&m, 3));
     } else {
         make_faults(&m);
     }
@@ -459,6 +460,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     maker_short_memory(s);
     maker_tight_memory(s);
     maker_refused_connections(s);
+    maker_beats(s);
     for (uint32_t i = 0; i < s->spare_count; i++) {
         maker_fault(&m, FAULT_JOIN, 1 + s->ps_count + s->worker_count + i);
     }
