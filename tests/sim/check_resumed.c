@@ -191,6 +191,8 @@ void again_ask(struct world *w, uint32_t job)
         if (job_state_is_final(r->state)) {
             ask_ended(w, j, r, &e);
         } else {
+            j->paused = j->pausing = false; /* by somebody else, meanwhile */
+            j->pause_request = 0;
             TRACE(w, 0, "is asked again to resume %s", j->id);
             master_event(w, &e);
         }

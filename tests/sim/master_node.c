@@ -393,6 +393,7 @@ void master_begin(struct world *w)
     bool patient = schedule_freezes(w->schedule);
     w->master = master_new(&(struct master_config){
         .heartbeat_timeout_ms = patient ? PATIENT_MS : SIM_HEARTBEAT_TIMEOUT_MS,
+        .heartbeat_interval_ms = patient ? 0 : w->schedule->knobs.beat_ms,
         .ps_timeout_ms = w->schedule->knobs.ps_timeout_ms,
         .jobs_max = 16,
         .finished_max = 100,

@@ -192,8 +192,9 @@ void member_answer(struct world *w, uint32_t node, const struct unary *u,
     struct membership_event e = {.kind = MEMBERSHIP_ON_ANSWER,
                                  .call = u->req.membership_call,
                                  .code = r->code,
-                                 .interval_ms = SIM_HEARTBEAT_TIMEOUT_MS / 5};
+                                 .interval_ms = w->schedule->knobs.beat_ms};
     bool heartbeat = u->kind == UNARY_HEARTBEAT && r->code == 0;
+    e.interval_ms = e.interval_ms > 0 ? e.interval_ms : SIM_HEARTBEAT_TIMEOUT_MS / 5;
     const struct unary_reply stop = *r;
     const struct unary_request asked = u->req;
     uint32_t life = n->life;

@@ -85,6 +85,8 @@
     X(probe_is_proof, STILL, "a node is given up for what was seen before it spoke")               \
     X(dropped_when_it_is_back, STILL, "a server that was silent is told to drop its shards")       \
     X(silent_is_unknown, STILL, "a node that was silent for the time-out is told to join again")   \
+    X(evaluation_gone, STILL,                                                                      \
+      "a worker without the job costs the job its steps when it is to evaluate")                   \
     X(late_and_does_not_know, ANY, "a master that stood still judges what it has not heard")       \
     X(late_while_it_reads, ANY, "a master that stood still while it read judges what is unread")   \
     X(work_is_silence, ANY, "a node that says what it is at counts as one that is silent")         \

@@ -121,6 +121,7 @@ struct sim_knobs {
      * (0: any number) and the modes (a bit for each) for which a shard that was opened with less
      * than that, or in another mode, has none. Each server draws its own, near these. */
     uint32_t full_part, room_workers, full_modes_part;
+    uint32_t beat_ms;       /* between heartbeats; 0: a fifth of the time-out */
     uint32_t ps_timeout_ms; /* a server with shards is waited for so long; 0: as any node */
     uint32_t refused_part;  /* of the ends of processes, that the master sees before the time-out */
     uint32_t moved_part;    /* of shards, that have another address in a new generation */

@@ -208,6 +208,10 @@ static void comes_back(const struct maker *of, struct sim_schedule *s)
         at_us = cut->until_us + about(&m, 5 * SIM_MS, 2 * SIM_S);
     }
     s->knobs.late_us = (uint32_t)between(&m, 1 * SIM_S, 6 * SIM_S);
+    s->knobs.late_part = chance(&m, 50) ? 1000000 : s->knobs.late_part;
+    if (chance(&m, 50)) { /* it joins again soon, while what it was told before is on its way */
+        s->knobs.beat_ms = 300;
+    }
 }
 
 /* Clients that ask for traces, several at once, and some go away. With draws of their own, so that
@@ -448,7 +452,8 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
         maker_job(&m, i, mode);
     }
     if (s->mode == SIM_STILL) {
-        make_trouble(&m, chance(&m, 50) ? SLOWNESS : CLIENTS, below(&m, 3));
+        static const enum trouble HARMLESS[] = {SLOWNESS, CLIENTS, WORKERS_DIE};
+        make_trouble(&m, HARMLESS[below(&m, 3)], below(&m, 3));
     } else {
         make_faults(&m);
     }
@@ -459,6 +464,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     maker_short_memory(s);
     maker_tight_memory(s);
     maker_refused_connections(s);
+    maker_beats(s);
     for (uint32_t i = 0; i < s->spare_count; i++) {
         maker_fault(&m, FAULT_JOIN, 1 + s->ps_count + s->worker_count + i);
     }

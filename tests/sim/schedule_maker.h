@@ -60,6 +60,7 @@ void maker_freeze(struct maker *of, struct sim_schedule *s);
 void maker_slow_work(const struct maker *of, struct sim_schedule *s);
 
 /* schedule_still.c */
+void maker_beats(struct sim_schedule *s);
 void maker_still(const struct maker *of, struct sim_schedule *s, uint32_t percent);
 
 /* schedule.c */

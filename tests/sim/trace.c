@@ -260,9 +260,9 @@ void schedule_print(const struct sim_schedule *s, void (*line)(void *ctx, const 
     snprintf(
         text, sizeof text,
         "memory: full %u/1e6, room for %u workers, modes %u/1e6; refused %u/1e6, moved %u/1e6; "
-        "servers have %u ms",
+        "servers have %u ms, beats %u ms",
         k->full_part, k->room_workers, k->full_modes_part, k->refused_part, k->moved_part,
-        k->ps_timeout_ms);
+        k->ps_timeout_ms, k->beat_ms);
     line(ctx, text);
     if (s->fair.on) {
         snprintf(text, sizeof text,

@@ -18,6 +18,8 @@
 #define BACKOFF_MS_MIN 200 /* between attempts */
 #define BACKOFF_MS_MAX 3200
 #define REFUSALS_MAX 3 /* of one call, for what passes by itself */
+/* Who has lost the job, worker or server, says so in two heartbeats, or joins again. */
+#define LOSSES_MAX 8
 
 static const struct call_rule {
     const char *name;
@@ -161,6 +163,15 @@ static bool is_transport(const struct call *c, int code)
            (RULES[c->kind].patient && (code == ERR_UNKNOWN || code == ERR_INTERNAL));
 }
 
+/* How often is this answer taken for one that may be another the next time? */
+static unsigned refusals_max(const struct call *c, int code)
+{
+    if (c->kind == MASTER_CALL_EVALUATE && code == ERR_NOT_FOUND && !MUTANT(evaluation_gone)) {
+        return LOSSES_MAX;
+    }
+    return call_follows_generation(c->kind) && code == ERR_STATE ? REFUSALS_MAX : 0;
+}
+
 bool call_retry(struct call *c, const struct err *err, uint64_t now_ms)
 {
     c->flying = false;
@@ -169,8 +180,7 @@ bool call_retry(struct call *c, const struct err *err, uint64_t now_ms)
         text_copy(c->failure, sizeof c->failure, err->msg);
         return true;
     }
-    if (call_follows_generation(c->kind) && err->code == ERR_STATE &&
-        ++c->refusals < REFUSALS_MAX) {
+    if (++c->refusals < refusals_max(c, err->code)) {
         c->due_ms = now_ms + backoff_ms(c->refusals + 1, BACKOFF_MS_MIN, BACKOFF_MS_MAX);
         return true;
     }

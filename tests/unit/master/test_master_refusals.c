@@ -95,6 +95,26 @@ static void a_chunk_that_fails_goes_to_another_worker(void **state)
     cluster_free(c);
 }
 
+/* A worker that was started again, say, and the master has not heard of it: nothing is lost. */
+static void a_worker_that_has_lost_the_job_evaluates_nothing(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(702, 2, 1);
+    struct fake_node *n = &c->nodes[2];
+    n->refuse = ERR_NOT_FOUND;
+    n->refuse_kind = MASTER_CALL_EVALUATE;
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("cluster.workers=1"));
+    cluster_until_in(c, id, "EVALUATE");
+    cluster_run_ms(c, 5000);
+    assert_int_equal(cluster_job(c, id)->recoveries, 0);
+    n->refuse = 0;
+    const struct job_record *r = cluster_run_to_end(c, id);
+    assert_int_equal(r->recoveries, 0);
+    assert_int_equal(r->evaluation_count, 3);
+    cluster_free(c);
+}
+
 /* Training goes on without an evaluation that nobody can make; at the end the job waits for one. */
 static void an_evaluation_that_fails_ends_no_job(void **state)
 {
@@ -253,6 +273,7 @@ int main(void)
         cmocka_unit_test(an_assign_that_is_refused_costs_one_worker),
         cmocka_unit_test(the_last_worker_without_memory_is_asked_again),
         cmocka_unit_test(a_chunk_that_fails_goes_to_another_worker),
+        cmocka_unit_test(a_worker_that_has_lost_the_job_evaluates_nothing),
         cmocka_unit_test(an_evaluation_that_fails_ends_no_job),
         cmocka_unit_test(a_failure_report_fails_the_job),
         cmocka_unit_test(an_old_failure_report_changes_nothing),
