@@ -139,7 +139,7 @@ class DeltaCheckpoints(tables.TableJobs):
                 self.wait_steps(master, job, 250)
                 servers[0].stop(signal.SIGKILL)
                 self.start("ps", f"--master={master.address}", place)
-                self.assert_bits(master, job)
+                self.assert_bits(master, job, 4)
                 with open(master.log.name, encoding="utf-8") as f:
                     self.assertIn("delta_of=", f.read())
             finally:

@@ -82,13 +82,13 @@ class TableJobs(ClusterTest):
         self.wait_for(f"{steps} steps", lambda: (
             lambda s: s and s["state"] == "RUNNING" and s["steps"] >= steps)(master.job(job)))
 
-    def give_end(self, master, job):
-        """After as many epochs as in its file, or soon: how many."""
+    def give_end(self, master, job, epochs=EPOCHS):
+        """After so many epochs, or soon: how many."""
         workers = [s.process.pid for s in self.services if "worker" in os.path.basename(s.log.name) and s.process.poll() is None]
-        return self.end_job(master.client(), job, workers, EPOCHS)
+        return self.end_job(master.client(), job, workers, epochs)
 
-    def assert_bits(self, master, job):
-        epochs = self.give_end(master, job)
+    def assert_bits(self, master, job, epochs=EPOCHS):
+        epochs = self.give_end(master, job, epochs)
         self.assertEqual(self.wait_state(master, job, "SUCCEEDED", "FAILED")["state"], "SUCCEEDED", master.job(job))
         self.assertTrue(self.export(job, "cluster") == self.bits(epochs))
 
@@ -142,7 +142,7 @@ class TableCheckpoints(TableJobs):
                 self.wait_steps(master, job, 250)
                 servers[0].stop(signal.SIGKILL)
                 self.start("ps", f"--master={master.address}", place)
-                self.assert_bits(master, job)
+                self.assert_bits(master, job, 4)
                 self.assertFalse(os.path.exists(self.dir + "/cluster/checkpoints"))
             finally:
                 os.environ.clear()
