@@ -30,6 +30,7 @@ BIN = os.environ.get("GRADUS_BIN_DIR", "")
 CLEAN = os.environ.get("GRADUS_CLEAN_CLONE") == "1"
 CLEAN_PAGES = ("README.md", "docs/simulator.md")
 COMMAND_S = 900 if CLEAN else 180
+ENDLESS = 100000  # epochs of a job that is over when its page is
 
 # What a text calls job.yaml is a file of the reader's own.
 JOB = """name: {name}
@@ -141,6 +142,8 @@ class Page:
         if shutil.which("less") is None:
             os.symlink(shutil.which("cat"), tools + "/less")
         ours = {name: value for name, value in os.environ.items() if not name.startswith("GRADUS_")}
+        # A machine may stand still for a while.
+        ours.update(GRADUS_TIMEOUT="60", GRADUS_HEARTBEAT_INTERVAL_MS="300", GRADUS_HEARTBEAT_TIMEOUT_MS="60000")
         self.environment = dict(ours, HOME=self.scratch, XDG_STATE_HOME=self.scratch + "/state",
                                 PATH=f"{self.tree}/build/bin:{os.environ['PATH']}:{tools}")
         self.running = []
@@ -187,9 +190,12 @@ class Page:
         return process
 
     def finish(self):
-        """Whatever was started to go to its end by itself has to end well."""
+        """Whatever is watched has to end well. It has no end before: what the text does to it meanwhile may take any time."""
         for process, text in self.running:
             if " --watch" in text:
+                master = re.search(r"--master \S+", text).group()
+                epochs = int(float(re.search(r'"epochs": ([\d.]+)', self.run(f"build/bin/gradus status job-1 --json {master}")).group(1)))
+                self.run(f"build/bin/gradus set job-1 training.epochs={epochs + 20} {master}")
                 output, _ = process.communicate(timeout=COMMAND_S)
                 if process.returncode != 0:
                     raise AssertionError(f"$ {text}\nexit code {process.returncode}\n{output}")
@@ -254,7 +260,7 @@ def cluster(page):
 
 
 def running_job(page):
-    page.submit(epochs=5000)
+    page.submit(epochs=ENDLESS)
 
 
 def cancelled_job(page):
@@ -279,7 +285,7 @@ def short_job(page):
 
 
 def job_of_the_readme(page):
-    page.write_job("job", epochs=200)
+    page.write_job("job", epochs=ENDLESS)
 
 
 def second_worker(page):

@@ -62,14 +62,16 @@ class DeltaCheckpoints(tables.TableJobs):
         master, _, _ = self.start_cluster(2, 2, slow_down=3)
         job = self.submit(master, training__checkpoints_keep=1)
         seen = set()
-        while not master.job(job)["state"] == "SUCCEEDED":
+
+        def all_seen():
             there = self.manifests(job)
             names = [name for name, _ in there]
             for name, base in there[-1:]:
                 self.assertTrue(base is None or base in names or name not in dict(self.manifests(job)), there)
                 seen.add(base is not None)
             self.assertLessEqual(len(there), 4, there)
-        self.assertEqual(seen, {True, False})
+            return seen == {True, False} and master.job(job)["steps"] > 600
+        self.wait_for("some with and some without a base", all_seen)
         self.assert_bits(master, job)
         self.wait_for("one", lambda: len(os.listdir(f"{self.dir}/cluster/checkpoints/{job}")) <= 2)
 
@@ -149,7 +151,7 @@ class DeltaCheckpoints(tables.TableJobs):
                 self.wait_steps(master, job, 250)
                 servers[0].stop(signal.SIGKILL)
                 self.start("ps", f"--master={master.address}", place)
-                self.assert_bits(master, job)
+                self.assert_bits(master, job, 4)
                 with open(master.log.name, encoding="utf-8") as f:
                     self.assertIn("delta_of=", f.read())
             finally:

@@ -12,7 +12,7 @@ import unittest
 
 import numpy
 
-from cluster import BIN, SLOW_DOWN, SOURCE, ClusterTest, gradus
+from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, ClusterTest, gradus
 
 CC = ["cc", "-std=gnu11", "-w", "-O1", "-fPIC", "-shared", "-I", os.path.join(SOURCE, "include")]
 MISTAKES = os.path.join(SOURCE, "tests/unit/rule/plugins/rule.c")
@@ -179,14 +179,12 @@ class Plugins(ClusterTest):
 
     def test_it_goes_on_from_a_checkpoint(self):
         """A server that is killed restores its slot, and the bits are those of a run in peace."""
-        peace = self.train("peace", training__epochs=2, cluster__ps=1, **QHM)
-        process = self.start_with_kill()
-        out, err = process.communicate(timeout=600)
-        self.assertEqual(process.returncode, 0, err)
-        self.assertEqual(self.export(json.loads(out)["job"], "killed"), self.export(peace["job"], "peace"))
+        result, _, epochs = self.end_run(self.start_with_kill(), "killed", 2)
+        peace = self.train("peace", training__epochs=epochs, cluster__ps=1, **QHM)
+        self.assertEqual(self.export(result["job"], "killed"), self.export(peace["job"], "peace"))
 
     def start_with_kill(self):
-        process = self.start_run("killed", extra=[self.rules_dir()], slow_down=4 * SLOW_DOWN, training__epochs=2,
+        process = self.start_run("killed", extra=[self.rules_dir()], slow_down=SLOW_DOWN, training__epochs=ENDLESS,
                                  training__evaluate_every="never", training__replicas=2, cluster__partitions=2,
                                  training__checkpoint_every="5 steps", cluster__ps=1, **QHM)
         checkpoints = os.path.join(self.dir, "killed", "checkpoints")

@@ -68,25 +68,12 @@ class TablesInNumpy(ProgramTest):
         return rows
 
     def test_bits_are_the_same_on_any_cluster_and_whatever_is_killed(self):
-        result, bits = self.same_bits(self.numpy(), "mine-1")
+        result, _ = self.same_bits(self.numpy(), "mine-1")
         self.assertGreater(result["metrics"]["test"]["accuracy"], 0.9)
         rows = self.rows("mine-1", "2-2")
         self.assertTrue(250 < rows["users"] <= 300, rows)
         self.assertEqual(rows["items"], 150)
-
-        workers = self.cluster(3, 2, self.numpy("--sleep-ms=100"))
-        job = self.submit(cluster__workers=3, cluster__ps=2, cluster__partitions=2)
-        for part in 0.1, 0.3:  # programs alone
-            self.wait_part(job, part)
-            os.kill(self.programs()[0], signal.SIGKILL)
-        for _ in range(2):  # who will take their places: the job might be over when they are there
-            self.worker()
-        for part in 0.5, 0.7:  # workers, and with them their programs
-            self.wait_part(job, part)
-            workers.pop(0).stop(signal.SIGKILL)
-        status = self.wait_end(job)
-        self.assertEqual(status["metrics"]["test"], result["metrics"]["test"])
-        self.assertEqual(self.bits(job, "cluster"), bits)
+        self.killed_and_the_same()
 
     def test_records_of_the_job(self):
         """Sparse fields of `data` come as lists, of which the program makes its keys."""
@@ -98,18 +85,11 @@ class TablesInNumpy(ProgramTest):
         self.assertGreater(result["metrics"]["test"]["accuracy"], 0.9)
 
     def test_async_counts_every_record_once(self):
-        workers = self.cluster(3, 2, self.numpy("--sleep-ms=20"))
-        job = self.submit(training__mode="async", cluster__workers=3, cluster__ps=2, cluster__partitions=2)
-        self.wait_part(job, 0.2)
-        os.kill(self.programs()[0], signal.SIGKILL)
-        self.wait_part(job, 0.5)
-        workers[0].stop(signal.SIGKILL)
-        self.worker()
-        status = self.wait_end(job)
-        self.assertEqual([s["ledger"]["records_applied"] for s in status["shards"]], [EPOCHS * TRAIN] * 2)
-        self.assertEqual([s["examples"] for s in status["shards"]], [EPOCHS * TRAIN] * 2)
+        status, epochs = self.killed_in_async()
+        self.assertEqual([s["ledger"]["records_applied"] for s in status["shards"]], [epochs * TRAIN] * 2)
+        self.assertEqual([s["examples"] for s in status["shards"]], [epochs * TRAIN] * 2)
         self.assertEqual(status["recoveries"], 0)
-        rows = self.rows(job, "cluster")  # what is learned of them depends on who was late, as in any async job
+        rows = self.rows(status["job"], "cluster")  # what is learned of them depends on who was late, as in any async job
         self.assertTrue(200 < rows["users"] <= 300, rows)
         self.assertEqual(rows["items"], 150)
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-from cluster import BIN, SOURCE, ClusterTest, alive, children_of, gradus
+from cluster import BIN, ENDLESS, SOURCE, ClusterTest, alive, children_of, gradus
 
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 NUMPY = importlib.util.find_spec("numpy") is not None
@@ -96,17 +96,57 @@ class ProgramTest(ClusterTest):
         return done.stdout.strip()
 
     def wait_part(self, job, part):
+        """Until it runs and so much of the job's file is done."""
         def reached():
             now = self.master.job(job)
             self.assertNotIn(now["state"], FINAL, now["reason"])
-            return now["steps_total"] > 0 and now["steps"] >= max(1, part * now["steps_total"])
+            return now["state"] == "RUNNING" and now["steps"] > 0 and now["epochs"] >= part * EPOCHS
         self.wait_for(f"{part} of the steps", reached, 90)
+
+    def give_end(self, job):
+        """To one without: how many epochs it has then."""
+        workers = [s.process.pid for s in self.services if "worker" in os.path.basename(s.log.name) and s.process.poll() is None]
+        return self.end_job(self.master.client(), job, workers, EPOCHS)
+
+    def assert_same(self, job, command, epochs):
+        """As of one worker and one server that nothing happened to."""
+        result = self.run_program(command, "quiet", training__epochs=epochs)
+        self.assertEqual(self.bits(job, "cluster"), self.bits(result["job"], "quiet"))
+        self.assertEqual(self.status(self.master, job)["metrics"]["test"], result["metrics"]["test"])
 
     def wait_end(self, job, state="SUCCEEDED"):
         self.wait_for("the end of the job", lambda: self.master.job(job)["state"] in FINAL, 200)
         status = self.status(self.master, job)
         self.assertEqual(status["state"], state, status["reason"])
         return status
+
+    # ---- with a program of NumPy ----
+
+    def killed_and_the_same(self):
+        workers = self.cluster(3, 2, self.numpy("--sleep-ms=20"))
+        job = self.submit(training__epochs=ENDLESS, cluster__workers=3, cluster__ps=2, cluster__partitions=2)
+        for part in 0.1, 0.3:  # programs alone
+            self.wait_part(job, part)
+            os.kill(self.programs()[0], signal.SIGKILL)
+        for part in 0.5, 0.7:  # workers, and with them their programs
+            self.wait_part(job, part)
+            workers.pop(0).stop(signal.SIGKILL)
+            self.worker()
+        epochs = self.give_end(job)
+        self.wait_end(job)
+        self.assert_same(job, self.numpy(), epochs)
+
+    def killed_in_async(self):
+        """What became of it, and its epochs."""
+        workers = self.cluster(3, 2, self.numpy("--sleep-ms=20"))
+        job = self.submit(training__mode="async", training__epochs=ENDLESS, cluster__workers=3, cluster__ps=2, cluster__partitions=2)
+        self.wait_part(job, 0.2)
+        os.kill(self.programs()[0], signal.SIGKILL)
+        self.wait_part(job, 0.5)
+        workers[0].stop(signal.SIGKILL)
+        self.worker()
+        epochs = self.give_end(job)
+        return self.wait_end(job), epochs
 
 
 class InC(ProgramTest):
@@ -163,33 +203,14 @@ class InNumpy(ProgramTest):
         self.assert_gone(children)
 
     def test_bits_are_the_same_on_any_cluster_and_whatever_is_killed(self):
-        result, bits = self.same_bits(self.numpy(), "mine-1")
+        result, _ = self.same_bits(self.numpy(), "mine-1")
         self.assertGreater(result["metrics"]["test"]["accuracy"], 0.9)
-        workers = self.cluster(3, 2, self.numpy("--sleep-ms=100"))
-        job = self.submit(cluster__workers=3, cluster__ps=2, cluster__partitions=2)
-        for part in 0.1, 0.3:  # programs alone
-            self.wait_part(job, part)
-            os.kill(self.programs()[0], signal.SIGKILL)
-        for _ in range(2):  # who will take their places: the job might be over when they are there
-            self.worker()
-        for part in 0.5, 0.7:  # workers, and with them their programs
-            self.wait_part(job, part)
-            workers.pop(0).stop(signal.SIGKILL)
-        status = self.wait_end(job)
-        self.assertEqual(status["metrics"]["test"], result["metrics"]["test"])
-        self.assertEqual(self.bits(job, "cluster"), bits)
+        self.killed_and_the_same()
 
     def test_async_counts_every_record_once(self):
-        workers = self.cluster(3, 2, self.numpy("--sleep-ms=20"))
-        job = self.submit(training__mode="async", cluster__workers=3, cluster__ps=2, cluster__partitions=2)
-        self.wait_part(job, 0.2)
-        os.kill(self.programs()[0], signal.SIGKILL)
-        self.wait_part(job, 0.5)
-        workers[0].stop(signal.SIGKILL)
-        self.worker()
-        status = self.wait_end(job)
-        self.assertEqual([s["ledger"]["records_applied"] for s in status["shards"]], [EPOCHS * TRAIN] * 2)
-        self.assertEqual([s["examples"] for s in status["shards"]], [EPOCHS * TRAIN] * 2)
+        status, epochs = self.killed_in_async()
+        self.assertEqual([s["ledger"]["records_applied"] for s in status["shards"]], [epochs * TRAIN] * 2)
+        self.assertEqual([s["examples"] for s in status["shards"]], [epochs * TRAIN] * 2)
         self.assertEqual(status["recoveries"], 0)
         self.assertGreater(status["metrics"]["test"]["accuracy"], 0.9)
 
@@ -232,7 +253,7 @@ class InNumpy(ProgramTest):
         self.assertTrue(all(w.process.poll() is None for w in workers))
 
     def test_a_program_that_hangs_is_started_again(self):
-        self.once("hang", "--program-timeout=5s")  # nobody computes for so long, however busy
+        self.once("hang", "--program-timeout=8s")  # nobody computes for so long, however busy
 
     def test_a_program_that_hangs_ends_after_its_worker(self):
         mark = os.path.join(self.dir, "hangs")

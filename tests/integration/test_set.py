@@ -129,7 +129,7 @@ class Running(Set):
 
     def test_a_timeout_does_not_stop_the_change(self):
         master, worker, job = self.standing_still()
-        late = gradus("set", job, "training.mode=async", "--wait=3s", "--master", master.address)
+        late = gradus("set", job, "training.mode=async", "--wait=6s", "--master", master.address)
         self.assertEqual(late.returncode, 1, late.stderr)
         self.assertIn("may still happen", late.stderr)
         self.assertIn("another change", self.set(master, job, "training.epochs=9", expect=1))

@@ -157,6 +157,55 @@ class Rooms(unittest.TestCase):
             self.assertFalse(self.compiles("services/cli/cli.c", header), header)
 
 
+TIMES = re.compile(r"time\.(monotonic|perf_counter)\(\)")
+
+
+def times_of(text):
+    """Lines of a Python test that assert how long something took, or assert directly after a sleep."""
+    found, held = [], set()  # names that hold when something was, or how long it took
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        words = line.strip()
+        name = re.match(r"([\w.]+(?:, [\w.]+)*) = ", words)
+        if words.startswith("def "):
+            held.clear()
+        elif name and TIMES.search(words):
+            held.update(name.group(1).split(", "))
+        elif re.match(r"(self\.)?assert", words):
+            if TIMES.search(words) or any(re.search(rf"\b{re.escape(h)}\b(?!\()", words) for h in held):
+                found.append((number + 1, words))
+        elif words.startswith("time.sleep("):
+            after = next((after for after in lines[number + 1:] if after.strip()), "")
+            if re.match(r"\s*(self\.)?assert", after) and after.index(after.strip()) == line.index(words):
+                found.append((number + 2, after.strip()))
+    return found
+
+
+class Clocks(unittest.TestCase):
+    """A machine may stand still at any moment, and a test waits for what it wants."""
+
+    def test_no_test_of_processes_asserts_times(self):
+        wrong, count = [], 0
+        for top in "integration", "python", "chaos", "documents":
+            for name in sorted(os.listdir(os.path.join(SOURCE, "tests", top))):
+                if name.startswith("test_") and name.endswith(".py"):
+                    count += 1
+                    path = f"tests/{top}/{name}"
+                    wrong += [f"{path}:{number}: {line}" for number, line in times_of("\n".join(lines_of(path)))]
+        self.assertGreater(count, 55)
+        self.assertEqual(wrong, [])
+
+    def test_what_is_found(self):
+        begin = "        begin = time.monotonic()\n        work()\n"
+        for text in (begin + "        self.assertLess(time.monotonic() - begin, 25)",
+                     begin + "        took = time.monotonic() - begin\n        self.assertLess(took, 5)",
+                     "        time.sleep(3.5)\n\n        self.assertEqual(a, b)"):
+            self.assertEqual(len(times_of(text)), 1, text)
+        for text in (begin + "        print(time.monotonic() - begin)\n        self.assertEqual(a, b)",
+                     "        time.sleep(0.1)\n        value = look()\n        self.assertTrue(value)"):
+            self.assertEqual(times_of(text), [], text)
+
+
 class Scripts(unittest.TestCase):
     """What the scripts that build run, in which order: `script/bootstrap` and `cmake` only write it down here."""
 

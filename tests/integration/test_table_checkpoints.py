@@ -8,9 +8,10 @@ import signal
 import struct
 import unittest
 
-from cluster import ClusterTest, gradus
+from cluster import ENDLESS, ClusterTest, gradus
 from s3_server import Store
 
+EPOCHS = 12
 # Each table does something else: counts sightings, evicts, catches up.
 JOB = """name: clicks
 data: {format: libffm, dir: %s, train: {file: train}, test: {file: test}, columns: [{column: 0..5, as: sparse}]}
@@ -28,7 +29,7 @@ model:
     - dense: {name: out, units: 1}
     - add: {from: [first, out]}
 update: {rule: adam, learning_rate: 0.005}
-training: {batch_size: 16, epochs: 12, replicas: 2, checkpoint_every: 100 steps, evaluate_every: 6 epochs}
+training: {batch_size: 16, epochs: EPOCHS, replicas: 2, checkpoint_every: 100 steps, evaluate_every: 6 epochs}
 cluster: {workers: 2, ps: 2}
 """
 
@@ -40,7 +41,7 @@ def header_of(data):
 class TableJobs(ClusterTest):
     """For test_delta_checkpoints.py, too."""
     model = {}
-    expected = None  # what an undisturbed run exports
+    expected = {}  # by epochs: what an undisturbed run exports
 
     @classmethod
     def setUpClass(cls):
@@ -56,20 +57,21 @@ class TableJobs(ClusterTest):
                 f.writelines(part)
         cls.file = cls.shared + "/clicks.yaml"
         with open(cls.file, "w", encoding="utf-8") as f:
-            f.write(JOB % cls.shared)
+            f.write(JOB.replace("EPOCHS", str(EPOCHS)) % cls.shared)
 
     def job(self, **sets):
         return [item for key, value in sets.items() for item in ("--set", f"{key.replace('__', '.')}={value}")]
 
-    def bits(self):
-        if TableJobs.expected is None:
-            result = self.run_job("plain", self.file, cluster__ps=1, training__checkpoint_every="never")
+    def bits(self, epochs=EPOCHS):
+        if epochs not in TableJobs.expected:
+            result = self.run_job(f"plain-{epochs}", self.file, cluster__ps=1, training__checkpoint_every="never", training__epochs=epochs)
             self.assertEqual(result["state"], "SUCCEEDED")
-            TableJobs.expected = self.export(result["job"], "plain")
-        return TableJobs.expected
+            TableJobs.expected[epochs] = self.export(result["job"], f"plain-{epochs}")
+        return TableJobs.expected[epochs]
 
     def submit(self, master, **sets):
-        done = gradus("submit", self.file, "--master", master.address, "--json", *self.job(**sets))
+        """It has no end before assert_bits()."""
+        done = gradus("submit", self.file, "--master", master.address, "--json", *self.job(**{"training__epochs": ENDLESS, **sets}))
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)["job"]
 
@@ -77,12 +79,18 @@ class TableJobs(ClusterTest):
         return self.wait_for(" or ".join(states), lambda: (lambda s: s if s and s["state"] in states else None)(master.job(job)), 120)
 
     def wait_steps(self, master, job, steps):
-        now = self.wait_for(f"{steps} steps", lambda: (lambda s: s if s and s["steps"] >= steps else None)(master.job(job)))
-        self.assertLess(now["steps"], now["steps_total"])
+        self.wait_for(f"{steps} steps", lambda: (
+            lambda s: s and s["state"] == "RUNNING" and s["steps"] >= steps)(master.job(job)))
 
-    def assert_bits(self, master, job):
+    def give_end(self, master, job, epochs=EPOCHS):
+        """After so many epochs, or soon: how many."""
+        workers = [s.process.pid for s in self.services if "worker" in os.path.basename(s.log.name) and s.process.poll() is None]
+        return self.end_job(master.client(), job, workers, epochs)
+
+    def assert_bits(self, master, job, epochs=EPOCHS):
+        epochs = self.give_end(master, job, epochs)
         self.assertEqual(self.wait_state(master, job, "SUCCEEDED", "FAILED")["state"], "SUCCEEDED", master.job(job))
-        self.assertTrue(self.export(job, "cluster") == self.bits())
+        self.assertTrue(self.export(job, "cluster") == self.bits(epochs))
 
 
 class TableCheckpoints(TableJobs):
@@ -134,7 +142,7 @@ class TableCheckpoints(TableJobs):
                 self.wait_steps(master, job, 250)
                 servers[0].stop(signal.SIGKILL)
                 self.start("ps", f"--master={master.address}", place)
-                self.assert_bits(master, job)
+                self.assert_bits(master, job, 4)
                 self.assertFalse(os.path.exists(self.dir + "/cluster/checkpoints"))
             finally:
                 os.environ.clear()
@@ -152,6 +160,7 @@ class TableCheckpoints(TableJobs):
                 self.wait_steps(master, job, 250)
                 servers[1].stop(signal.SIGKILL)
                 self.start("ps", f"--master={master.address}", f"--checkpoint-dir={state}/checkpoints")
+                self.give_end(master, job)
                 self.assertEqual(self.wait_state(master, job, "SUCCEEDED", "FAILED")["state"], "SUCCEEDED", master.job(job))
                 self.assertEqual(master.job(job)["recoveries"], 1)
                 metrics = json.loads(gradus("evaluate", job, "--state-dir", state, "--json").stdout)["metrics"]

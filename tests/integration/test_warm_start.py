@@ -10,7 +10,7 @@ import struct
 import sys
 
 import onnx_bytes as onnx
-from cluster import SOURCE, gradus
+from cluster import ENDLESS, SOURCE, gradus
 from faults import Digits, FaultTest, main
 
 FROZEN = {"update": "{rule: sgd, learning_rate: 0}", "training__epochs": 1}  # the result is what it began with
@@ -181,17 +181,18 @@ cluster: {workers: 2, ps: 2}
 
 
 class SameBits(WarmTest):
-    def begun_with(self, checkpoint, **more):
+    epochs = 3
+
+    def warm_keys(self, checkpoint, **more):
         return {"training__replicas": 2, "cluster__workers": "1..2", "cluster__ps": 2, "cluster__partitions": 2,
                 "training__epochs": 3, "from__checkpoint": checkpoint, **more}
 
     def test_whatever_dies(self):
         _, checkpoint = self.source()
-        self.run_job("whole", **self.begun_with(checkpoint, training__batch_size=16, cluster__workers=1, cluster__ps=1,
-                                                cluster__partitions=1))
+        self.quiet("whole", **self.warm_keys(checkpoint, cluster__workers=1, cluster__ps=1, cluster__partitions=1))
         bits = self.bits("digits-1", "whole")
         self.cluster(workers=2)
-        sets = self.begun_with(checkpoint, training__checkpoint_every=10)
+        sets = self.warm_keys(checkpoint, training__checkpoint_every=10)
         self.assertEqual(self.bits(self.ended(self.submit(**sets))), bits)
         # While it starts, wherever that is: a worker and a server.
         job = self.submit(**sets)
@@ -199,14 +200,18 @@ class SameBits(WarmTest):
         self.replace_ps(0)
         self.assertEqual(self.bits(self.ended(job)), bits)
         # Later: it goes on from its own checkpoint, also when the source is gone and the master forgets what it looked at.
-        job = self.submit(**sets)
-        self.wait_for("a checkpoint", lambda: self.status(self.master, job)["checkpoint"] or None)
+        job = self.start_job(**{**sets, "training__epochs": ENDLESS})
+        self.endless.add(job)
+        self.wait_checkpoint(job)
         shutil.move(checkpoint, checkpoint + ".gone")
         self.replace_worker(1)
         self.replace_master()
         self.replace_ps(1)
-        status = self.status(self.master, self.ended(job))
-        self.assertEqual(self.bits(job), bits)
+        status = self.wait_end(job)
+        shutil.move(checkpoint + ".gone", checkpoint)
+        self.quiet("later", **self.warm_keys(checkpoint, training__epochs=int(status["epochs"]), cluster__workers=1, cluster__ps=1,
+                                        cluster__partitions=1))
+        self.assertEqual(self.bits(job), self.bits("digits-1", "later"))
         self.assertIn(f"variables from checkpoint {checkpoint}", status["started_from"])
 
     def ended(self, job):
