@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shlex
-import signal
 import struct
 import sys
 import unittest

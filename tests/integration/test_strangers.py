@@ -14,7 +14,7 @@ import urllib.request
 import grpc
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
-from cluster import ENDLESS, SLOWER, SLOW_DOWN, ClusterTest, Service, gradus  # noqa: E402
+from cluster import ENDLESS, SLOW_DOWN, ClusterTest, Service, gradus  # noqa: E402
 from rpc_python import Protos  # noqa: E402
 
 PROTOS = Protos(os.environ["GRADUS_DESCRIPTORS"])
