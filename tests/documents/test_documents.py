@@ -143,7 +143,7 @@ class Page:
             os.symlink(shutil.which("cat"), tools + "/less")
         ours = {name: value for name, value in os.environ.items() if not name.startswith("GRADUS_")}
         # A machine may stand still for a while.
-        ours.update(GRADUS_TIMEOUT="60", GRADUS_HEARTBEAT_INTERVAL_MS="300", GRADUS_HEARTBEAT_TIMEOUT_MS="60000")
+        ours.update(GRADUS_TIMEOUT="60s", GRADUS_HEARTBEAT_INTERVAL_MS="300", GRADUS_HEARTBEAT_TIMEOUT_MS="60000")
         self.environment = dict(ours, HOME=self.scratch, XDG_STATE_HOME=self.scratch + "/state",
                                 PATH=f"{self.tree}/build/bin:{os.environ['PATH']}:{tools}")
         self.running = []
