@@ -70,16 +70,6 @@ void check_resumed(struct world *w, uint32_t job, const struct job_record *r)
     check_why(w, j, r);
 }
 
-static bool has_empty_disk(const struct sim_schedule *s)
-{
-    for (uint32_t i = 0; i < s->fault_count; i++) {
-        if (s->faults[i].kind == FAULT_GONE && s->faults[i].number == 1 && !s->faults[i].off) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool has_damage(const struct sim_schedule *s)
 {
     bool has = false;
@@ -103,9 +93,8 @@ void check_resumed_open(struct world *w, uint32_t job, const struct master_call 
     j->again.begins = false;
     const char *at = strstr(c->restore, STEP_AT);
     uint64_t step = at == NULL ? 0 : strtoull(at + sizeof STEP_AT - 1, NULL, 10);
-    /* A disk that is gone looks empty to a master whose row could not be stored. */
-    bool unseen = !j->named && has_empty_disk(w->schedule);
-    if (step < j->again.newest && !has_damage(w->schedule) && !unseen) {
+    /* Of one that its row does not name, which could not be stored, the master may know nothing. */
+    if (j->named && step < j->again.newest && !has_damage(w->schedule)) {
         violated(w, INVARIANT_RESUMED, "%s begins at step %llu; it had a checkpoint of %llu", j->id,
                  (unsigned long long)step, (unsigned long long)j->again.newest);
     }

@@ -208,10 +208,6 @@ static void comes_back(const struct maker *of, struct sim_schedule *s)
         at_us = cut->until_us + about(&m, 5 * SIM_MS, 2 * SIM_S);
     }
     s->knobs.late_us = (uint32_t)between(&m, 1 * SIM_S, 6 * SIM_S);
-    s->knobs.late_part = chance(&m, 50) ? 1000000 : s->knobs.late_part;
-    if (chance(&m, 50)) { /* it joins again soon, while what it was told before is on its way */
-        s->knobs.beat_ms = 300;
-    }
 }
 
 /* Clients that ask for traces, several at once, and some go away. With draws of their own, so that

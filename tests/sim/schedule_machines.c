@@ -215,6 +215,7 @@ void maker_slow_work(const struct maker *of, struct sim_schedule *s)
     k->tail_us =
         k->tail_us < 500000 ? k->tail_us : 500000; /* for minutes: nobody would ever be known */
     k->loss_part = k->loss_part < 2000 ? k->loss_part : 2000;
+    k->beat_ms = 1000; /* for hours: nothing else would ever be done */
     uint64_t length = steps * k->compute_us / s->worker_count + 2 * k->load_us + k->copy_us;
     for (uint32_t i = 0; i < s->fault_count; i++) {
         struct sim_fault *f = &s->faults[i];

@@ -68,11 +68,14 @@ static void calm_down(struct maker *m, struct sim_knobs *k)
     (void)m;
 }
 
-/* Any interval that the master takes; with draws of its own. */
+/* Any interval that the master takes, or the one that comes of itself. With draws of its own. */
 void maker_beats(struct sim_schedule *s)
 {
     struct maker m = {.s = s, .key = rng_key(s->seed, "beats")};
     s->knobs.beat_ms = chance(&m, 50) ? 0 : (uint32_t)between(&m, 300, 1400);
+    if (s->mode == SIM_LATE) { /* a worker that is lost is told anew when the old things come */
+        s->knobs.beat_ms = 1000;
+    }
 }
 
 void maker_still(const struct maker *of, struct sim_schedule *s, uint32_t percent)
