@@ -134,10 +134,11 @@ int dataset_stream_views(struct dataset_stream *st, struct err *err)
     return 0;
 }
 
-/* Has the index itself, not the data, a fault? */
+/* Has the index itself, not the data, a fault? Memory may be short for what it says alone. */
 static bool is_stale(int rc)
 {
-    return rc == ERR_NOT_FOUND || rc == ERR_STATE || rc == ERR_CORRUPT || rc == ERR_INVALID;
+    return rc == ERR_NOT_FOUND || rc == ERR_STATE || rc == ERR_CORRUPT || rc == ERR_INVALID ||
+           rc == ERR_EXHAUSTED;
 }
 
 /* Open the sources and what is known of them, which is found out where it is not. */

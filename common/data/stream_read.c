@@ -18,7 +18,7 @@ struct group {
     size_t file;
     uint64_t number; /* in the file */
     uint64_t begin, end;
-    bool uneven;
+    bool uneven, last; /* last: of its file */
     uint64_t records;
 };
 
@@ -48,6 +48,14 @@ static size_t file_of(const struct stream_source *s, uint64_t record)
     return low;
 }
 
+static int changed(const struct gather *g, size_t file, struct err *err)
+{
+    return err_set(err, ERR_CORRUPT,
+                   "%s: its records are not where the index says; it has been changed since, or is "
+                   "damaged",
+                   g->s->files[file].path);
+}
+
 /* Where the group of @record lies. */
 static int find_group(const struct gather *g, uint64_t record, struct group *out, struct err *err)
 {
@@ -72,16 +80,11 @@ static int find_group(const struct gather *g, uint64_t record, struct group *out
                           .begin = entry & ~STREAM_UNEVEN,
                           .end = next & ~STREAM_UNEVEN,
                           .uneven = (entry & STREAM_UNEVEN) != 0,
+                          .last = last,
                           .records = last ? f->records - number * s->group : s->group};
-    return 0;
-}
-
-static int changed(const struct gather *g, size_t file, struct err *err)
-{
-    return err_set(err, ERR_CORRUPT,
-                   "%s: its records are not where the index says; it has been changed since, or is "
-                   "damaged",
-                   g->s->files[file].path);
+    return out->begin >= f->begin && out->begin < out->end && out->end <= f->end
+               ? 0
+               : changed(g, file, err);
 }
 
 /* Note where the records of an uneven group begin, by reading all of them. */
@@ -91,9 +94,13 @@ static int find_starts(struct gather *g, struct err *err)
     struct records r = {0};
     const struct stream_text text = {
         .bytes = g->text.data, .count = g->text.len, .line = 2, .offset = group->begin};
-    int rc = stream_source_parse(g->s, group->file, &text, group->records, INT64_MAX, &r, err);
+    int rc = stream_source_parse(g->s, group->file, &text, 0, INT64_MAX, &r, err);
     if (rc == 0 && r.count != group->records) {
         rc = changed(g, group->file, err);
+    }
+    if (rc != 0) {
+        records_release(&r);
+        return rc;
     }
     g->starts = mem_resize(g->starts, (size_t)group->records + 1, sizeof *g->starts);
     const char *c = g->text.data, *end = c + g->text.len;
@@ -110,6 +117,41 @@ static int find_starts(struct gather *g, struct err *err)
     }
     g->starts[group->records] = g->text.len;
     records_release(&r);
+    return rc;
+}
+
+/* An even group is its records; behind those of the last one of a file may be lines that are none.
+ */
+static int count_rows(const struct gather *g, struct err *err)
+{
+    const struct group *group = &g->group;
+    const char *c = g->text.data, *end = c + g->text.len;
+    uint64_t rows = 0;
+    for (; c != NULL && c < end && rows < group->records; rows++) {
+        c = row_step(&g->s->rows, c, end);
+    }
+    const bool ends = c == NULL || c == end;
+    return rows == group->records && (ends || group->last) ? 0 : changed(g, group->file, err);
+}
+
+/* Read the text of the group in hand, which begins and ends where rows do. */
+static int read_text(struct gather *g, struct err *err)
+{
+    const struct group *group = &g->group;
+    const bool framed = g->s->rows.framed; /* and with sums */
+    const bool first = framed || group->begin == g->s->files[group->file].begin;
+    const size_t before = first ? 0 : 1, n = (size_t)(group->end - group->begin) + before;
+    char *text = mem_try_aligned(n, 1, "a group of records", err);
+    if (text == NULL) {
+        return ERR_EXHAUSTED;
+    }
+    int rc = ranged_file_read(g->in, group->begin - before, text, n, err);
+    const bool begins = first || text[0] == '\n';
+    const bool ends = framed || text[n - 1] == '\n' || group->end == ranged_file_bytes(g->in);
+    rc = rc == 0 && !(begins && ends) ? changed(g, group->file, err) : rc;
+    buf_reset(&g->text);
+    buf_add(&g->text, text + before, n - before);
+    free(text);
     return rc;
 }
 
@@ -131,19 +173,11 @@ static int take_group(struct gather *g, const struct group *group, struct err *e
         }
     }
     g->group = *group;
-    if (group->end <= group->begin) {
-        return changed(g, group->file, err);
+    rc = read_text(g, err);
+    if (rc != 0) {
+        return rc;
     }
-    const size_t n = (size_t)(group->end - group->begin);
-    char *text = mem_try_aligned(n, 1, "a group of records", err);
-    if (text == NULL) {
-        return ERR_EXHAUSTED;
-    }
-    rc = ranged_file_read(g->in, group->begin, text, n, err);
-    buf_reset(&g->text);
-    buf_add(&g->text, text, n);
-    free(text);
-    return rc == 0 && group->uneven ? find_starts(g, err) : rc;
+    return group->uneven ? find_starts(g, err) : count_rows(g, err);
 }
 
 /* Add the text of the record that is number @i of the group in hand. */

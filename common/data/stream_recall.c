@@ -55,24 +55,40 @@ static int check_files(struct dataset_stream *st, struct err *err)
     return rc;
 }
 
+/* A file of a source of which @records records and @groups groups lie in the files before it; a
+ * record has a byte at least. */
+static void recall_file(const struct stream_source *s, struct stream_file *f, struct notes *n,
+                        uint64_t *records, uint64_t *groups)
+{
+    const uint64_t bytes = f->end;
+    f->first_record = notes_number(n);
+    f->records = notes_number(n);
+    f->first_group = notes_number(n);
+    f->end = notes_number(n);
+    n->ok = n->ok && f->end >= f->begin && f->end <= bytes && f->records <= f->end - f->begin &&
+            f->first_record == *records && f->first_group == *groups;
+    if (n->ok) {
+        *records += f->records;
+        *groups += (f->records + s->group - 1) / s->group;
+    }
+}
+
 static void recall_source(struct stream_source *s, struct notes *n)
 {
+    uint64_t records = 0, groups = 0;
     s->records = notes_number(n);
     s->groups = notes_number(n);
     s->group = notes_number(n);
     s->numbers = (size_t)notes_number(n);
     s->bad_count = notes_number(n);
     s->bad_first = notes_text(n);
-    for (size_t i = 0; i < s->file_count; i++) {
-        struct stream_file *f = &s->files[i];
-        f->first_record = notes_number(n);
-        f->records = notes_number(n);
-        f->first_group = notes_number(n);
-        f->end = notes_number(n);
-        n->ok = n->ok && f->end >= f->begin && f->first_record + f->records <= s->records;
+    n->ok = n->ok && s->group > 0 && s->group <= STREAM_GROUP_MAX &&
+            (s->bad_count > 0) == (s->bad_first != NULL);
+    for (size_t i = 0; i < s->file_count && n->ok; i++) {
+        recall_file(s, &s->files[i], n, &records, &groups);
     }
     s->scanned = true;
-    n->ok = n->ok && s->group > 0 && s->records > 0;
+    n->ok = n->ok && s->records > 0 && s->records == records && s->groups == groups;
 }
 
 static struct sparse_extreme recall_extreme(struct notes *n)
@@ -114,7 +130,12 @@ static int recall_digest(struct dataset_stream *st, struct err *err)
     struct records like = {0};
     const uint64_t first = 0;
     int rc = stream_source_read(train, st->index, 0, &first, 1, &like, err);
+    const struct stream_source *last = &st->sources[st->source_count - 1];
+    if (rc == 0 && (like.numbers != train->numbers || last->numbers != train->numbers)) {
+        rc = unexpected(err);
+    }
     if (rc != 0) {
+        records_release(&like);
         return rc;
     }
     digest_begin(&st->digest, &like);

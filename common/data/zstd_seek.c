@@ -17,6 +17,7 @@
 #define FLAGS_RESERVED 0x7CU
 #define FRAMES_MAX UINT32_C(0x8000000) /* of the format */
 #define FRAME_BYTES_MAX (256U << 20)   /* of what we unpack */
+#define UNPACKED_MAX 32768U /* of one packed byte: the smallest block, 4 bytes, has 128 KiB */
 
 struct zstd_seek {
     uint64_t *packed, *content; /* [frames + 1] where each begins */
@@ -39,15 +40,34 @@ static int take_entries(struct zstd_seek *z, const struct raw_file *file, const 
                         size_t each, uint64_t table_at, struct err *err)
 {
     for (size_t i = 0; i < z->frames; i++) {
+        const uint32_t packed = read_32(entries + i * each);
         const uint32_t bytes = read_32(entries + i * each + 4);
-        z->packed[i + 1] = z->packed[i] + read_32(entries + i * each);
+        z->packed[i + 1] = z->packed[i] + packed;
         z->content[i + 1] = z->content[i] + bytes;
         if (bytes > FRAME_BYTES_MAX) {
             return err_set(err, ERR_EXHAUSTED, "%s: frame %zu has more than %u MiB",
                            raw_file_path(file), i, FRAME_BYTES_MAX >> 20);
         }
+        if (bytes > (uint64_t)packed * UNPACKED_MAX) {
+            return misfit(file, err);
+        }
     }
     return z->packed[z->frames] == table_at ? 0 : misfit(file, err);
+}
+
+/* Frames of which nobody asks for a byte: is there none in them? */
+static int check_empty(const struct zstd_seek *z, const struct raw_file *file, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < z->frames && rc == 0; i++) {
+        if (z->content[i + 1] == z->content[i] && z->packed[i + 1] > z->packed[i]) {
+            char *none = NULL;
+            size_t n = 0;
+            rc = zstd_seek_unpack(z, file, i, &none, &n, err);
+            free(none);
+        }
+    }
+    return rc;
 }
 
 int zstd_seek_find(const struct raw_file *file, struct zstd_seek **out, struct err *err)
@@ -79,6 +99,7 @@ int zstd_seek_find(const struct raw_file *file, struct zstd_seek **out, struct e
     z->content = mem_new(frames + 1, sizeof *z->content);
     rc = rc != 0 ? rc : raw_file_read_at(file, at + HEAD_BYTES, entries, frames * each, err);
     rc = rc != 0 ? rc : take_entries(z, file, entries, each, at, err);
+    rc = rc != 0 ? rc : check_empty(z, file, err);
     free(entries);
     if (rc != 0) {
         zstd_seek_free(z);

@@ -150,6 +150,46 @@ def packed():
             write("packed", name + "-frames", b"\xff" + frame + struct.pack("<II", 0x184D2A50, 3) + b"abc" + frame)
 
 
+def seek():
+    places = bytes([0, 0, 20, 0, 11, 60, 0, 30, 200, 1, 44, 9]) + bytes(12)
+    frames = bytes([12, 0]) + b"1,2,x\n3,4,y\n" + bytes([6, 5]) + b"5,6,z\n" + bytes([3, 24]) + b"7,8" + bytes([0, 2])
+    write("seek", "true", bytes([0, 255]) + places + bytes([3, 0, 0]) + frames)
+    write("seek", "sums", bytes([2, 0]) + places + struct.pack("<Q", 2**63) + b"\1" + bytes([3, 16, 0]) + frames)
+    for kind, value in ((1, b"\x10\0\0\0"), (2, b"\0\0\0\1"), (3, b"\4"), (4, b"\4"), (5, b""), (6, b""), (7, b"\0\5")):
+        write("seek", f"lie-{kind}", bytes([0, 9]) + places + bytes([3, 0, 1]) + frames + bytes([kind, 0, 1]) + value)
+    write("seek", "none", bytes([0, 1]) + places + bytes([1, 0, 1]) + frames[:22] + bytes([2, 1, 0]) + bytes(4))
+    write("seek", "foot", bytes([0, 1]) + places + bytes([3, 0xE0, 0]) + frames + struct.pack("<II", 41, 5) + b"\4")
+    write("seek", "plain", bytes([1, 1]) + places + b"1,2\n" * 9)
+    if shutil.which("zstd"):
+        frame = subprocess.run(["zstd", "-3", "-c"], input=b"1,2,x\n" * 9, capture_output=True, check=True).stdout
+        table = struct.pack("<IIII", 0x184D2A5E, 25, len(frame), 54) + struct.pack("<IIIBI", len(frame), 54, 2, 0, 0x8F92EAB1)
+        write("seek", "file", bytes([1, 40]) + places + frame * 2 + table)
+
+
+def index():
+    """Flags: the scene; 8 the file itself, 16 its checksum is repaired, 32 its stamps, 64 other data."""
+    def entry(i):
+        return 2 * i + 1
+
+    def number(i):  # records, groups, of a group, numbers, bad ones, their text; of a file: first, records, group, end
+        return 2 * i
+    for scene in range(6):
+        write("index", f"scene-{scene}", bytes([scene]))
+        write("index", f"damage-{scene}", bytes([scene]) + bytes([7, 0, 9, 65]))
+        write("index", f"entry-{scene}", bytes([16 | scene]) + bytes([1, entry(1), 3]))
+        write("index", f"records-{scene}", bytes([16 | scene]) + bytes([0, number(0)]) + struct.pack("<Q", 1 << 40))
+        write("index", f"other-data-{scene}", bytes([64 + 32 + 16 | scene, 1, 0, 7]) + b"\n" + bytes([0, 99]) + b",")
+    write("index", "group", bytes([16, 0, number(2)]) + struct.pack("<Q", 2**63))
+    write("index", "numbers", bytes([16 | 2, 1, number(3), 5]))
+    write("index", "numbers-of-test", bytes([16 | 5, 1, number(13), 5]))
+    write("index", "end", bytes([16, 2, number(9), 1]))
+    write("index", "cut", bytes([16, 5, number(2), 255]))
+    write("index", "more", bytes([16 | 4, 6, number(12), 20]) + bytes(20))
+    write("index", "uneven", bytes([16 | 1, 3, entry(1), 63]))
+    write("index", "bytes", bytes([8 | 16, 1]) + struct.pack("<QQQ", 0, 1, 2) + b"0\n")
+    write("index", "foreign", bytes([8]) + b"GRADUSIX" + struct.pack("<QQQQ", 1, 0, 0, 0))
+
+
 def safetensors_header(tensors, meta):
     header = dict(__metadata__=meta) if meta else {}
     at = 0
@@ -573,7 +613,7 @@ def onnx():
 
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for make in (data_files, packed, checkpoints, texts, tokens, certificates, store, ps_calls, master_calls, worker_calls,
+    for make in (data_files, packed, seek, index, checkpoints, texts, tokens, certificates, store, ps_calls, master_calls, worker_calls,
                  answers, table_gradients, libgradus, http, infer, onnx):
         make()
     return 0

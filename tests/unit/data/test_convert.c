@@ -215,10 +215,10 @@ static void damage_is_seen(void **state)
     free(path);
 }
 
-/* As other programs write it: sums in the table, which are another four bytes of each entry. */
-static void tables_may_have_sums(void **state)
+/* Two frames of six bytes each, and a table as other programs write it: with sums, which are
+ * another four bytes of each entry. @content: what it says of them. */
+static void write_table(const uint32_t content[2])
 {
-    (void)state;
     struct buf file = {0};
     char frame[256];
     size_t bytes[2];
@@ -230,14 +230,45 @@ static void tables_may_have_sums(void **state)
     const unsigned char head[] = {0x5E, 0x2A, 0x4D, 0x18, 33, 0, 0, 0};
     buf_add(&file, head, sizeof head);
     for (size_t i = 0; i < 2; i++) {
-        const unsigned char entry[] = {(unsigned char)bytes[i], 0, 0, 0, 6, 0, 0, 0, 1, 2, 3, 4};
+        const unsigned char entry[] = {(unsigned char)bytes[i],
+                                       0,
+                                       0,
+                                       0,
+                                       (unsigned char)content[i],
+                                       (unsigned char)(content[i] >> 8),
+                                       (unsigned char)(content[i] >> 16),
+                                       (unsigned char)(content[i] >> 24),
+                                       1,
+                                       2,
+                                       3,
+                                       4};
         buf_add(&file, entry, sizeof entry);
     }
     const unsigned char foot[] = {2, 0, 0, 0, 0x80, 0xB1, 0xEA, 0x92, 0x8F};
     buf_add(&file, foot, sizeof foot);
     fixture_write(packed_name, file.data, file.len);
-    check_content("1 1:1\n0 1:2\n", 12);
     buf_release(&file);
+}
+
+static void tables_may_have_sums(void **state)
+{
+    (void)state;
+    write_table((const uint32_t[]){6, 6});
+    check_content("1 1:1\n0 1:2\n", 12);
+}
+
+/* No byte is passed over, and no memory is asked for that no frame can fill. */
+static void tables_that_lie_are_refused(void **state)
+{
+    (void)state;
+    write_table((const uint32_t[]){6, 0});
+    check_damaged(ERR_CORRUPT, "frame 1, at byte ");
+    write_table((const uint32_t[]){0, 6});
+    check_damaged(ERR_CORRUPT, "frame 0, at byte 0, is damaged");
+    write_table((const uint32_t[]){UINT32_C(200) << 20, 6});
+    check_damaged(ERR_CORRUPT, "its table of frames does not fit the file");
+    write_table((const uint32_t[]){5, 7});
+    check_damaged(ERR_CORRUPT, "frame 0, at byte 0, is damaged");
 }
 
 int main(void)
@@ -250,6 +281,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(damage_is_seen, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(tables_may_have_sums, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(tables_that_lie_are_refused, fixture_setup,
+                                        fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/checksum.h"
 #include "data/loader.h"
+#include "data/stream_index.h"
 
 static char none[] = "", train_name[] = "t.libsvm";
 static char *cache; /* where indexes go */
@@ -211,6 +213,143 @@ static void an_index_of_other_data_is_made_anew(void **state)
     free(path);
 }
 
+/* ---- an index that lies, with a right checksum ---- */
+
+#define END_BYTES 40
+#define WORD sizeof(uint64_t)
+
+static uint64_t word_at(const struct buf *index, size_t at)
+{
+    struct notes n = {.data = index->data, .bytes = index->len, .at = at, .ok = true};
+    return notes_number(&n);
+}
+
+/* Where the numbers of the one source are. */
+static size_t source_at(const struct buf *index)
+{
+    struct notes n = {.data = index->data, .bytes = index->len, .ok = true};
+    n.at = (size_t)word_at(index, index->len - END_BYTES + 2 * WORD); /* behind the entries */
+    free(notes_text(&n));
+    assert_int_equal(notes_number(&n), 1); /* one file: its name, size, time and sum */
+    free(notes_text(&n));
+    assert_true(n.ok);
+    return n.at + 3 * WORD;
+}
+
+/* Write @index to @path, but with @word at @at, and with its checksum. */
+static void write_lie(const char *path, const struct buf *index, size_t at, uint64_t word)
+{
+    struct buf lie = {0};
+    buf_add(&lie, index->data, at);
+    notes_add_number(&lie, word);
+    buf_add(&lie, index->data + at + WORD, index->len - at - 2 * WORD);
+    notes_add_number(&lie, checksum_of(lie.data, lie.len));
+    assert_int_equal(file_write_atomic(path, lie.data, lie.len, NULL), 0);
+    buf_release(&lie);
+}
+
+static void an_index_that_does_not_fit_is_made_anew(void **state)
+{
+    (void)state;
+    enum { RECORDS, GROUPS, GROUP, NUMBERS, BAD, FIRST_RECORD = 6, FILE_RECORDS, FIRST_GROUP, END };
+    static const struct {
+        size_t number;
+        uint64_t is;
+    } lies[] = {
+        {RECORDS, UINT64_C(1) << 40},
+        {RECORDS, 1999},
+        {RECORDS, 2001},
+        {GROUPS, 1},
+        {GROUP, 0},
+        {GROUP, UINT64_C(1) << 40},
+        {NUMBERS, UINT64_C(1) << 62},
+        {BAD, 1},
+        {FIRST_RECORD, 1},
+        {FILE_RECORDS, UINT64_MAX - 1000},
+        {FILE_RECORDS, 0},
+        {FIRST_GROUP, 1},
+        {END, UINT64_C(1) << 50},
+        {END, UINT64_MAX},
+    };
+    write_records("t.libsvm", 2000, 0);
+    const struct data_spec spec = streamed();
+    check_opened(&spec, "made now");
+    char *path = index_path();
+    struct buf index = {0};
+    assert_int_equal(file_read(path, 1 << 20, &index, NULL), 0);
+    const size_t source = source_at(&index);
+    assert_int_equal(word_at(&index, source), 2000);
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        write_lie(path, &index, source + lies[i].number * WORD, lies[i].is);
+        check_opened(&spec, "made anew: ");
+        check_opened(&spec, NULL);
+    }
+    write_lie(path, &index, 0, word_at(&index, 0) + 2); /* within the first record */
+    check_opened(&spec, "made anew: ");
+    buf_release(&index);
+    free(path);
+}
+
+/* Is every record of @d either what it is in @known, or refused? How many are refused. */
+static size_t count_refused(const struct data_spec *spec, const struct dataset *known)
+{
+    struct dataset *d = NULL, *test = NULL;
+    struct batch a, b;
+    struct err err = {0};
+    size_t refused = 0;
+    assert_int_equal(dataset_open(spec, DATA_LABEL_CLASS, &d, &test, &err), 0);
+    assert_null(strstr(dataset_loading(d), ", made"));
+    assert_int_equal(batch_init(&a, known, 1, NULL), 0);
+    assert_int_equal(batch_init(&b, d, 1, NULL), 0);
+    for (uint64_t i = 0; i < dataset_info(d)->records; i++) {
+        assert_int_equal(dataset_read(known, &i, 1, &a, &err), 0);
+        if (dataset_read(d, &i, 1, &b, &err) != 0) {
+            assert_non_null(strstr(err.msg, "its records are not where the index says"));
+            refused++;
+        } else {
+            assert_memory_equal(a.features, b.features, 3 * sizeof(float));
+        }
+    }
+    batch_release(&a);
+    batch_release(&b);
+    dataset_free(d);
+    return refused;
+}
+
+/* Half a row, or another one, is no record. */
+static void groups_that_are_elsewhere_are_refused(void **state)
+{
+    (void)state;
+    for (int even = 0; even < 2; even++) {
+        struct buf text = {0}, index = {0};
+        for (size_t i = 0; i < 1000; i++) {
+            buf_printf(&text, "%zu 1:%zu 3:7\n%s", i % 3, 1000 + i, even ? "" : "\n");
+        }
+        fixture_write("t.libsvm", text.data, text.len);
+        struct data_spec spec = streamed();
+        check_opened(&spec, even ? "has another size" : "made now");
+        char *path = index_path();
+        assert_int_equal(file_read(path, 1 << 20, &index, NULL), 0);
+        spec.loading = DATA_LOADING_MEMORY;
+        struct dataset *known = NULL, *test = NULL;
+        assert_int_equal(dataset_open(&spec, DATA_LABEL_CLASS, &known, &test, NULL), 0);
+        spec.loading = DATA_LOADING_STREAM;
+        const uint64_t third = word_at(&index, 2 * WORD);
+        const uint64_t group = word_at(&index, source_at(&index) + 2 * WORD);
+        const size_t row = (sizeof "0 1:1000 3:7\n" - 1) + (even ? 0 : 1);
+        const uint64_t lies[] = {third + row, third - row, third + 2, third - 3,
+                                 word_at(&index, 3 * WORD)};
+        for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+            write_lie(path, &index, 2 * WORD, lies[i]);
+            assert_int_equal(count_refused(&spec, known), 2 * group); /* and the one before */
+        }
+        dataset_free(known);
+        buf_release(&text);
+        buf_release(&index);
+        free(path);
+    }
+}
+
 static void what_changes_meanwhile_is_an_error(void **state)
 {
     (void)state;
@@ -383,6 +522,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(rows_of_several_lines, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_index_is_made_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(an_index_of_other_data_is_made_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_index_that_does_not_fit_is_made_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(groups_that_are_elsewhere_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(what_changes_meanwhile_is_an_error, setup, teardown),
         cmocka_unit_test_setup_teardown(batches_are_decoded_ahead, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_records_name_their_line, setup, teardown),
