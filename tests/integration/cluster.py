@@ -70,15 +70,17 @@ def alive(pid):
 @contextlib.contextmanager
 def standing_still(pids):
     """Those that are alive."""
-    stopped = []
+    def tell(signal_number):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # one that is dying is there for a moment more
+                os.kill(pid, signal_number)
+
+    pids = [pid for pid in pids if alive(pid)]
     try:
-        for pid in filter(alive, pids):
-            os.kill(pid, signal.SIGSTOP)
-            stopped.append(pid)
+        tell(signal.SIGSTOP)
         yield
     finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+        tell(signal.SIGCONT)
 
 
 def name_of(pid):
