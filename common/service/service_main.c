@@ -15,6 +15,7 @@
 #include "service/address.h"
 #include "service/service_context.h"
 #include "service/service_polling.h"
+#include "tls/tls_exit.h"
 
 extern char **environ;
 
@@ -318,6 +319,7 @@ static int obey(struct service_context *sc, const struct config_command *command
 int service_main(int argc, char **argv, const struct service *svc)
 {
     struct service_context sc = {.svc = svc};
+    tls_keep_at_exit();
     (void)snprintf(sc.program, sizeof sc.program, "gradus-%s", svc->name);
     if (argc > 1 && strcmp(argv[1], "--probe") == 0) {
         return probe(&sc, argc, argv);

@@ -11,6 +11,7 @@
 #include "client/master_client.h"
 #include "config/config.h"
 #include "tensor/blas_kernels.h"
+#include "tls/tls_exit.h"
 
 extern char **environ;
 
@@ -258,6 +259,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    tls_keep_at_exit();
     log_init("cli", LOG_LEVEL_WARN);
     if (argc < 2) {
         usage(stderr);

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tls/tls_exit.h"
+
+#include "tls/tls_openssl.h"
+
+/* What fails here is said where it is used. */
+void tls_keep_at_exit(void)
+{
+    (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* OpenSSL at the end of a process. */
+#ifndef GRADUS_TLS_TLS_EXIT_H
+#define GRADUS_TLS_TLS_EXIT_H
+
+/* First of all in main(), before anybody else uses OpenSSL: it keeps what it has when the process
+ * ends. By itself it is put away in exit(), while threads of gRPC, which nobody can wait for, may
+ * still begin a connection, and crash. */
+void tls_keep_at_exit(void);
+
+#endif
