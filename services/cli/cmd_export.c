@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/find_checkpoint.h"
 #include "cli/job_file.h"
+#include "cli/open_saved.h"
 #include "json/json_write.h"
 #include "onnx/onnx_graph.h"
 #include "saved/saved_job.h"
@@ -75,24 +76,18 @@ static int export(struct checkpoint *c, const char *path, const char *slot, cons
     return rc;
 }
 
-/* The whole model, for which the train data have to be here. */
-static int export_onnx(const struct cli_args *args, const struct checkpoint *c, const char *path,
-                       const char *out_path, bool *external, struct err *err)
+/* The whole model. */
+static int export_onnx(const struct cli_args *args, const char *path, const char *out_path,
+                       bool *external, struct err *err)
 {
     const struct options *o = args->options;
     struct saved_model *model = NULL;
-    struct job_spec spec = {0};
     const struct saved_model_request request = {.path = path,
                                                 .sets = args->sets,
                                                 .set_count = args->set_count,
                                                 .average = o->average,
                                                 .cache_dir = getenv(JOB_FILE_CACHE_DIR)};
-    int rc = saved_job_read(c, path, args->sets, args->set_count, &spec, err);
-    if (rc == 0 && job_spec_is_program(&spec)) {
-        rc = job_file_refuse_program(&spec, err);
-    }
-    job_spec_release(&spec);
-    rc = rc != 0 ? rc : saved_model_open(&request, &model, err);
+    int rc = open_saved(&request, &model, err);
     rc = rc != 0 ? rc : saved_onnx_write(model, out_path, o->external, external, err);
     saved_model_free(model);
     return rc;
@@ -168,7 +163,7 @@ static int write_out(const struct cli_args *args, const char *path, const char *
     int rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, err);
     if (rc == 0) {
         rc = is_onnx(o, out_path)
-                 ? export_onnx(args, checkpoint, path, out_path, &external, err)
+                 ? export_onnx(args, path, out_path, &external, err)
                  : export(checkpoint, path, o->average ? "average" : NULL, out_path, err);
     }
     if (rc == 0 && o->common.json) {
@@ -233,8 +228,7 @@ const struct cli_command cmd_export = {
                 "  gradus export digits-1 digits.onnx\n",
     .notes = "Equal values give equal bytes, however many servers wrote the checkpoint. Of a table "
              "T there are T.keys and T.values, a row for each key. An ONNX file is the model: it "
-             "takes what gradus-serve takes as `features` and answers as it does, so the train "
-             "data have to be here, for what was measured on them; --set data.dir=DIR says where "
+             "takes what gradus-serve takes as `features` and answers as it does "
              "(docs/onnx.md).\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],

@@ -361,9 +361,10 @@ static void sources_must_have_the_same_columns(void **state)
     struct data_spec spec = csv_spec("a,b,y\n1,2,0\n");
     spec.test.file = (char[]){"test.csv"};
     fixture_text("test.csv", "b,a,y\n1,2,0\n");
-    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "column \"b\" stands where");
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "test.csv: its columns are b, a; those of ");
     fixture_text("test.csv", "a,y\n1,0\n");
-    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "a record has shape [1], in ");
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "test.csv: its columns are a; those of ");
     fixture_text("test.csv", "3,4,0\n"); /* no header: by position */
     struct dataset *test, *train = fixture_open(&spec, DATA_LABEL_CLASS, &test);
     dataset_free(train);

@@ -93,8 +93,8 @@ static void files_of_another_kind_are_refused(void **state)
     static const struct {
         const char *second, *message;
     } cases[] = {
-        {"a,y\n1,2\n", "/k2: a record has shape [1], in "},
-        {"a,c,y\n1,2,0\n", "/k2: column \"c\" stands where "},
+        {"a,y\n1,2\n", "/k2: its columns are a; those of "},
+        {"a,c,y\n1,2,0\n", "/k2: its columns are a, c; those of "},
         {"1,2,0\n3,4,1\n", "/k2 begins with a record, "},
         {"", "/k2: the file is empty"},
         {"a,b,y\n", "/k2: a header line and no records"},
