@@ -77,6 +77,15 @@ const char *const metric_kind_names[METRIC_KIND_COUNT + 1] = {
     [METRIC_MAE] = "mae",
     [METRIC_NORMALISED_ENTROPY] = "normalised_entropy",
     [METRIC_GROUPED_AUC] = "grouped_auc",
+    [METRIC_PRECISION] = "precision",
+    [METRIC_RECALL] = "recall",
+    [METRIC_F1] = "f1",
+    [METRIC_TOP_K_ACCURACY] = "top_k_accuracy",
+    [METRIC_LOG_LOSS] = "log_loss",
+    [METRIC_ECE] = "ece",
+    [METRIC_R2] = "r2",
+    [METRIC_CALIBRATION] = "calibration",
+    [METRIC_CONFUSION_MATRIX] = "confusion_matrix",
     [METRIC_KIND_COUNT] = NULL,
 };
 
