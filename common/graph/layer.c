@@ -19,6 +19,10 @@
     X(sigmoid)               \
     X(tanh)                  \
     X(gelu)                  \
+    X(leaky_relu)            \
+    X(elu)                   \
+    X(silu)                  \
+    X(softplus)              \
     X(softmax)
 
 #define LAYER_KINDS(X)   \
