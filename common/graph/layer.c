@@ -41,6 +41,7 @@
     X(cross)             \
     X(embedding)         \
     X(linear)            \
+    X(fm)                \
     X(conv2d)            \
     X(max_pool2d)        \
     X(avg_pool2d)

@@ -367,8 +367,8 @@ COUNT(cluster_fields);
 
 const char job_layer_from_help[] =
     "What the layer reads: the name of a layer above, or input, or a list of such names where a "
-    "layer takes several; of embedding and linear, names and ranges (C1..C26) of sparse fields of "
-    "the data, all of them if nothing is said";
+    "layer takes several; of embedding, linear and fm, names and ranges (C1..C26) of sparse fields "
+    "of the data, all of them if nothing is said";
 const char job_layer_name_help[] =
     "Name of the layer, first part of its variables' names; by default its kind and its number "
     "among the layers of that kind, from 1";
