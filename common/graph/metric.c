@@ -29,7 +29,7 @@ static const struct sum {
      KIND(METRIC_NORMALISED_ENTROPY) | KIND(METRIC_CALIBRATION)},
     {offsetof(struct metrics, probability_sum), 1, KIND(METRIC_CALIBRATION)},
     {offsetof(struct metrics, top_correct), 1, KIND(METRIC_TOP_K_ACCURACY)},
-    {offsetof(struct metrics, ece), METRIC_ECE_BINS *METRIC_ECE_SUMS, KIND(METRIC_ECE)},
+    {offsetof(struct metrics, ece), (size_t)METRIC_ECE_BINS *METRIC_ECE_SUMS, KIND(METRIC_ECE)},
     {offsetof(struct metrics, label_mean), 1, KIND(METRIC_R2)},
     {offsetof(struct metrics, label_m2), 1, KIND(METRIC_R2)},
 };
@@ -37,7 +37,7 @@ static const struct counters {
     size_t offset, cells_max;
     unsigned kinds;
 } tallies[] = {
-    {offsetof(struct metrics, scores), 2 * METRIC_AUC_BINS *(size_t)METRIC_CLASSES_MAX,
+    {offsetof(struct metrics, scores), (size_t)METRIC_CLASSES_MAX * 2 * METRIC_AUC_BINS,
      KIND(METRIC_AUC)},
     {offsetof(struct metrics, classes), METRIC_CLASS_COUNTS *(size_t)CLASSES_MAX, BY_CLASS},
     {offsetof(struct metrics, confusion), METRIC_CLASSES_MAX *(size_t)METRIC_CLASSES_MAX,

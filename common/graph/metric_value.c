@@ -21,7 +21,8 @@ static double area_under_curve(const uint32_t *positives, const uint32_t *negati
 static double auc(const struct metric_tally *scores)
 {
     double sum = 0.0, classes = 0.0;
-    for (size_t at = 0; at + 2 * METRIC_AUC_BINS <= scores->count; at += 2 * METRIC_AUC_BINS) {
+    const size_t row_cells = (size_t)2 * METRIC_AUC_BINS;
+    for (size_t at = 0; at + row_cells <= scores->count; at += row_cells) {
         const uint32_t *row = scores->cells + at;
         const double area = area_under_curve(row, row + METRIC_AUC_BINS);
         sum += isnan(area) ? 0.0 : area;
