@@ -11,6 +11,7 @@
 #include "cli/open_saved.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
+#include "cli/text_metrics.h"
 #include "saved/saved_evaluate.h"
 
 enum source { SOURCE_TEST, SOURCE_TRAIN };
@@ -40,11 +41,11 @@ static void print(const struct options *o, const char *path, const struct metric
 {
     struct buf out = {0};
     if (o->common.json) {
-        output_metrics_json(path, sources[o->on], sums, label_scale, &out);
+        text_metrics_json(path, sources[o->on], sums, label_scale, &out);
         (void)fputs(buf_str(&out), stdout);
     } else {
         buf_printf(&out, "checkpoint  %s\n", path);
-        output_metrics_text(sums, label_scale, &out);
+        text_metrics(sums, label_scale, &out);
         terminal_print(&out);
     }
     buf_release(&out);

@@ -261,6 +261,7 @@ static void evaluated(struct master *m, struct job *j)
     }
     job_metrics_set(&e.test, &j->test_sums, j->train.label_scale);
     j->record.test = e.test;
+    job_record_set_confusion(&j->record, &j->test_sums.confusion);
     job_record_add_evaluation(&j->record, &e);
     j->evaluated_step = e.step;
     struct buf words = {0};
