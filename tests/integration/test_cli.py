@@ -10,6 +10,7 @@ import re
 import select
 import shlex
 import signal
+import stat
 import struct
 import subprocess
 import termios
@@ -54,6 +55,41 @@ def shown_lines(text):
 
 
 class Terminal(ClusterTest):
+    def test_a_terminal_that_cannot_go_back(self):
+        """Of an editor, say: it shows lines alone."""
+        with unittest.mock.patch.dict(os.environ, {"TERM": "dumb"}):
+            text, code = on_terminal(os.path.join(BIN, "gradus"), "run", DIGITS, *self.job(name="dumb"))
+        self.assertEqual(code, 0, text)
+        self.assertNotIn("\033", text)
+        self.assertNotIn("\r", text.replace("\r\n", "\n"))
+
+    def test_outputs_that_are_no_files(self):
+        """A pipe is written into, a link leads to what is replaced, "-" is the standard output."""
+        rows, pipe, link = (os.path.join(self.dir, name) for name in ("rows.csv", "pipe", "link"))
+        with open(rows, "w", encoding="utf-8") as f:
+            f.write("a,y\n1,0\n")
+        os.mkfifo(pipe)
+        os.symlink("target", link)
+        program = os.path.join(BIN, "gradus")
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        for output in pipe, link, "-":
+            done = subprocess.run([program, "convert", rows, "--output", output], capture_output=True, timeout=TIMEOUT)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if output == "-":
+                self.assertIn(b"packed into", done.stderr)
+        with open(link, "rb") as f:
+            packed = f.read()
+        self.assertEqual((os.read(reader, 65536), done.stdout), (packed, packed))
+        os.close(reader)
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode) and os.path.islink(link))
+
+    def test_all_or_an_error(self):
+        """What is longer than a buffer is lost in its middle, too."""
+        with open("/dev/full", "wb") as full:
+            for command in ["schema", "--json"], ["rules", "--json"], ["rules"], ["--help"], ["roles"]:
+                done = subprocess.run([os.path.join(BIN, "gradus"), *command], stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT)
+                self.assertEqual((done.returncode, done.stderr), (1, b"gradus: cannot write to stdout\n"), command)
+
     def assert_fits(self, text, columns=COLUMNS):
         for line in shown_lines(text):
             self.assertNotIn("\033", line)
