@@ -194,7 +194,7 @@ static int find_source(const struct options *o, const char *job, char **path, st
     if (o->from[0] == '\0') {
         return find_checkpoint(job, &o->common, o->best, path, err);
     }
-    int rc = checkpoint_resolve(o->from, o->best ? &found : path, err);
+    int rc = find_checkpoint_in(o->from, o->best ? &found : path, err);
     rc = rc == 0 && o->best ? checkpoint_best(found, path, err) : rc;
     free(found);
     return rc;
