@@ -83,6 +83,35 @@ class Terminal(ClusterTest):
         os.close(reader)
         self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode) and os.path.islink(link))
 
+    def test_one_answer_to_more_servers_than_partitions(self):
+        rows, job = os.path.join(self.dir, "rows.csv"), os.path.join(self.dir, "job.yaml")
+        with open(rows, "w", encoding="utf-8") as f:
+            f.write("a,y\n" + "1,0\n2,1\n" * 20)
+        with open(job, "w", encoding="utf-8") as f:
+            f.write("name: few\ndata: {train: {file: rows.csv}, label: y}\n"
+                    "model: {layers: [dense: {units: 1}], loss: sigmoid_cross_entropy}\n"
+                    "update: {rule: sgd, learning_rate: 0.1}\ntraining: {epochs: 1, batch_size: 4}\ncluster: {ps: 6}\n")
+        for command in ["validate"], ["plan"], ["run", "--state-dir", os.path.join(self.dir, "state")]:
+            done = gradus(*command, job, "--set", f"data.dir={self.dir}")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("partitions cannot fill 6 parameter servers", " ".join(done.stderr.split()), command)
+
+    def test_a_damaged_checkpoint_is_told(self):
+        """Who asks for the newest and gets the one before hears so."""
+        self.run_job(training__epochs=2, training__checkpoint_every="1 epoch")
+        checkpoints = os.path.join(self.dir, "state", "checkpoints", "digits-1")
+        newest = sorted(name for name in os.listdir(checkpoints) if name.startswith("step-"))[-1]
+        shard = [name for name in os.listdir(os.path.join(checkpoints, newest)) if name.endswith(".safetensors")][0]
+        with open(os.path.join(checkpoints, newest, shard), "w", encoding="utf-8") as f:
+            f.write("x" * 130)
+        out = os.path.join(self.dir, "out.safetensors")
+        for command in ["evaluate", checkpoints, "--set", f"data.dir={self.shared}/digits"], ["export", "--from", checkpoints, out]:
+            done = gradus(*command)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("warning: ", done.stderr)
+            self.assertIn(newest, done.stderr)
+            self.assertIn("the one before it is taken", " ".join(done.stderr.split()))
+
     def test_all_or_an_error(self):
         """What is longer than a buffer is lost in its middle, too."""
         with open("/dev/full", "wb") as full:
