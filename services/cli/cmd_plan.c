@@ -78,7 +78,8 @@ static int run(const struct cli_args *args)
         if (rc == 0) {
             rc = print_plan(o, &file.spec, model, train, test, &err);
         } else if (job_file_data_elsewhere(&file.spec, rc)) {
-            err_wrap(&err, "the shape of a record is not known; give model.input or data.dir");
+            err_wrap(&err, "the shape of a record is not known; give model.input and data.classes, "
+                           "or data.dir");
         }
         code = rc == 0 ? CLI_OK : cli_fail(&err);
         model_free(model);
