@@ -113,7 +113,7 @@ static int check(const struct cli_args *args, const char *out_path, struct err *
                    o->external ? "--external" : "--set");
 }
 
-static void print_json(const char *path, const char *out_path, const struct manifest *m,
+static void print_json(FILE *said, const char *path, const char *out_path, const struct manifest *m,
                        bool external)
 {
     struct buf out = {0};
@@ -140,24 +140,26 @@ static void print_json(const char *path, const char *out_path, const struct mani
         json_decref(tables);
     }
     json_print(object, 9, true, &out);
-    (void)fputs(buf_str(&out), stdout);
+    (void)fputs(buf_str(&out), said);
     buf_release(&out);
 }
 
 /* "  table ads: 1234 rows of 16 floats" for each. */
-static void print_tables(const struct manifest *m)
+static void print_tables(FILE *said, const struct manifest *m)
 {
     for (size_t i = 0; i < m->table_count; i++) {
         const struct table_file_info *t = &m->tables[i].info;
-        (void)printf("  table %s: %" PRIu64 " rows of %" PRIu64 " floats\n", t->name, t->rows,
-                     t->dim);
+        (void)fprintf(said, "  table %s: %" PRIu64 " rows of %" PRIu64 " floats\n", t->name,
+                      t->rows, t->dim);
     }
 }
 
-static int write_out(const struct cli_args *args, const char *path, const char *out_path,
+static int write_out(const struct cli_args *args, const char *path, const char *out,
                      struct err *err)
 {
     const struct options *o = args->options;
+    FILE *said;
+    const char *out_path = cli_output(out, &said);
     struct checkpoint *checkpoint = NULL;
     bool external = false;
     int rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, err);
@@ -167,15 +169,15 @@ static int write_out(const struct cli_args *args, const char *path, const char *
                  : export(checkpoint, path, o->average ? "average" : NULL, out_path, err);
     }
     if (rc == 0 && o->common.json) {
-        print_json(path, out_path, checkpoint_manifest(checkpoint), external);
+        print_json(said, path, out_path, checkpoint_manifest(checkpoint), external);
     } else if (rc == 0) {
-        (void)printf("%s written from %s\n", out_path, path);
+        (void)fprintf(said, "%s written from %s\n", out_path, path);
         if (external) {
-            (void)printf("  parameters in %s" ONNX_EXTERNAL_SUFFIX
-                         ", which has to stay beside it\n",
-                         out_path);
+            (void)fprintf(
+                said, "  parameters in %s" ONNX_EXTERNAL_SUFFIX ", which has to stay beside it\n",
+                out_path);
         }
-        print_tables(checkpoint_manifest(checkpoint));
+        print_tables(said, checkpoint_manifest(checkpoint));
     }
     checkpoint_close(checkpoint);
     return rc;
@@ -187,7 +189,7 @@ static int find_source(const struct options *o, const char *job, char **path, st
     if (o->from[0] == '\0') {
         return find_checkpoint(job, &o->common, o->best, path, err);
     }
-    int rc = checkpoint_resolve(o->from, o->best ? &found : path, err);
+    int rc = find_checkpoint_in(o->from, o->best ? &found : path, err);
     rc = rc == 0 && o->best ? checkpoint_best(found, path, err) : rc;
     free(found);
     return rc;

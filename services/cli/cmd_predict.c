@@ -78,7 +78,7 @@ struct sink {
 
 static bool is_stdout(const struct options *o)
 {
-    return strcmp(o->out, "-") == 0;
+    return strcmp(o->out, "-") == 0 || strcmp(o->out, FILE_STDOUT) == 0;
 }
 
 static int sink_flush(struct sink *s, struct err *err)

@@ -81,7 +81,7 @@ static int load(struct serve_follow *f, const char *path, struct err *err)
 int serve_follow_look(struct serve_follow *f, struct err *err)
 {
     char *path = NULL;
-    int rc = checkpoint_resolve(f->options.where, &path, err);
+    int rc = checkpoint_resolve(f->options.where, &path, NULL, err);
     if (rc == 0 && f->path != NULL && strcmp(path, f->path) == 0) {
         free(path);
         return 0;

@@ -116,6 +116,14 @@ static void headers_are_recognised(void **state)
     spec.header = DATA_HEADER_FALSE;
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
                     "t.csv:1: column 0: \"a\" is not a number");
+    spec = csv_spec("kind,shape\nx,a\ny,b\nx,a\ny,b\n"); /* words that the rows do not have */
+    spec.label = (char[]){"0"};
+    spec.categorical = (char[]){"1"};
+    check_features(&spec, DATA_LABEL_CLASS, (float[]){1, 0, 0, 1, 1, 0, 0, 1}, 4, 2);
+    spec = csv_spec("x,b\nx,a\ny,b\nx,a\ny,b\n"); /* the first row is as the others */
+    spec.label = (char[]){"0"};
+    spec.categorical = (char[]){"1"};
+    check_features(&spec, DATA_LABEL_CLASS, (float[]){0, 1, 1, 0, 0, 1, 1, 0, 0, 1}, 5, 2);
     spec = csv_spec("shape,kind\nround,x\nflat,y\n"); /* only the label's name tells */
     spec.label = (char[]){"kind"};
     spec.categorical = (char[]){"shape"};
