@@ -46,8 +46,6 @@ bool json_doc_true(const struct json_t *object, const char *key); /* it is there
 bool json_doc_is_object(const struct json_t *value);
 bool json_doc_is_array(const struct json_t *value);
 bool json_doc_is_null(const struct json_t *value);
-/* A member, or NULL: there is none. */
-const struct json_t *json_doc_member(const struct json_t *object, const char *key);
 /* False when it is neither true nor false. */
 bool json_doc_bool(const struct json_t *value, bool *out);
 /* False when it is no number. */
