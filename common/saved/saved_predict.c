@@ -3,7 +3,9 @@
 #include "saved/saved_predict.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "data/batch_join.h"
 
@@ -11,6 +13,8 @@ struct predicting {
     struct saved_run *run;
     struct batch left; /* fewer than a batch; capacity 0: none */
     float *answers;
+    struct buf ids; /* of records that have no answer yet; those of a block follow each other */
+    size_t ids_at;
     size_t width; /* numbers of a record */
     saved_predict_take *take;
     void *context;
@@ -19,7 +23,28 @@ struct predicting {
 static int answer(struct predicting *p, const struct batch *b, struct err *err)
 {
     int rc = saved_run_answer(p->run, b, p->answers, err);
-    return rc != 0 ? rc : p->take(p->context, p->answers, b->count, err);
+    const char *ids = p->ids.len > 0 ? p->ids.data + p->ids_at : NULL;
+    rc = rc != 0 ? rc : p->take(p->context, p->answers, ids, b->count, err);
+    for (size_t i = 0; ids != NULL && i < b->count; i++) {
+        p->ids_at += strlen(p->ids.data + p->ids_at) + 1;
+    }
+    return rc;
+}
+
+/* Behind those that are left of the block before. */
+static void add_ids(struct predicting *p, const char *ids, uint64_t count)
+{
+    size_t bytes = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        bytes += strlen(ids + bytes) + 1;
+    }
+    const size_t left = p->ids.len - p->ids_at;
+    if (left > 0) {
+        memmove(p->ids.data, p->ids.data + p->ids_at, left);
+    }
+    p->ids.len = left;
+    p->ids_at = 0;
+    buf_add(&p->ids, ids, bytes);
 }
 
 /* The next @n records of @block into @b, from @at on. */
@@ -38,11 +63,15 @@ static size_t most(uint64_t left, size_t room)
     return left < room ? (size_t)left : room;
 }
 
-static int visit(void *context, const struct dataset *block, struct err *err)
+static int visit(void *context, const struct encoder_block *part, struct err *err)
 {
     struct predicting *p = context;
+    const struct dataset *block = part->data;
     const uint64_t count = dataset_info(block)->records;
     struct batch b = {0};
+    if (part->ids != NULL) {
+        add_ids(p, part->ids, count);
+    }
     int rc = batch_init(&b, block, SAVED_PREDICT_BATCH, err);
     for (uint64_t at = 0; rc == 0 && at < count;) {
         const size_t n = most(count - at, SAVED_PREDICT_BATCH - p->left.count);
@@ -65,18 +94,20 @@ static int visit(void *context, const struct dataset *block, struct err *err)
 }
 
 int saved_predict(struct saved_model *m, const struct encoder_files *files, int threads,
-                  saved_predict_take *take, void *context, struct err *err)
+                  saved_predict_take *take, void *context, struct encoder_left *left,
+                  struct err *err)
 {
     const struct encoder *e = saved_model_encoder(m);
     struct predicting p = {
         .take = take, .context = context, .width = (size_t)shape_count(&encoder_info(e)->features)};
     p.answers = mem_new(SAVED_PREDICT_BATCH * saved_model_width(m), sizeof *p.answers);
     int rc = saved_run_new(m, SAVED_PREDICT_BATCH, threads, &p.run, err);
-    rc = rc != 0 ? rc : encoder_read(e, files, visit, &p, err);
+    rc = rc != 0 ? rc : encoder_read(e, files, visit, &p, left, err);
     if (rc == 0 && p.left.count > 0) {
         rc = answer(&p, &p.left, err);
     }
     batch_release(&p.left);
+    buf_release(&p.ids);
     saved_run_free(p.run);
     free(p.answers);
     return rc;
