@@ -19,6 +19,10 @@
     X(sigmoid)               \
     X(tanh)                  \
     X(gelu)                  \
+    X(leaky_relu)            \
+    X(elu)                   \
+    X(silu)                  \
+    X(softplus)              \
     X(softmax)
 
 #define LAYER_KINDS(X)   \
@@ -37,6 +41,7 @@
     X(cross)             \
     X(embedding)         \
     X(linear)            \
+    X(fm)                \
     X(conv2d)            \
     X(max_pool2d)        \
     X(avg_pool2d)
@@ -77,6 +82,15 @@ const char *const metric_kind_names[METRIC_KIND_COUNT + 1] = {
     [METRIC_MAE] = "mae",
     [METRIC_NORMALISED_ENTROPY] = "normalised_entropy",
     [METRIC_GROUPED_AUC] = "grouped_auc",
+    [METRIC_PRECISION] = "precision",
+    [METRIC_RECALL] = "recall",
+    [METRIC_F1] = "f1",
+    [METRIC_TOP_K_ACCURACY] = "top_k_accuracy",
+    [METRIC_LOG_LOSS] = "log_loss",
+    [METRIC_ECE] = "ece",
+    [METRIC_R2] = "r2",
+    [METRIC_CALIBRATION] = "calibration",
+    [METRIC_CONFUSION_MATRIX] = "confusion_matrix",
     [METRIC_KIND_COUNT] = NULL,
 };
 

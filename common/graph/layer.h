@@ -53,6 +53,16 @@ enum metric_kind {
     METRIC_MAE,
     METRIC_NORMALISED_ENTROPY,
     METRIC_GROUPED_AUC,
+    METRIC_PRECISION,
+    METRIC_RECALL,
+    METRIC_F1,
+    METRIC_TOP_K_ACCURACY,
+    METRIC_LOG_LOSS,
+    METRIC_ECE,
+    METRIC_R2,
+    METRIC_ORDERED_END, /* of those before it one value is better than another */
+    METRIC_CALIBRATION = METRIC_ORDERED_END,
+    METRIC_CONFUSION_MATRIX, /* no single number */
     METRIC_KIND_COUNT
 };
 extern const char *const loss_kind_names[LOSS_KIND_COUNT + 1];
@@ -67,6 +77,7 @@ struct model_spec {
     size_t table_count;
     enum loss_kind loss;
     unsigned metrics; /* bit set of 1 << metric_kind; METRIC_LOSS is always in */
+    int64_t top_k;    /* of top_k_accuracy */
     char *group_by;   /* the sparse field whose key is a record's group; "" or NULL: none */
     char *program;    /* workers' programs compute it under this name, and there are no layers; ""
                          or NULL: the layers do */

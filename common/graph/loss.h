@@ -9,6 +9,7 @@
 
 struct loss_run {
     size_t width;   /* outputs per record */
+    size_t top_k;   /* for METRIC_TOP_K_ACCURACY */
     const float *y; /* [batch->count × width] */
     const struct batch *batch;
     float *dy;               /* gradient of the sum of losses; NULL: not wanted */
@@ -27,6 +28,14 @@ struct loss {
     bool output_per_class; /* else one output */
     void (*run)(const struct loss_run *r);
 };
+
+/* Count a record of two classes, of more, all records with real labels; r->metrics is there. Of
+ * classes, @y are the outputs of the record, @e is e^(y - the largest of them), which add up to
+ * @sum. */
+void loss_count_binary(const struct loss_run *r, size_t record, double logit, bool positive);
+void loss_count_classes(const struct loss_run *r, size_t record, const float *y, const float *e,
+                        double sum);
+void loss_count_values(const struct loss_run *r);
 
 const struct loss *loss_of(enum loss_kind kind);
 

@@ -1,46 +1,91 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collects the sums that loss, accuracy, AUC and RMSE are made of, merges those of several
- * workers, and packs them for the wire as doubles, which are exact for counts below 2^53. */
+/* Keeps the sums and counters that metrics are made of, merges those of several workers, and packs
+ * them for the wire as doubles, which are exact for counts below 2^53. */
 #include "graph/metric.h"
 
+#include <limits.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 
-/* The wire form: this many sums, those that are on of the absolute error and the labels, then the
- * bins of AUC, then the scores of grouped AUC, one for each example. */
-enum { PACKED_EXAMPLES, PACKED_LOSS, PACKED_CORRECT, PACKED_SQUARED_ERROR, PACKED_SUMS };
+#define KIND(kind) (1U << (kind))
+#define BY_CLASS (KIND(METRIC_PRECISION) | KIND(METRIC_RECALL) | KIND(METRIC_F1))
+#define CLASSES_MAX 100000U /* data.classes */
+
+/* The wire form: the number of examples, the sums that are on, the counters that are on, then the
+ * scores of grouped AUC, one for each example. */
+static const struct sum {
+    size_t offset, count;
+    unsigned kinds; /* that it is for */
+} sums[] = {
+    {offsetof(struct metrics, loss_sum), 1, UINT_MAX},
+    {offsetof(struct metrics, correct), 1, UINT_MAX},
+    {offsetof(struct metrics, squared_error_sum), 1, UINT_MAX},
+    {offsetof(struct metrics, absolute_error_sum), 1, KIND(METRIC_MAE)},
+    {offsetof(struct metrics, label_sum), 1,
+     KIND(METRIC_NORMALISED_ENTROPY) | KIND(METRIC_CALIBRATION)},
+    {offsetof(struct metrics, probability_sum), 1, KIND(METRIC_CALIBRATION)},
+    {offsetof(struct metrics, top_correct), 1, KIND(METRIC_TOP_K_ACCURACY)},
+    {offsetof(struct metrics, ece), (size_t)METRIC_ECE_BINS *METRIC_ECE_SUMS, KIND(METRIC_ECE)},
+    {offsetof(struct metrics, label_mean), 1, KIND(METRIC_R2)},
+    {offsetof(struct metrics, label_m2), 1, KIND(METRIC_R2)},
+};
+static const struct counters {
+    size_t offset, cells_max;
+    unsigned kinds;
+} tallies[] = {
+    {offsetof(struct metrics, scores), (size_t)METRIC_CLASSES_MAX * 2 * METRIC_AUC_BINS,
+     KIND(METRIC_AUC)},
+    {offsetof(struct metrics, classes), METRIC_CLASS_COUNTS *(size_t)CLASSES_MAX, BY_CLASS},
+    {offsetof(struct metrics, confusion), METRIC_CLASSES_MAX *(size_t)METRIC_CLASSES_MAX,
+     KIND(METRIC_CONFUSION_MATRIX)},
+};
+#define SUMS (sizeof sums / sizeof sums[0])
+#define TALLIES (sizeof tallies / sizeof tallies[0])
 
 static bool has(const struct metrics *m, enum metric_kind kind)
 {
-    return (m->kinds & (1U << kind)) != 0;
+    return (m->kinds & KIND(kind)) != 0;
 }
 
-static bool has_auc(const struct metrics *m)
+static double *sum_at(struct metrics *m, const struct sum *s)
 {
-    return has(m, METRIC_AUC);
+    return (double *)(void *)((char *)m + s->offset);
+}
+
+static const double *sum_of(const struct metrics *m, const struct sum *s)
+{
+    return (const double *)(const void *)((const char *)m + s->offset);
+}
+
+static struct metric_tally *tally_at(struct metrics *m, size_t i)
+{
+    return (struct metric_tally *)(void *)((char *)m + tallies[i].offset);
+}
+
+static const struct metric_tally *tally_of(const struct metrics *m, size_t i)
+{
+    return (const struct metric_tally *)(const void *)((const char *)m + tallies[i].offset);
 }
 
 unsigned metrics_of_training(unsigned kinds)
 {
-    return kinds & ~(1U << METRIC_GROUPED_AUC);
+    return kinds & ~(KIND(METRIC_GROUPED_AUC) | KIND(METRIC_CONFUSION_MATRIX));
 }
 
 void metrics_init(struct metrics *m, unsigned kinds)
 {
-    *m = (struct metrics){.kinds = kinds | 1U << METRIC_LOSS};
-    if (has_auc(m)) {
-        m->positives = mem_new(METRIC_AUC_BINS, sizeof *m->positives);
-        m->negatives = mem_new(METRIC_AUC_BINS, sizeof *m->negatives);
-    }
+    *m = (struct metrics){.kinds = kinds | KIND(METRIC_LOSS)};
 }
 
 void metrics_release(struct metrics *m)
 {
-    free(m->positives);
-    free(m->negatives);
+    for (size_t i = 0; i < TALLIES; i++) {
+        tally_release(tally_at(m, i));
+    }
     group_scores_release(&m->groups);
     *m = (struct metrics){0};
 }
@@ -48,27 +93,38 @@ void metrics_release(struct metrics *m)
 void metrics_reset(struct metrics *m)
 {
     m->examples = 0;
-    m->loss_sum = m->correct = m->squared_error_sum = 0.0;
-    m->absolute_error_sum = m->label_sum = 0.0;
-    if (has_auc(m)) {
-        memset(m->positives, 0, METRIC_AUC_BINS * sizeof *m->positives);
-        memset(m->negatives, 0, METRIC_AUC_BINS * sizeof *m->negatives);
+    for (size_t i = 0; i < SUMS; i++) {
+        memset(sum_at(m, &sums[i]), 0, sums[i].count * sizeof(double));
+    }
+    for (size_t i = 0; i < TALLIES; i++) {
+        tally_reset(tally_at(m, i));
     }
     group_scores_reset(&m->groups);
 }
 
+void metrics_add_labels(struct metrics *m, double count, double mean, double m2)
+{
+    const double all = (double)m->examples + count, shift = mean - m->label_mean;
+    if (count > 0.0) {
+        m->label_mean += shift * count / all;
+        m->label_m2 += m2 + shift * shift * ((double)m->examples * count / all);
+    }
+}
+
 void metrics_merge(struct metrics *into, const struct metrics *from)
 {
+    if (has(into, METRIC_R2)) {
+        metrics_add_labels(into, (double)from->examples, from->label_mean, from->label_m2);
+    }
     into->examples += from->examples;
-    into->loss_sum += from->loss_sum;
-    into->correct += from->correct;
-    into->squared_error_sum += from->squared_error_sum;
-    into->absolute_error_sum += from->absolute_error_sum;
-    into->label_sum += from->label_sum;
-    if (has_auc(into) && has_auc(from)) {
-        for (size_t i = 0; i < METRIC_AUC_BINS; i++) {
-            into->positives[i] += from->positives[i];
-            into->negatives[i] += from->negatives[i];
+    for (size_t i = 0; i < SUMS; i++) {
+        for (size_t k = 0; k < sums[i].count && sums[i].kinds != KIND(METRIC_R2); k++) {
+            sum_at(into, &sums[i])[k] += sum_of(from, &sums[i])[k];
+        }
+    }
+    for (size_t i = 0; i < TALLIES; i++) {
+        if ((into->kinds & tallies[i].kinds) != 0) {
+            tally_merge(tally_at(into, i), tally_of(from, i));
         }
     }
     if (has(into, METRIC_GROUPED_AUC)) {
@@ -76,137 +132,92 @@ void metrics_merge(struct metrics *into, const struct metrics *from)
     }
 }
 
-/* The probability that a positive scores above a negative; ties count half (Mann & Whitney 1947).
- */
-static double area_under_curve(const struct metrics *m)
+/* ---- the wire form ---- */
+
+static size_t sums_on(const struct metrics *m)
 {
-    double below = 0.0, positives = 0.0, pairs = 0.0;
-    for (size_t i = 0; i < METRIC_AUC_BINS; i++) {
-        const double p = (double)m->positives[i], n = (double)m->negatives[i];
-        pairs += p * (below + 0.5 * n);
-        below += n;
-        positives += p;
+    size_t n = 1; /* examples */
+    for (size_t i = 0; i < SUMS; i++) {
+        n += (m->kinds & sums[i].kinds) != 0 ? sums[i].count : 0;
     }
-    return pairs / (positives * below);
-}
-
-/* In nats, as the log loss is. */
-static double base_entropy(double p)
-{
-    return p > 0.0 && p < 1.0 ? -(p * log(p) + (1.0 - p) * log1p(-p)) : NAN;
-}
-
-double metrics_value(const struct metrics *m, enum metric_kind kind, double label_scale)
-{
-    const double n = (double)m->examples;
-    if (m->examples == 0 || (m->kinds & (1U << kind)) == 0) {
-        return NAN;
-    }
-    switch (kind) {
-    case METRIC_LOSS:
-        return m->loss_sum / n;
-    case METRIC_ACCURACY:
-        return m->correct / n;
-    case METRIC_AUC:
-        return area_under_curve(m);
-    case METRIC_GROUPED_AUC:
-        return group_scores_value(&m->groups);
-    case METRIC_RMSE:
-        return sqrt(m->squared_error_sum / n) * label_scale;
-    case METRIC_MAE:
-        return m->absolute_error_sum / n * label_scale;
-    case METRIC_NORMALISED_ENTROPY:
-        return m->loss_sum / n / base_entropy(m->label_sum / n);
-    case METRIC_KIND_COUNT:
-        break;
-    }
-    return NAN;
-}
-
-static size_t more_sums(const struct metrics *m)
-{
-    return (size_t)has(m, METRIC_MAE) + (size_t)has(m, METRIC_NORMALISED_ENTROPY);
-}
-
-/* Numbers before the scores of records. */
-static size_t fixed_numbers(const struct metrics *m)
-{
-    return PACKED_SUMS + more_sums(m) + (has_auc(m) ? 2 * METRIC_AUC_BINS : 0);
+    return n;
 }
 
 size_t metrics_pack(const struct metrics *m, double *out)
 {
-    const size_t sums = PACKED_SUMS + more_sums(m), fixed = fixed_numbers(m);
-    const size_t count = fixed + m->groups.count * GROUP_SCORE_DOUBLES;
-    if (out == NULL) {
-        return count;
-    }
-    out[PACKED_EXAMPLES] = (double)m->examples;
-    out[PACKED_LOSS] = m->loss_sum;
-    out[PACKED_CORRECT] = m->correct;
-    out[PACKED_SQUARED_ERROR] = m->squared_error_sum;
-    size_t at = PACKED_SUMS;
-    if (has(m, METRIC_MAE)) {
-        out[at++] = m->absolute_error_sum;
-    }
-    if (has(m, METRIC_NORMALISED_ENTROPY)) {
-        out[at++] = m->label_sum;
-    }
-    for (size_t i = 0; i < METRIC_AUC_BINS && has_auc(m); i++) {
-        out[sums + i] = (double)m->positives[i];
-        out[sums + METRIC_AUC_BINS + i] = (double)m->negatives[i];
-    }
-    group_scores_pack(&m->groups, out + fixed);
-    return count;
-}
-
-static bool is_count(double v, double max)
-{
-    return v >= 0.0 && v <= max && v == floor(v);
-}
-
-/* Are these numbers as many as the kinds need, and the counts among them counts? */
-static int check_numbers(const struct metrics *m, const double *in, size_t count, struct err *err)
-{
-    const size_t fixed = fixed_numbers(m), sums = PACKED_SUMS + more_sums(m);
-    if (count >= fixed && !is_count(in[PACKED_EXAMPLES], 0x1.0p53)) {
-        return err_set(err, ERR_INVALID, "metrics count %g examples", in[PACKED_EXAMPLES]);
-    }
-    const bool grouped = has(m, METRIC_GROUPED_AUC) && count >= fixed;
-    const double examples = grouped ? in[PACKED_EXAMPLES] : 0.0;
-    if ((double)count != (double)fixed + examples * GROUP_SCORE_DOUBLES) {
-        return err_set(err, ERR_INVALID, "metrics hold %zu numbers; these kinds need %.0f", count,
-                       (double)fixed + examples * GROUP_SCORE_DOUBLES);
-    }
-    for (size_t i = sums; i < fixed; i++) {
-        if (!is_count(in[i], UINT32_MAX)) {
-            return err_set(err, ERR_INVALID, "metrics bin %zu counts %g", i - sums, in[i]);
+    size_t n = sums_on(m), at = 1;
+    for (size_t i = 0; i < SUMS && out != NULL; i++) {
+        if ((m->kinds & sums[i].kinds) != 0) {
+            memcpy(out + at, sum_of(m, &sums[i]), sums[i].count * sizeof(double));
+            at += sums[i].count;
         }
     }
-    return 0;
+    for (size_t i = 0; i < TALLIES; i++) {
+        if ((m->kinds & tallies[i].kinds) != 0) {
+            n += tally_pack(tally_of(m, i), out == NULL ? NULL : out + n);
+        }
+    }
+    if (out != NULL) {
+        out[0] = (double)m->examples;
+        group_scores_pack(&m->groups, out + n);
+    }
+    return n + m->groups.count * GROUP_SCORE_DOUBLES;
+}
+
+/* Are these numbers as many as the kinds need, and the counts among them counts? The place of the
+ * scores of records comes back in @groups. */
+static int check_numbers(const struct metrics *m, const double *in, size_t count, size_t *groups,
+                         struct err *err)
+{
+    size_t at = sums_on(m);
+    if (count < at) {
+        return err_set(err, ERR_INVALID, "metrics hold %zu numbers; these kinds need %zu", count,
+                       at);
+    }
+    if (!(in[0] >= 0.0 && in[0] <= 0x1.0p53 && in[0] == floor(in[0]))) {
+        return err_set(err, ERR_INVALID, "metrics count %g examples", in[0]);
+    }
+    for (size_t i = 0; i < TALLIES; i++) {
+        size_t used = 0;
+        if ((m->kinds & tallies[i].kinds) != 0 &&
+            tally_check(in + at, count - at, tallies[i].cells_max, &used, err) != 0) {
+            return ERR_INVALID;
+        }
+        at += used;
+    }
+    *groups = at;
+    const double need = (double)at + (has(m, METRIC_GROUPED_AUC) ? in[0] * GROUP_SCORE_DOUBLES : 0);
+    return (double)count == need
+               ? 0
+               : err_set(err, ERR_INVALID, "metrics hold %zu numbers; these kinds need %.0f", count,
+                         need);
 }
 
 int metrics_unpack(struct metrics *m, const double *in, size_t count, struct err *err)
 {
-    const size_t fixed = fixed_numbers(m), sums = PACKED_SUMS + more_sums(m);
-    int rc = check_numbers(m, in, count, err);
+    size_t groups = 0;
+    int rc = check_numbers(m, in, count, &groups, err);
     if (rc == 0 && has(m, METRIC_GROUPED_AUC)) {
-        rc = group_scores_unpack(&m->groups, in + fixed, (count - fixed) / GROUP_SCORE_DOUBLES,
+        rc = group_scores_unpack(&m->groups, in + groups, (count - groups) / GROUP_SCORE_DOUBLES,
                                  METRIC_AUC_BINS, err);
     }
     if (rc != 0) {
         return rc;
     }
-    m->examples = (uint64_t)in[PACKED_EXAMPLES];
-    m->loss_sum = in[PACKED_LOSS];
-    m->correct = in[PACKED_CORRECT];
-    m->squared_error_sum = in[PACKED_SQUARED_ERROR];
-    size_t at = PACKED_SUMS;
-    m->absolute_error_sum = has(m, METRIC_MAE) ? in[at++] : 0.0;
-    m->label_sum = has(m, METRIC_NORMALISED_ENTROPY) ? in[at++] : 0.0;
-    for (size_t i = 0; i < METRIC_AUC_BINS && has_auc(m); i++) {
-        m->positives[i] = (uint32_t)in[sums + i];
-        m->negatives[i] = (uint32_t)in[sums + METRIC_AUC_BINS + i];
+    m->examples = (uint64_t)in[0];
+    size_t at = 1;
+    for (size_t i = 0; i < SUMS; i++) {
+        const bool on = (m->kinds & sums[i].kinds) != 0;
+        memset(sum_at(m, &sums[i]), 0, sums[i].count * sizeof(double));
+        if (on) {
+            memcpy(sum_at(m, &sums[i]), in + at, sums[i].count * sizeof(double));
+        }
+        at += on ? sums[i].count : 0;
+    }
+    for (size_t i = 0; i < TALLIES; i++) {
+        if ((m->kinds & tallies[i].kinds) != 0) {
+            at += tally_unpack(tally_at(m, i), in + at);
+        }
     }
     return 0;
 }

@@ -304,6 +304,26 @@ static int check_output(const struct model *m, const char *loss, bool net, struc
                          want.dims[0]);
 }
 
+/* Do the classes suit the metrics? */
+static int check_classes(const struct model_spec *spec, uint32_t classes, struct err *err)
+{
+    static const enum metric_kind rows[] = {METRIC_AUC, METRIC_CONFUSION_MATRIX};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if ((spec->metrics & 1U << rows[i]) != 0 && classes > METRIC_CLASSES_MAX) {
+            return err_set(err, ERR_INVALID,
+                           "metric %s counts at most %u classes, but the data has %" PRIu32,
+                           metric_kind_names[rows[i]], METRIC_CLASSES_MAX, classes);
+        }
+    }
+    if ((spec->metrics & 1U << METRIC_TOP_K_ACCURACY) != 0 && spec->top_k >= (int64_t)classes) {
+        return err_set(err, ERR_INVALID,
+                       "metric top_k_accuracy is always 1 with model.top_k: %" PRId64 " of %" PRIu32
+                       " classes; less would fit",
+                       spec->top_k, classes);
+    }
+    return 0;
+}
+
 static int check_metrics(const struct model *m, unsigned metrics, const char *loss, struct err *err)
 {
     for (unsigned k = 0; k < METRIC_KIND_COUNT; k++) {
@@ -335,6 +355,7 @@ static int finish(struct model *m, const struct model_spec *spec, uint32_t class
     if (rc == 0) {
         rc = check_metrics(m, spec->metrics, loss, err);
     }
+    rc = rc != 0 ? rc : check_classes(spec, classes, err);
     if (rc != 0) {
         return rc;
     }
@@ -373,6 +394,7 @@ int model_new(const struct model_spec *spec, const struct shape *input,
     m->layers = mem_new(2 * spec->layer_count + 1, sizeof *m->layers);
     m->loss = loss_of(spec->loss);
     m->loss_outputs = m->loss->output_per_class && classes > 0 ? classes : 1;
+    m->top_k = (size_t)spec->top_k;
     m->fields = fields;
     m->table_specs = spec->tables;
     m->table_count = spec->table_count;

@@ -28,6 +28,8 @@ int model_new(const struct model_spec *spec, const struct shape *input,
               const struct sparse_names *fields, uint32_t classes, struct model **out,
               struct err *err);
 void model_free(struct model *m);
+/* The metrics that say something about a loss, as a bit set. */
+unsigned model_metrics_of(enum loss_kind loss);
 size_t model_variable_count(const struct model *m);
 const struct variable_spec *model_variable(const struct model *m, size_t i);
 /* All of them as an array, free() it; what they point to is the model's. */

@@ -33,6 +33,7 @@ struct model {
     const struct model_table *table_specs; /* likewise */
     size_t table_count;
     size_t *table_dims; /* [table_count] */
+    size_t top_k;
     size_t group_field; /* whose keys are the groups of grouped_auc; SIZE_MAX: none */
     const struct loss *loss;
 };

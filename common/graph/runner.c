@@ -302,6 +302,7 @@ static void zero_gradients(const struct model *m, float *const *gradients,
 static void run_loss(struct runner *r, const struct batch *b, float *dy, struct metrics *metrics)
 {
     const struct loss_run run = {.width = r->model->outputs,
+                                 .top_k = r->model->top_k,
                                  .y = output_of(r, r->model->loss_from, b),
                                  .batch = b,
                                  .dy = dy,

@@ -253,6 +253,16 @@ const char *json_doc_next(const struct json_t *object, void **iterator, const st
     return json_object_iter_key(*iterator);
 }
 
+const struct json_t *json_doc_member(const struct json_t *object, const char *key)
+{
+    return json_object_get(object, key);
+}
+
+bool json_doc_true(const struct json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
+}
+
 bool json_doc_is_object(const struct json_t *value)
 {
     return json_is_object(value);
@@ -266,11 +276,6 @@ bool json_doc_is_array(const struct json_t *value)
 bool json_doc_is_null(const struct json_t *value)
 {
     return json_is_null(value);
-}
-
-const struct json_t *json_doc_member(const struct json_t *object, const char *key)
-{
-    return json_object_get(object, key);
 }
 
 bool json_doc_bool(const struct json_t *value, bool *out)
@@ -296,4 +301,14 @@ bool json_doc_number(const struct json_t *value, double *out)
         return true;
     }
     return false;
+}
+
+void json_doc_print(const struct json_t *value, struct buf *out)
+{
+    char *text = json_dumps(value, JSON_REAL_PRECISION(17));
+    if (text == NULL) {
+        abort(); /* no memory */
+    }
+    buf_add_str(out, text);
+    free(text);
 }

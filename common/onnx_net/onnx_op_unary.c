@@ -28,6 +28,7 @@ OF_TENSOR(relu, activation_relu, c->y[0])
 OF_TENSOR(sigmoid, activation_sigmoid, c->y[0])
 OF_TENSOR(tanh, activation_tanh, c->y[0])
 OF_TENSOR(erf, activation_erf, c->x[0])
+OF_TENSOR(softplus, activation_softplus, c->x[0])
 
 /* By expressions of x, y, dy and the settings a and b. */
 #define BY_FORMULA(name, value, gradient)                                                          \
@@ -84,7 +85,6 @@ BY_FORMULA(abs, fabsf(x), x<0.0F ? -dy : x> 0.0F ? dy : 0.0F)
 BY_FORMULA(reciprocal, 1.0F / x, -dy *y *y)
 BY_FORMULA(leaky_relu, x < 0.0F ? a * x : x, x < 0.0F ? a * dy : dy)
 BY_FORMULA(elu, x < 0.0F ? a * (expf(x) - 1.0F) : x, x < 0.0F ? dy * (y + a) : dy)
-BY_FORMULA(softplus, x > 20.0F ? x : log1pf(expf(x)), dy *(1.0F / (1.0F + expf(-x))))
 BY_FORMULA(clip, x<a ? a : x> b ? b : x, x<a || x> b ? 0.0F : dy)
 
 static int leaky_relu_shape(struct onnx_step *s, struct err *err)

@@ -3,6 +3,8 @@
  * distribution from vector_math.h. gelu is that of Hendrycks and Gimpel (2016). */
 #include "tensor/activation.h"
 
+#include <math.h>
+
 #include "tensor/kernel.h"
 #include "tensor/vector_math.h"
 
@@ -58,6 +60,81 @@ void activation_tanh_backward(size_t n, const float *y, const float *dy, float *
     VECTOR_LOOP
     for (size_t i = 0; i < n; i++) {
         dx[i] = dy[i] * (1.0F - y[i] * y[i]);
+    }
+}
+
+VECTOR_CLONES
+void activation_leaky_relu(size_t n, float alpha, const float *x, float *y)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        y[i] = x[i] < 0.0F ? alpha * x[i] : x[i];
+    }
+}
+
+VECTOR_CLONES
+void activation_leaky_relu_backward(size_t n, float alpha, const float *y, const float *dy,
+                                    float *dx)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        float d = dy[i];
+        dx[i] = y[i] > 0.0F ? d : alpha * d;
+    }
+}
+
+VECTOR_CLONES
+void activation_elu(size_t n, float alpha, const float *x, float *y)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        float low = alpha * (vm_exp(x[i]) - 1.0F);
+        y[i] = x[i] < 0.0F ? low : x[i];
+    }
+}
+
+VECTOR_CLONES
+void activation_elu_backward(size_t n, float alpha, const float *y, const float *dy, float *dx)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        float d = dy[i];
+        dx[i] = y[i] > 0.0F ? d : d * (y[i] + alpha);
+    }
+}
+
+VECTOR_CLONES
+void activation_silu(size_t n, const float *x, float *y)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        y[i] = x[i] * vm_sigmoid(x[i]);
+    }
+}
+
+VECTOR_CLONES
+void activation_silu_backward(size_t n, const float *x, const float *dy, float *dx)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        float s = vm_sigmoid(x[i]);
+        dx[i] = dy[i] * (s + x[i] * s * (1.0F - s));
+    }
+}
+
+void activation_softplus(size_t n, const float *x, float *y)
+{
+    for (size_t i = 0; i < n; i++) {
+        y[i] = (x[i] < 0.0F ? 0.0F : x[i]) + log1pf(expf(-fabsf(x[i])));
+    }
+}
+
+VECTOR_CLONES
+void activation_softplus_backward(size_t n, const float *x, const float *dy, float *dx)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        dx[i] = dy[i] * vm_sigmoid(x[i]);
     }
 }
 

@@ -13,6 +13,19 @@ void activation_sigmoid_backward(size_t n, const float *y, const float *dy, floa
 void activation_tanh(size_t n, const float *x, float *y);
 void activation_tanh_backward(size_t n, const float *y, const float *dy, float *dx);
 
+/* leaky_relu (Maas et al. 2013): x, below 0 alpha · x. elu (Clevert et al. 2016): x, below 0
+ * alpha · (e^x - 1). alpha >= 0. */
+void activation_leaky_relu(size_t n, float alpha, const float *x, float *y);
+void activation_leaky_relu_backward(size_t n, float alpha, const float *y, const float *dy,
+                                    float *dx);
+void activation_elu(size_t n, float alpha, const float *x, float *y);
+void activation_elu_backward(size_t n, float alpha, const float *y, const float *dy, float *dx);
+/* silu, or swish (Ramachandran et al. 2017): x / (1 + e^-x). softplus: log(1 + e^x). */
+void activation_silu(size_t n, const float *x, float *y);
+void activation_silu_backward(size_t n, const float *x, const float *dy, float *dx);
+void activation_softplus(size_t n, const float *x, float *y);
+void activation_softplus_backward(size_t n, const float *x, const float *dy, float *dx);
+
 /* gelu (Hendrycks & Gimpel 2016): x · Φ(x), and its tanh approximation
  * x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))). */
 void activation_gelu(size_t n, const float *x, float *y);

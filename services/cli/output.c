@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/terminal.h"
 #include "cli/text_best.h"
+#include "cli/text_metrics.h"
 #include "cli/text_consistency.h"
 #include "cli/text_queue.h"
 #include "cli/text_times.h"
@@ -83,18 +84,11 @@ static void grouped(double value, char *out, size_t n)
     out[k] = '\0';
 }
 
-/* Four places, as long as they say something. */
-static void metric_text(double value, struct buf *out)
-{
-    double size = fabs(value);
-    buf_printf(out, value == 0 || (size >= 0.001 && size < 100000) ? "%.4f" : "%.3e", value);
-}
-
 static void metrics_line(Gradus__V1__MetricValue *const *values, size_t count, struct buf *out)
 {
     for (size_t i = 0; i < count; i++) {
         buf_printf(out, "%s%s ", i > 0 ? "  " : "", values[i]->name);
-        metric_text(values[i]->value, out);
+        text_metric(values[i]->value, out);
     }
 }
 
@@ -295,6 +289,7 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
         buf_add_str(out, "test        ");
         metrics_line(job->test, job->n_test, out);
         buf_add_char(out, '\n');
+        text_confusion(job, out);
     }
     count_line("left out", job->bad_records, "bad record", "bad records", out);
     count_line("dropped", job->dropped, "batch", "batches", out);
@@ -483,17 +478,5 @@ void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct 
             buf_printf(out, " %s", n->jobs[k]);
         }
         buf_add_char(out, '\n');
-    }
-}
-
-void output_metrics_text(const struct metrics *m, double label_scale, struct buf *out)
-{
-    buf_printf(out, "%-11s %" PRIu64 "\n", "examples", m->examples);
-    for (int k = 0; k < METRIC_KIND_COUNT; k++) {
-        if (m->kinds & (1U << k)) {
-            buf_printf(out, "%-11s ", metric_kind_names[k]);
-            metric_text(metrics_value(m, (enum metric_kind)k, label_scale), out);
-            buf_add_char(out, '\n');
-        }
     }
 }

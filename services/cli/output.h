@@ -43,9 +43,6 @@ void output_plan_json(const struct plan *plan, const struct output_update *updat
                       const struct memory_need *need, const struct host_memory *host,
                       const struct plan_speed *speed, const struct sparse_fields *fields,
                       struct buf *out);
-void output_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
-                         double label_scale, struct buf *out);
-void output_metrics_text(const struct metrics *m, double label_scale, struct buf *out);
 /* {"file", "job", "status": "valid", "checked_against", "sparse_fields"}; @fields NULL: none. */
 void output_valid_json(const char *file, const char *job, const char *checked_against,
                        const struct sparse_fields *fields, struct buf *out);

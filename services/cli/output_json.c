@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "cli/text_best.h"
+#include "cli/text_metrics.h"
 #include "job/progress/ledger.h"
 #include "json/json_write.h"
 #include "wire/wire.h"
@@ -41,7 +42,9 @@ static json_t *result(const Gradus__V1__Job *job)
     json_put(o, "epochs", json_number(job->epoch));
     json_t *metrics = json_object();
     json_put(metrics, "train", metric_values(job->train, job->n_train));
-    json_put(metrics, "test", metric_values(job->test, job->n_test));
+    json_t *test = metric_values(job->test, job->n_test);
+    text_confusion_json(test, job->test_confusion, job->n_test_confusion);
+    json_put(metrics, "test", test);
     json_put(o, "metrics", metrics);
     json_put(o, "examples_per_second", json_fraction(job->examples_per_second));
     json_put(o, "seconds", json_fraction(job->seconds));
@@ -425,24 +428,6 @@ void output_plan_json(const struct plan *plan, const struct output_update *updat
     json_put(o, "variables", patterns_of(update));
     json_put(o, "schedules", schedules_of(update));
     json_put(o, "sparse_fields", fields_of(fields));
-    json_print(o, 9, true, out);
-}
-
-void output_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
-                         double label_scale, struct buf *out)
-{
-    json_t *values = json_object();
-    for (int k = 0; k < METRIC_KIND_COUNT; k++) {
-        if (m->kinds & (1U << k)) {
-            json_put(values, metric_kind_names[k],
-                     json_fraction(metrics_value(m, (enum metric_kind)k, label_scale)));
-        }
-    }
-    json_t *o = json_object();
-    json_put(o, "checkpoint", json_text(checkpoint));
-    json_put(o, "data", json_text(data));
-    json_put(o, "examples", json_integer((json_int_t)m->examples));
-    json_put(o, "metrics", values);
     json_print(o, 9, true, out);
 }
 

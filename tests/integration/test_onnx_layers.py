@@ -24,7 +24,7 @@ except ImportError:
 WRITER = sys.argv.pop(1)
 TOLERANCE = 1e-5
 # What no operator of ONNX can say, by what the refusal advises.
-REFUSED = {"embedding": ("hashing: none", "a variable"), "linear": ("hashing: none", "a variable")}
+REFUSED = {kind: ("hashing: none", "a variable") for kind in ("embedding", "linear", "fm")}
 
 
 def read_inputs(model, stem):

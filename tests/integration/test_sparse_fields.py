@@ -4,6 +4,7 @@ them, else on data that are made here; the same bits for any cluster; and what i
 
 import hashlib
 import json
+import math
 import os
 import random
 import struct
@@ -206,6 +207,88 @@ class Lists(SparseFields):
             done = gradus("validate", self.job_file(layers))
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(said, " ".join(done.stderr.split()))
+
+
+def libsvm_lines(count, seed):
+    """Lists of three to six keys with values: who goes with whom decides, which a weighted sum of keys cannot say."""
+    draw = random.Random(seed)
+    records = []
+    for _ in range(count):
+        keys = sorted(draw.sample(range(1, 25), draw.randrange(3, 7)))
+        values = [round(draw.uniform(0.5, 1.5), 3) for _ in keys]
+        tied = sum(x * (1 if k % 2 else -1) for k, x in zip(keys, values))  # as a vector of one number
+        product = (tied * tied - sum(x * x for x in values)) / 2
+        records.append((int(product > 0), dict(zip(keys, values))))
+    return records
+
+
+class Machines(SparseFields):
+    """Factorization machines on LIBSVM files: examples/libsvm-fm.yaml on keys whose products matter."""
+
+    def setUp(self):
+        super().setUp()
+        self.records = libsvm_lines(3000, 4)
+        for name, part in (("train", self.records[:2500]), ("test", self.records[2500:])):
+            self.write(name, "".join(f"{y} {' '.join(f'{k}:{x}' for k, x in row.items())}\n" for y, row in part))
+
+    def answers(self, job, state):
+        out = os.path.join(self.dir, "answers.csv")
+        done = gradus("predict", job, "--data", os.path.join(self.dir, "test"), "--out", out, "--state-dir", os.path.join(self.dir, state))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, encoding="utf-8") as f:
+            return [float(line.split(",")[2]) for line in f.read().splitlines()[1:]]
+
+    def test_on_tables(self):
+        sets = {"data__dir": self.dir, "data__train__file": "train", "data__test__file": "test", "training__epochs": 20,
+                "training__replicas": 2, "update__learning_rate": 0.2}
+        sums = set()
+        for workers, servers in ((1, 1), (2, 2)):
+            result = self.train("libsvm-fm", f"state-{workers}", **sets, cluster__workers=workers, cluster__ps=servers)
+            self.assertGreater(result["metrics"]["test"]["auc"], 0.95)
+            sums.add(hashlib.sha256(self.export(result["job"], f"state-{workers}")).hexdigest())
+        self.assertEqual(len(sums), 1)
+        tensors = tensors_of(self.export(result["job"], "state-2"))
+        rows = {name: dict(zip(tensors[f"{name}.keys"], zip(*[iter(tensors[f"{name}.values"])] * dim)))
+                for name, dim in (("weights", 1), ("vectors", 8))}
+        for (_, row), answer in zip(self.records[2500:], self.answers(result["job"], "state-2")):
+            row = {k: x for k, x in row.items() if k in rows["vectors"]}
+            logit = tensors["first_order.bias"][0] + sum(x * rows["weights"][k][0] for k, x in row.items())
+            for i in range(8):
+                parts = [x * rows["vectors"][k][i] for k, x in row.items()]
+                logit += (sum(parts) ** 2 - sum(p * p for p in parts)) / 2
+            self.assertAlmostEqual(answer, 1 / (1 + math.exp(-logit)), delta=1e-5)
+        done = gradus("export", result["job"], os.path.join(self.dir, "m.onnx"), "--state-dir", os.path.join(self.dir, "state-2"))
+        self.assertIn("its rows are those of a table, and no operator of ONNX finds a row by a 64-bit key", " ".join(done.stderr.split()))
+
+    def test_elements_of_a_variable(self):
+        file = self.write("rows.yaml", f"""
+name: rows
+data: {{format: libsvm, dir: {self.dir}, train: {{file: train}}, test: {{file: test}}, columns: [{{column: all, as: sparse}}]}}
+model: {{layers: [fm: {{dim: 6, rows: 25, hashing: none, output: vector}}, dense: {{units: 1}}], loss: sigmoid_cross_entropy}}
+update: {{rule: adam, learning_rate: 0.02}}
+training: {{batch_size: 32, epochs: 8}}
+""")
+        result = self.run_job(file=file, data__dir=self.dir, training__epochs=8)
+        self.assertGreater(result["metrics"]["test"]["auc"], 0.95)
+        for sets, said in (("model.layers.0.dim=0", "dim: a number from 1 on would fit"),
+                           ("model.layers.0.rows=9", "sparse field all has the key"),
+                           ("model.layers.0.table=t", "table: model.tables has none of the name 't'")):
+            done = gradus("validate", file, "--set", sets)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(said, " ".join(done.stderr.split()))
+
+
+def tensors_of(data):
+    """Of a safetensors file: 64-bit keys and 32-bit floats by name."""
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    found = {}
+    for name, tensor in header.items():
+        if name != "__metadata__":
+            first, end = tensor["data_offsets"]
+            kind, width = {"F32": ("f", 4), "U64": ("Q", 8), "I64": ("q", 8)}[tensor["dtype"]]
+            found[name] = struct.unpack(f"<{(end - first) // width}{kind}", data[8 + size + first:8 + size + end])
+    return found
 
 
 def grouped_auc(records):

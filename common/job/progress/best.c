@@ -7,7 +7,9 @@
 
 static bool higher_is_better(enum metric_kind kind)
 {
-    return kind == METRIC_ACCURACY || kind == METRIC_AUC || kind == METRIC_GROUPED_AUC;
+    const unsigned lower = 1U << METRIC_LOSS | 1U << METRIC_LOG_LOSS | 1U << METRIC_RMSE |
+                           1U << METRIC_MAE | 1U << METRIC_NORMALISED_ENTROPY | 1U << METRIC_ECE;
+    return (lower & 1U << kind) == 0;
 }
 
 bool best_is_wanted(const struct training_spec *t)

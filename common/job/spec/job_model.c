@@ -263,16 +263,6 @@ static unsigned metrics_of(const struct model_spec *model)
     return (program ? 0 : usual[model->loss]) | 1U << METRIC_LOSS;
 }
 
-/* Those that say something about a loss. */
-static unsigned metrics_fitting(const struct model_spec *model)
-{
-    static const unsigned more[LOSS_KIND_COUNT] = {
-        [LOSS_SIGMOID_CROSS_ENTROPY] = 1U << METRIC_NORMALISED_ENTROPY | 1U << METRIC_GROUPED_AUC,
-        [LOSS_MEAN_SQUARED_ERROR] = 1U << METRIC_MAE,
-    };
-    return metrics_of(model) | more[model->loss];
-}
-
 static void read_metrics(struct job_reader *r, const struct yaml_node *list)
 {
     struct model_spec *model = &r->spec->model;
@@ -288,10 +278,10 @@ static void read_metrics(struct job_reader *r, const struct yaml_node *list)
         if (!job_choice(r, metric_kind_names, "model.metrics", item, &kind)) {
             continue;
         }
-        if (r->loss_known && (metrics_fitting(model) & 1U << kind) == 0) {
+        if (r->loss_known && (model_metrics_of(model->loss) & 1U << kind) == 0) {
             struct buf allowed = {0};
             for (int k = 0; k < METRIC_KIND_COUNT; k++) {
-                if ((metrics_fitting(model) & 1U << k) != 0) {
+                if ((model_metrics_of(model->loss) & 1U << k) != 0) {
                     buf_printf(&allowed, "%s%s", allowed.len == 0 ? "" : ", ",
                                metric_kind_names[k]);
                 }

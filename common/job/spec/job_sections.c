@@ -9,8 +9,22 @@ static const char *const modes[] = {"sync", "async", "bounded", NULL};
 static const char *const policies[] = {"none", "max_staleness", "scale_lr", "delay_compensation",
                                        NULL};
 /* "none", then by enum metric_kind. */
-static const char *const stop_metrics[METRIC_KIND_COUNT + 2] = {
-    "none", "loss", "accuracy", "auc", "rmse", "mae", "normalised_entropy", "grouped_auc", NULL};
+static const char *const stop_metrics[METRIC_ORDERED_END + 2] = {"none",
+                                                                 "loss",
+                                                                 "accuracy",
+                                                                 "auc",
+                                                                 "rmse",
+                                                                 "mae",
+                                                                 "normalised_entropy",
+                                                                 "grouped_auc",
+                                                                 "precision",
+                                                                 "recall",
+                                                                 "f1",
+                                                                 "top_k_accuracy",
+                                                                 "log_loss",
+                                                                 "ece",
+                                                                 "r2",
+                                                                 NULL};
 static const char *const partitioners[] = {"fixed", "min_slice_bytes", "max_slice_bytes",
                                            "balanced", NULL};
 
@@ -76,6 +90,14 @@ static const struct field model_fields[] = {
      .choices = loss_kind_names,
      .help = "What training makes small; the cross entropies take the last layer's raw values "
              "(logits) and need no softmax or sigmoid layer before them"},
+    {.path = "top_k",
+     .type = FIELD_INT,
+     .offset = MODEL_AT(top_k),
+     .def = "5",
+     .min = 1,
+     .max = 100000,
+     .help = "For top_k_accuracy: a record counts when its class is among so many that the model "
+             "says first"},
     {.path = "group_by",
      .type = FIELD_STRING,
      .offset = MODEL_AT(group_by),
@@ -263,8 +285,8 @@ static const struct field training_fields[] = {
      .choices = stop_metrics,
      .help =
          "Training ends early when evaluations of the test records show no better value of this "
-         "metric, which is loss or one of model.metrics: a higher accuracy, auc or grouped_auc, "
-         "a lower one of the others"},
+         "metric, which is loss or one of model.metrics: a lower loss, log_loss, rmse, mae, "
+         "normalised_entropy or ece, a higher one of the others"},
     {.path = "stop.patience",
      .type = FIELD_INT,
      .offset = TRAINING_AT(stop_patience),
@@ -345,8 +367,8 @@ COUNT(cluster_fields);
 
 const char job_layer_from_help[] =
     "What the layer reads: the name of a layer above, or input, or a list of such names where a "
-    "layer takes several; of embedding and linear, names and ranges (C1..C26) of sparse fields of "
-    "the data, all of them if nothing is said";
+    "layer takes several; of embedding, linear and fm, names and ranges (C1..C26) of sparse fields "
+    "of the data, all of them if nothing is said";
 const char job_layer_name_help[] =
     "Name of the layer, first part of its variables' names; by default its kind and its number "
     "among the layers of that kind, from 1";
@@ -370,12 +392,14 @@ static const struct job_extra model_extras[] = {
      .help = "The layers from the input to the output: a name (relu) or a name with parameters "
              "(dense: {units: 10}). Each reads the one above, unless `from` says otherwise"},
     {.name = "metrics",
-     .allowed = "list of loss, accuracy, auc, rmse, mae, normalised_entropy, grouped_auc",
+     .allowed = "list of loss, accuracy, auc, rmse, mae, normalised_entropy, grouped_auc, "
+                "precision, recall, f1, top_k_accuracy, log_loss, ece, r2, calibration, "
+                "confusion_matrix",
      .def = "by loss",
      .help = "What evaluation reports besides the loss; by default accuracy for "
              "softmax_cross_entropy, accuracy and auc for sigmoid_cross_entropy, rmse for "
-             "mean_squared_error. grouped_auc is of test records alone. Programs tell loss, "
-             "accuracy, rmse and mae"},
+             "mean_squared_error (docs/models.md). grouped_auc and confusion_matrix are of test "
+             "records alone. Programs tell loss, accuracy, rmse and mae"},
     {.name = NULL},
 };
 static const struct job_extra from_extras[] = {

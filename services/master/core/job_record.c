@@ -19,7 +19,7 @@ void job_metrics_set(struct job_metrics *m, const struct metrics *sums, double l
         if ((sums->kinds >> kind & 1u) == 0)
             continue;
         double value = metrics_value(sums, (enum metric_kind)kind, label_scale);
-        if (isnan(value) && sums->examples == 0)
+        if (kind == METRIC_CONFUSION_MATRIX || (isnan(value) && sums->examples == 0))
             continue;
         m->kinds |= 1u << kind;
         m->values[kind] = value;
@@ -55,6 +55,7 @@ void job_record_release(struct job_record *r)
     free(r->owner);
     free(r->ended_before);
     free(r->evaluations);
+    free(r->confusion);
     job_record_set_shards(r, 0);
     while (r->worker_times_count > 0) {
         free(r->worker_times[--r->worker_times_count].worker);
@@ -147,6 +148,11 @@ void job_record_copy(struct job_record *to, const struct job_record *from)
         memcpy(to->evaluations, from->evaluations,
                from->evaluation_count * sizeof *to->evaluations);
     }
+    to->confusion = NULL;
+    if (from->confusion_count > 0) {
+        to->confusion = mem_new(from->confusion_count, sizeof *to->confusion);
+        memcpy(to->confusion, from->confusion, from->confusion_count * sizeof *to->confusion);
+    }
     names_copy(&to->workers, &from->workers);
     names_copy(&to->ps, &from->ps);
     times_copy(to, from);
@@ -183,6 +189,15 @@ void job_record_set(char **field, const char *value)
     char *copy = mem_strdup(value); /* first: @value may be the old one */
     free(*field);
     *field = copy;
+}
+
+void job_record_set_confusion(struct job_record *r, const struct metric_tally *m)
+{
+    r->confusion = mem_resize(r->confusion, m->count, sizeof *r->confusion);
+    r->confusion_count = m->count;
+    for (size_t i = 0; i < m->count; i++) {
+        r->confusion[i] = m->cells[i];
+    }
 }
 
 void job_record_add_evaluation(struct job_record *r, const struct job_evaluation *e)

@@ -107,6 +107,8 @@ struct job_record {
     double epoch, epochs_total;
     uint64_t examples;
     struct job_metrics train, test;
+    uint64_t *confusion; /* [classes × classes] by label, then prediction, of the last evaluation */
+    size_t confusion_count;
     struct job_evaluation *evaluations; /* oldest first */
     size_t evaluation_count, evaluation_capacity;
     double examples_per_second, seconds, eta_seconds;
@@ -139,6 +141,8 @@ void job_record_release(struct job_record *r);
 void job_record_copy(struct job_record *to,
                      const struct job_record *from);  /* @to is uninitialised */
 void job_record_set(char **field, const char *value); /* replace an owned string */
+/* What is counted in @m, which may be nothing. */
+void job_record_set_confusion(struct job_record *r, const struct metric_tally *m);
 /* Append @e; the oldest one goes when there are JOB_EVALUATIONS_MAX. */
 void job_record_add_evaluation(struct job_record *r, const struct job_evaluation *e);
 

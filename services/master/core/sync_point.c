@@ -70,6 +70,7 @@ static void write_manifest(struct master *m, struct job *j)
         .generation = j->record.generation,
         .directory = j->sync_point.directory,
         .base = j->sync_point.delta ? j->base.directory : NULL,
+        .encoding = j->encoding,
         .result_is_best = j->sync_point.last && j->spec.training.stop_restore_best,
         .shards = files,
     };
@@ -260,6 +261,7 @@ static void evaluated(struct master *m, struct job *j)
     }
     job_metrics_set(&e.test, &j->test_sums, j->train.label_scale);
     j->record.test = e.test;
+    job_record_set_confusion(&j->record, &j->test_sums.confusion);
     job_record_add_evaluation(&j->record, &e);
     j->evaluated_step = e.step;
     struct buf words = {0};

@@ -90,6 +90,8 @@ static void fill_arrays(Gradus__V1__Job *j, const struct job_record *r, struct r
     }
     j->n_evaluations = evaluations;
     j->evaluations = room->evaluations;
+    j->n_test_confusion = evaluations > 0 ? r->confusion_count : 0;
+    j->test_confusion = r->confusion;
     j->n_workers = r->workers.count;
     j->workers = r->workers.items;
     j->n_ps = r->ps.count;
@@ -308,6 +310,11 @@ static void take_arrays(struct job_record *r, const Gradus__V1__Job *j)
         e.train.part = from->train_part != 0;
         take_metrics(&e.test, from->test, from->n_test);
         job_record_add_evaluation(r, &e);
+    }
+    r->confusion = mem_resize(r->confusion, j->n_test_confusion, sizeof *r->confusion);
+    r->confusion_count = j->n_test_confusion;
+    for (size_t i = 0; i < j->n_test_confusion; i++) {
+        r->confusion[i] = j->test_confusion[i];
     }
     for (size_t i = 0; i < j->n_workers; i++) {
         job_names_add(&r->workers, j->workers[i]);

@@ -39,8 +39,8 @@ const struct field serve_fields[] = {
      .type = FIELD_STRING,
      .offset = AT(data_dir),
      .def = "",
-     .help = "Where the train data are, on which scaling and classes are measured; empty: where "
-             "the job file says"},
+     .help = "Where the train data are, of checkpoints of before they kept what was measured on "
+             "them; empty: where the job file says"},
     {.path = "cache_dir",
      .type = FIELD_STRING,
      .offset = AT(cache_dir),

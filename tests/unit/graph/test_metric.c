@@ -133,7 +133,7 @@ static void test_sums_that_are_on(void **state)
     static const unsigned sets[] = {1U << METRIC_MAE, 1U << METRIC_NORMALISED_ENTROPY,
                                     1U << METRIC_MAE | 1U << METRIC_NORMALISED_ENTROPY |
                                         1U << METRIC_AUC};
-    static double packed[4 + 2 + 2 * METRIC_AUC_BINS];
+    double packed[32];
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         struct metrics a, b;
         metrics_init(&a, sets[i]);
@@ -141,9 +141,11 @@ static void test_sums_that_are_on(void **state)
         a.examples = 4;
         a.absolute_error_sum = (sets[i] & 1U << METRIC_MAE) != 0 ? 6.5 : 0;
         a.label_sum = (sets[i] & 1U << METRIC_NORMALISED_ENTROPY) != 0 ? 3 : 0;
-        if (a.positives != NULL) {
-            a.positives[7] = 5;
-            a.negatives[METRIC_AUC_BINS - 1] = 6;
+        const bool auc = (sets[i] & 1U << METRIC_AUC) != 0;
+        if (auc) {
+            tally_reserve(&a.scores, 2 * METRIC_AUC_BINS);
+            a.scores.cells[7] = 5;
+            a.scores.cells[2 * METRIC_AUC_BINS - 1] = 6;
         }
         const size_t n = metrics_pack(&a, packed);
         assert_int_equal(n, metrics_pack(&a, NULL));
@@ -151,8 +153,8 @@ static void test_sums_that_are_on(void **state)
         metrics_merge(&b, &a);
         assert_true(b.examples == 8 && b.absolute_error_sum == 2 * a.absolute_error_sum &&
                     b.label_sum == 2 * a.label_sum);
-        assert_true(b.positives == NULL ||
-                    (b.positives[7] == 10 && b.negatives[METRIC_AUC_BINS - 1] == 12));
+        assert_true(!auc ||
+                    (b.scores.cells[7] == 10 && b.scores.cells[2 * METRIC_AUC_BINS - 1] == 12));
         metrics_release(&a);
         metrics_release(&b);
     }
@@ -184,7 +186,8 @@ static void test_no_examples(void **state)
         assert_true(isnan(metrics_value(&m, (enum metric_kind)k, 1)));
     }
     m.examples = 3; /* but none of one class */
-    m.positives[5] = 3U;
+    tally_reserve(&m.scores, 2 * METRIC_AUC_BINS);
+    m.scores.cells[5] = 3U;
     assert_true(isnan(metrics_value(&m, METRIC_AUC, 1)));
     metrics_release(&m);
     metrics_init(&m, 0);
@@ -235,9 +238,11 @@ static void fill(struct metrics *m, uint64_t key)
     m->loss_sum = rng_uniform(key, 1);
     m->correct = (double)rng_below(key, 2, 100) + 1;
     m->squared_error_sum = rng_uniform(key, 3);
-    for (size_t i = 0; i < METRIC_AUC_BINS && m->positives != NULL; i++) {
-        m->positives[i] = (uint32_t)rng_below(key, 10 + i, 50);
-        m->negatives[i] = (uint32_t)rng_below(key, 9000 + i, 50);
+    if ((m->kinds & 1U << METRIC_AUC) != 0) {
+        tally_reserve(&m->scores, 2 * METRIC_AUC_BINS);
+        for (size_t i = 0; i < m->scores.count; i++) {
+            m->scores.cells[i] = (uint32_t)rng_below(key, 10 + i, 50);
+        }
     }
 }
 
@@ -251,7 +256,7 @@ static void test_pack_and_unpack(void **state)
         metrics_init(&b, kinds[k]);
         fill(&a, 7);
         const size_t n = metrics_pack(&a, NULL);
-        assert_int_equal(k == 0 ? 4 : 4 + 2 * METRIC_AUC_BINS, n);
+        assert_true(k == 0 ? n == 4 : n > 4 + METRIC_AUC_BINS && n < 6 + 2 * METRIC_AUC_BINS);
         double *packed = mem_new(n, sizeof *packed);
         assert_int_equal(n, metrics_pack(&a, packed));
         assert_int_equal(0, metrics_unpack(&b, packed, n, NULL));
@@ -259,8 +264,9 @@ static void test_pack_and_unpack(void **state)
         assert_true(a.loss_sum == b.loss_sum && a.correct == b.correct);
         assert_true(a.squared_error_sum == b.squared_error_sum);
         if (k == 1) {
-            assert_memory_equal(a.positives, b.positives, METRIC_AUC_BINS * sizeof *a.positives);
-            assert_memory_equal(a.negatives, b.negatives, METRIC_AUC_BINS * sizeof *a.negatives);
+            assert_int_equal(b.scores.count, a.scores.count);
+            assert_memory_equal(a.scores.cells, b.scores.cells,
+                                a.scores.count * sizeof *a.scores.cells);
         }
         free(packed);
         metrics_release(&a);
@@ -276,20 +282,34 @@ static void test_unpack_refuses(void **state)
     struct metrics m;
     struct err err = {0};
     metrics_init(&m, ALL);
+    tally_reserve(&m.scores, 2 * METRIC_AUC_BINS);
+    m.scores.cells[2 * METRIC_AUC_BINS - 1] = 3;
     const size_t n = metrics_pack(&m, NULL);
-    double *packed = mem_new(n, sizeof *packed);
+    double *packed = mem_new(n + 1, sizeof *packed);
+    assert_int_equal(n, metrics_pack(&m, packed));
+    const double counter = packed[n - 1];
     m.loss_sum = 3.0;
+    assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, 3, &err));
+    assert_string_equal("metrics hold 3 numbers; these kinds need 4", err.msg);
     assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, 4, &err));
-    assert_string_equal("metrics hold 4 numbers; these kinds need 8196", err.msg);
+    assert_string_equal("metrics end before their counters", err.msg);
+    assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n + 1, &err));
+    assert_string_equal("metrics hold 8 numbers; these kinds need 7", err.msg);
     assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, 0, &err));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         packed[0] = bad[i];
         assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n, &err));
         packed[0] = 0;
-        packed[n - 1] = bad[i];
-        assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n, &err));
-        packed[n - 1] = 0;
+        for (size_t k = 4; k < n; k++) { /* counters: how many, how many of them not 0, which */
+            const double good = packed[k];
+            packed[k] = bad[i];
+            assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n, &err));
+            packed[k] = good;
+        }
     }
+    packed[n - 1] = counter + 0x1.0p32; /* behind the last */
+    assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n, &err));
+    assert_true(m.scores.cells[2 * METRIC_AUC_BINS - 1] == 3);
     assert_true(m.loss_sum == 3.0);
     free(packed);
     metrics_release(&m);
@@ -304,13 +324,13 @@ static void test_merge_and_reset(void **state)
     fill(&a, 1);
     fill(&b, 2);
     const uint64_t examples = a.examples + b.examples;
-    const uint32_t bin = a.positives[9] + b.positives[9];
+    const uint32_t bin = a.scores.cells[9] + b.scores.cells[9];
     metrics_merge(&a, &b);
     assert_int_equal(examples, a.examples);
-    assert_int_equal(bin, a.positives[9]);
+    assert_int_equal(bin, a.scores.cells[9]);
     metrics_reset(&a);
     metrics_merge(&b, &a); /* nothing */
-    assert_int_equal(0, a.examples + a.positives[9] + a.negatives[9]);
+    assert_int_equal(0, a.examples + a.scores.cells[9]);
     metrics_release(&a);
     metrics_release(&b);
 }

@@ -103,12 +103,13 @@ static const struct refusal refusals[] = {
      .layers = {"dense units=1"},
      .message = "loss sigmoid_cross_entropy is for 2 classes, but the data has 10; "
                 "softmax_cross_entropy would fit"},
-    {.metrics = 1U << METRIC_AUC,
+    {.metrics = 1U << METRIC_CALIBRATION,
      .input = {1, {4}},
      .classes = 3,
      .layers = {"dense units=3"},
      .message =
-         "metric auc has no meaning for loss softmax_cross_entropy; loss, accuracy would fit"},
+         "metric calibration has no meaning for loss softmax_cross_entropy; loss, accuracy, auc, "
+         "precision, recall, f1, top_k_accuracy, log_loss, ece, confusion_matrix would fit"},
     {.input = {1, {3}},
      .classes = 3,
      .layers = {"relu"},

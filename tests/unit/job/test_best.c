@@ -37,9 +37,12 @@ static void the_best_is_followed_by_those_that_are_none(void **state)
 static void errors_are_better_when_they_are_less(void **state)
 {
     (void)state;
-    static const enum metric_kind less[] = {METRIC_LOSS, METRIC_RMSE, METRIC_MAE,
-                                            METRIC_NORMALISED_ENTROPY};
-    static const enum metric_kind more[] = {METRIC_ACCURACY, METRIC_AUC, METRIC_GROUPED_AUC};
+    static const enum metric_kind less[] = {METRIC_LOSS,     METRIC_RMSE,
+                                            METRIC_MAE,      METRIC_NORMALISED_ENTROPY,
+                                            METRIC_LOG_LOSS, METRIC_ECE};
+    static const enum metric_kind more[] = {
+        METRIC_ACCURACY, METRIC_AUC, METRIC_GROUPED_AUC, METRIC_PRECISION,
+        METRIC_RECALL,   METRIC_F1,  METRIC_R2,          METRIC_TOP_K_ACCURACY};
     for (size_t i = 0; i < sizeof less / sizeof less[0]; i++) {
         const struct training_spec t = {.stop_metric = (int)less[i] + 1, .stop_patience = 1};
         struct best b = {0};

@@ -194,7 +194,7 @@ static void test_layers(void **state)
     job_line_refused(5, "  layers: []\n  x:",
                      "job.yaml:5:11: model.layers: allowed: a list of 1 to 256 layers\n"
                      "job.yaml:6:3: unknown key 'x' in model; allowed: tables, layers, metrics, "
-                     "input, program, onnx, output, trainable, loss, group_by\n");
+                     "input, program, onnx, output, trainable, loss, top_k, group_by\n");
 }
 
 /* A model of the workers' programs: neither layers nor loss, and data only where the job has them.

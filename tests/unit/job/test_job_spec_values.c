@@ -94,21 +94,25 @@ static void test_what_does_not_fit_together(void **state)
         "job.yaml:17:14: training.staleness: bounded with 0 would run in lockstep; allowed: "
         "at least 1, or 'mode: sync'\n");
     job_line_refused(
-        11, "  metrics: [accuracy, auc]",
-        "job.yaml:11:23: model.metrics: 'auc' does not fit the loss softmax_cross_entropy; "
-        "allowed: loss, accuracy\n");
+        11, "  metrics: [accuracy, calibration]",
+        "job.yaml:11:23: model.metrics: 'calibration' does not fit the loss softmax_cross_entropy; "
+        "allowed: loss, accuracy, auc, precision, recall, f1, top_k_accuracy, log_loss, ece, "
+        "confusion_matrix\n");
     job_line_refused(
         11, "  metrics: [rmse]",
         "job.yaml:11:13: model.metrics: 'rmse' does not fit the loss softmax_cross_entropy; "
-        "allowed: loss, accuracy\n");
+        "allowed: loss, accuracy, auc, precision, recall, f1, top_k_accuracy, log_loss, ece, "
+        "confusion_matrix\n");
     job_line_refused(10, "  loss: mean_squared_error",
                      "job.yaml:11:13: model.metrics: 'accuracy' does not fit the loss "
-                     "mean_squared_error; allowed: loss, rmse, mae\n");
+                     "mean_squared_error; allowed: loss, rmse, mae, r2\n");
     job_line_refused(
         11, "  metrics: [acuracy]",
         "job.yaml:11:13: model.metrics: 'acuracy' is not known (did you mean 'accuracy'?); "
         "allowed: one of loss, accuracy, auc, rmse, mae, "
-        "normalised_entropy, grouped_auc\n");
+        "normalised_entropy, grouped_auc, precision, recall, f1, top_k_accuracy, log_loss, ece, "
+        "r2, "
+        "calibration, confusion_matrix\n");
     job_line_refused(
         3, "  train: {file: a.csv}\n  label_kind: real",
         "job.yaml:4:15: data.label_kind: softmax_cross_entropy needs classes; allowed: class "

@@ -52,7 +52,8 @@ static void it_needs_what_is_measured(void **state)
         TEST, "training.stop.metric=loss", "training.evaluate_every=never");
     REFUSED(
         "--set training.stop.metric=speed: training.stop.metric: 'speed' is not known; allowed: "
-        "one of none, loss, accuracy, auc, rmse, mae, normalised_entropy, grouped_auc\n",
+        "one of none, loss, accuracy, auc, rmse, mae, normalised_entropy, grouped_auc, "
+        "precision, recall, f1, top_k_accuracy, log_loss, ece, r2\n",
         TEST, "training.stop.metric=speed");
 }
 

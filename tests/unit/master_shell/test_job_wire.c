@@ -127,6 +127,8 @@ static void a_record_survives_the_wire(void **state)
     a.train.kinds = 1u << METRIC_LOSS;
     a.train.values[METRIC_LOSS] = 0.25;
     a.staleness[3] = 4;
+    uint32_t counts[4] = {5, 1, 0, 7};
+    job_record_set_confusion(&a, &(struct metric_tally){counts, 4});
     job_names_add(&a.workers, "w-1");
     job_names_add(&a.ps, "p-1");
     for (uint64_t i = 0; i < 3; i++) {
@@ -176,6 +178,8 @@ static void a_record_survives_the_wire(void **state)
     assert_int_equal(b.train.kinds, 1u << METRIC_LOSS);
     assert_true(b.train.values[METRIC_LOSS] == 0.25);
     assert_int_equal(b.staleness[3], 4);
+    assert_int_equal(b.confusion_count, 4);
+    assert_true(b.confusion[0] == 5 && b.confusion[3] == 7);
     assert_true(b.workers.count == 1 && strcmp(b.workers.items[0], "w-1") == 0);
     assert_true(b.ps.count == 1 && strcmp(b.ps.items[0], "p-1") == 0);
     assert_int_equal(b.evaluations[2].step, 2);
@@ -209,6 +213,7 @@ static void a_record_survives_the_wire(void **state)
     struct job_wire w;
     job_wire_init(&w, &a, JOB_WIRE_BRIEF);
     assert_int_equal(w.job.n_evaluations, 0);
+    assert_int_equal(w.job.n_test_confusion, 0);
     assert_string_equal(w.job.text, "");
     assert_int_equal(w.job.n_staleness, 4);
     assert_int_equal(w.job.mode, GRADUS__V1__MODE__BOUNDED);

@@ -113,7 +113,52 @@ static double gelu_tanh_exact(double x)
     return 0.5 * x * (1.0 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
 }
 
+/* With one alpha each, as the table wants them. */
+static void leaky(size_t n, const float *x, float *y)
+{
+    activation_leaky_relu(n, 0.125F, x, y);
+}
+
+static void leaky_backward(size_t n, const float *y, const float *dy, float *dx)
+{
+    activation_leaky_relu_backward(n, 0.125F, y, dy, dx);
+}
+
+static double leaky_exact(double x)
+{
+    return x > 0.0 ? x : 0.125 * x;
+}
+
+static void elu(size_t n, const float *x, float *y)
+{
+    activation_elu(n, 1.5F, x, y);
+}
+
+static void elu_backward(size_t n, const float *y, const float *dy, float *dx)
+{
+    activation_elu_backward(n, 1.5F, y, dy, dx);
+}
+
+static double elu_exact(double x)
+{
+    return x > 0.0 ? x : 1.5 * expm1(x);
+}
+
+static double silu_exact(double x)
+{
+    return x / (1.0 + exp(-x));
+}
+
+static double softplus_exact(double x)
+{
+    return (x > 0.0 ? x : 0.0) + log1p(exp(-fabs(x)));
+}
+
 static const struct activation activations[] = {
+    {"leaky_relu", leaky, leaky_backward, leaky_exact, false},
+    {"elu", elu, elu_backward, elu_exact, false},
+    {"silu", activation_silu, activation_silu_backward, silu_exact, true},
+    {"softplus", activation_softplus, activation_softplus_backward, softplus_exact, true},
     {"relu", activation_relu, activation_relu_backward, relu_exact, false},
     {"sigmoid", activation_sigmoid, activation_sigmoid_backward, sigmoid_reference, false},
     {"tanh", activation_tanh, activation_tanh_backward, tanh, false},

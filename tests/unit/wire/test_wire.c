@@ -353,13 +353,14 @@ static void test_metrics(void **state)
     m.examples = 12;
     m.loss_sum = 3.5;
     m.correct = 7;
-    m.positives[5] = 4;
+    tally_reserve(&m.scores, 8);
+    m.scores.cells[5] = 4;
     Gradus__V1__MetricSums message;
     wire_metrics_to_proto(&m, &message);
     assert_int_equal(wire_metrics_from_proto(&message, &back, &err), 0);
     assert_int_equal(back.examples, 12);
     assert_true(back.loss_sum == 3.5);
-    assert_int_equal(back.positives[5], 4);
+    assert_int_equal(back.scores.cells[5], 4);
     message.n_values--;
     assert_int_equal(wire_metrics_from_proto(&message, &back, &err), ERR_INVALID);
     assert_int_equal(wire_metrics_from_proto(NULL, &back, &err), ERR_INVALID);

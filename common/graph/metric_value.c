@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the sums and counters of metrics say. */
+#include <math.h>
+
+#include "graph/metric.h"
+
+/* Of one class: the probability that a positive scores above a negative; ties count half (Mann &
+ * Whitney 1947). NaN where there is no such pair. */
+static double area_under_curve(const uint32_t *positives, const uint32_t *negatives)
+{
+    double below = 0.0, above = 0.0, pairs = 0.0;
+    for (size_t i = 0; i < METRIC_AUC_BINS; i++) {
+        const double p = (double)positives[i], n = (double)negatives[i];
+        pairs += p * (below + 0.5 * n);
+        below += n;
+        above += p;
+    }
+    return pairs / (above * below);
+}
+
+static double auc(const struct metric_tally *scores)
+{
+    double sum = 0.0, classes = 0.0;
+    const size_t row_cells = (size_t)2 * METRIC_AUC_BINS;
+    for (size_t at = 0; at + row_cells <= scores->count; at += row_cells) {
+        const uint32_t *row = scores->cells + at;
+        const double area = area_under_curve(row, row + METRIC_AUC_BINS);
+        sum += isnan(area) ? 0.0 : area;
+        classes += isnan(area) ? 0.0 : 1.0;
+    }
+    return sum / classes;
+}
+
+/* In nats, as the log loss is. */
+static double base_entropy(double p)
+{
+    return p > 0.0 && p < 1.0 ? -(p * log(p) + (1.0 - p) * log1p(-p)) : NAN;
+}
+
+static double ratio(double part, double of)
+{
+    return of > 0.0 ? part / of : 0.0;
+}
+
+static double of_class(const uint32_t *counts, enum metric_kind kind)
+{
+    const double hits = (double)counts[METRIC_CLASS_HITS];
+    const double predicted = (double)counts[METRIC_CLASS_PREDICTED];
+    const double labelled = (double)counts[METRIC_CLASS_LABELLED];
+    return kind == METRIC_PRECISION ? ratio(hits, predicted)
+           : kind == METRIC_RECALL  ? ratio(hits, labelled)
+                                    : ratio(2.0 * hits, predicted + labelled);
+}
+
+static double of_classes(const struct metric_tally *classes, enum metric_kind kind)
+{
+    if (classes->count == 2 * (size_t)METRIC_CLASS_COUNTS) {
+        return of_class(classes->cells + METRIC_CLASS_COUNTS, kind);
+    }
+    double sum = 0.0, there = 0.0;
+    for (size_t at = 0; at + METRIC_CLASS_COUNTS <= classes->count; at += METRIC_CLASS_COUNTS) {
+        const uint32_t *counts = classes->cells + at;
+        if (counts[METRIC_CLASS_PREDICTED] > 0 || counts[METRIC_CLASS_LABELLED] > 0) {
+            sum += of_class(counts, kind);
+            there += 1.0;
+        }
+    }
+    return sum / there;
+}
+
+/* Σ |what is right − the mean probability| of the bins, each by its records. */
+static double calibration_error(const struct metrics *m)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < METRIC_ECE_BINS; i++) {
+        sum += fabs(m->ece[i][METRIC_ECE_RIGHT] - m->ece[i][METRIC_ECE_PROBABILITY]);
+    }
+    return sum / (double)m->examples;
+}
+
+size_t metrics_confusion_classes(const struct metrics *m)
+{
+    size_t classes = 0;
+    while ((classes + 1) * (classes + 1) <= m->confusion.count) {
+        classes++;
+    }
+    return classes;
+}
+
+double metrics_value(const struct metrics *m, enum metric_kind kind, double label_scale)
+{
+    const double n = (double)m->examples;
+    if (m->examples == 0 || (m->kinds & (1U << kind)) == 0) {
+        return NAN;
+    }
+    switch (kind) {
+    case METRIC_LOSS:
+    case METRIC_LOG_LOSS:
+        return m->loss_sum / n;
+    case METRIC_ACCURACY:
+        return m->correct / n;
+    case METRIC_AUC:
+        return auc(&m->scores);
+    case METRIC_GROUPED_AUC:
+        return group_scores_value(&m->groups);
+    case METRIC_RMSE:
+        return sqrt(m->squared_error_sum / n) * label_scale;
+    case METRIC_MAE:
+        return m->absolute_error_sum / n * label_scale;
+    case METRIC_NORMALISED_ENTROPY:
+        return m->loss_sum / n / base_entropy(m->label_sum / n);
+    case METRIC_PRECISION:
+    case METRIC_RECALL:
+    case METRIC_F1:
+        return of_classes(&m->classes, kind);
+    case METRIC_TOP_K_ACCURACY:
+        return m->top_correct / n;
+    case METRIC_ECE:
+        return calibration_error(m);
+    case METRIC_CALIBRATION:
+        return m->label_sum > 0.0 ? m->probability_sum / m->label_sum : NAN;
+    case METRIC_R2:
+        return m->label_m2 > 0.0 ? 1.0 - m->squared_error_sum / m->label_m2 : NAN;
+    case METRIC_CONFUSION_MATRIX:
+    case METRIC_KIND_COUNT:
+        break;
+    }
+    return NAN;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The values of an evaluation, and its confusion matrix as a table:
+ *
+ *     confusion   classes of records in rows, what the model said in columns
+ *                     0     1
+ *               0    50     3
+ *               1     2    45
+ */
+#include "cli/text_metrics.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+#define CLASSES_SHOWN 16 /* in a table */
+#define CELL_WIDTH_MIN 5
+
+void text_metric(double value, struct buf *out)
+{
+    double size = fabs(value);
+    buf_printf(out, value == 0 || (size >= 0.001 && size < 100000) ? "%.4f" : "%.3e", value);
+}
+
+static size_t classes_of(size_t cells)
+{
+    size_t classes = 0;
+    while ((classes + 1) * (classes + 1) <= cells) {
+        classes++;
+    }
+    return classes;
+}
+
+static void table(const uint64_t *cells, size_t count, struct buf *out)
+{
+    const size_t classes = classes_of(count);
+    if (classes == 0) {
+        return;
+    }
+    if (classes > CLASSES_SHOWN) {
+        buf_printf(out, "confusion   %zu classes; --json has the matrix\n", classes);
+        return;
+    }
+    uint64_t largest = 0;
+    for (size_t i = 0; i < classes * classes; i++) {
+        largest = cells[i] > largest ? cells[i] : largest;
+    }
+    int width = snprintf(NULL, 0, "%" PRIu64, largest) + 1;
+    width = width < CELL_WIDTH_MIN ? CELL_WIDTH_MIN : width;
+    buf_printf(out, "confusion   classes of records in rows, what the model said in columns\n%14s",
+               "");
+    for (size_t k = 0; k < classes; k++) {
+        buf_printf(out, "%*zu", width, k);
+    }
+    for (size_t i = 0; i < classes; i++) {
+        buf_printf(out, "\n%14zu", i);
+        for (size_t k = 0; k < classes; k++) {
+            buf_printf(out, "%*" PRIu64, width, cells[i * classes + k]);
+        }
+    }
+    buf_add_char(out, '\n');
+}
+
+void text_confusion(const Gradus__V1__Job *job, struct buf *out)
+{
+    table(job->test_confusion, job->n_test_confusion, out);
+}
+
+void text_confusion_json(json_t *metrics, const uint64_t *cells, size_t count)
+{
+    const size_t classes = classes_of(count);
+    if (classes == 0) {
+        return;
+    }
+    json_t *rows = json_array();
+    for (size_t i = 0; i < classes; i++) {
+        json_t *row = json_array();
+        for (size_t k = 0; k < classes; k++) {
+            json_append(row, json_integer((json_int_t)cells[i * classes + k]));
+        }
+        json_append(rows, row);
+    }
+    json_put(metrics, metric_kind_names[METRIC_CONFUSION_MATRIX], rows);
+}
+
+/* Owned; NULL where there is none. */
+static uint64_t *confusion_of(const struct metrics *m)
+{
+    uint64_t *cells = m->confusion.count == 0 ? NULL : mem_new(m->confusion.count, sizeof *cells);
+    for (size_t i = 0; i < m->confusion.count; i++) {
+        cells[i] = m->confusion.cells[i];
+    }
+    return cells;
+}
+
+void text_metrics(const struct metrics *m, double label_scale, struct buf *out)
+{
+    buf_printf(out, "%-11s %" PRIu64 "\n", "examples", m->examples);
+    for (int k = 0; k < METRIC_KIND_COUNT; k++) {
+        if ((m->kinds & (1U << k)) != 0 && k != METRIC_CONFUSION_MATRIX) {
+            buf_printf(out, "%-11s ", metric_kind_names[k]);
+            text_metric(metrics_value(m, (enum metric_kind)k, label_scale), out);
+            buf_add_char(out, '\n');
+        }
+    }
+    uint64_t *cells = confusion_of(m);
+    table(cells, m->confusion.count, out);
+    free(cells);
+}
+
+void text_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
+                       double label_scale, struct buf *out)
+{
+    json_t *values = json_object();
+    for (int k = 0; k < METRIC_KIND_COUNT; k++) {
+        if ((m->kinds & (1U << k)) != 0 && k != METRIC_CONFUSION_MATRIX) {
+            json_put(values, metric_kind_names[k],
+                     json_fraction(metrics_value(m, (enum metric_kind)k, label_scale)));
+        }
+    }
+    uint64_t *cells = confusion_of(m);
+    text_confusion_json(values, cells, m->confusion.count);
+    free(cells);
+    json_t *o = json_object();
+    json_put(o, "checkpoint", json_text(checkpoint));
+    json_put(o, "data", json_text(data));
+    json_put(o, "examples", json_integer((json_int_t)m->examples));
+    json_put(o, "metrics", values);
+    json_print(o, 9, true, out);
+}

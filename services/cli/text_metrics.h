@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was measured, for people and for programs. */
+#ifndef GRADUS_CLI_TEXT_METRICS_H
+#define GRADUS_CLI_TEXT_METRICS_H
+
+#include "base/buf.h"
+#include "graph/metric.h"
+#include "gradus/v1/jobs.pb-c.h"
+#include "json/json_write.h"
+
+/* Four places, as long as they say something. */
+void text_metric(double value, struct buf *out);
+/* The confusion matrix of the last evaluation of @job; nothing where there is none. One that is
+ * wider than a screen has a line that says where it is. */
+void text_confusion(const Gradus__V1__Job *job, struct buf *out);
+/* Into @metrics, as "confusion_matrix": a list of rows, of labels, of numbers of records, by what
+ * the model said; nothing for no @cells. */
+void text_confusion_json(json_t *metrics, const uint64_t *cells, size_t count);
+void text_metrics(const struct metrics *m, double label_scale, struct buf *out);
+void text_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
+                       double label_scale, struct buf *out);
+
+#endif

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of jobs: the same bits for any number of workers, and what scikit-learn makes of the answers of `gradus predict`."""
+
+import csv
+import json
+import math
+import os
+import random
+import unittest
+
+from cluster import ClusterTest, gradus
+
+try:
+    from sklearn import metrics as reference
+except ImportError:
+    reference = None
+
+ALL = "accuracy, auc, precision, recall, f1, log_loss, ece, confusion_matrix"
+JOB = """name: measured
+data: {{train: {{file: train.csv}}, test: {{file: test.csv}}, label: label}}
+model:
+  layers: [dense: {{units: {units}}}]
+  loss: {loss}
+  metrics: [{metrics}]
+update: {{rule: adam, learning_rate: 0.05}}
+training: {{batch_size: 16, replicas: 2, epochs: 2}}
+"""
+
+
+def calibration_error(answers):
+    """Of (probability, is it right): 15 bins of one width."""
+    bins = {}
+    for p, right in answers:
+        bins.setdefault(min(int(p * 15), 14), []).append(right - p)
+    return sum(abs(sum(b)) for b in bins.values()) / len(answers)
+
+
+class Metrics(ClusterTest):
+    model = {}
+
+    def train(self, loss, metrics, units=1, classes=2):
+        draw = random.Random(5)
+        for name, count in (("train", 900), ("test", 2500)):  # more than one part of an evaluation
+            with open(os.path.join(self.dir, f"{name}.csv"), "w") as f:
+                f.write("a,b,label\n")
+                for _ in range(count):
+                    label = min(draw.randrange(classes + 1), classes - 1)  # the last one twice as often
+                    value = f"{1000 + 3 * label + draw.random():.4f}" if loss == "mean_squared_error" else label
+                    f.write(f"{draw.gauss(label, 1):.4f},{draw.gauss(-label, 1.5):.4f},{value}\n")
+        file = os.path.join(self.dir, "job.yaml")
+        with open(file, "w") as f:
+            f.write(JOB.format(loss=loss, metrics=metrics, units=units))
+        results = [self.run_job(f"state-{workers}", file=file, data__dir=self.dir, training__epochs=2, training__replicas=2,
+                                cluster__workers=workers, model__top_k=3) for workers in (1, 2)]
+        self.assertEqual(results[0]["metrics"]["test"], results[1]["metrics"]["test"])
+        measured = gradus("evaluate", results[1]["checkpoint"], "--json")
+        self.assertEqual(measured.returncode, 0, measured.stderr)
+        self.assert_close(json.loads(measured.stdout)["metrics"], results[1]["metrics"]["test"], 9)
+        out = os.path.join(self.dir, "answers.csv")
+        done = gradus("predict", results[1]["checkpoint"], "--data", os.path.join(self.dir, "test.csv"), "--out", out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, newline="") as f:
+            answers = list(csv.DictReader(f))
+        with open(os.path.join(self.dir, "test.csv"), newline="") as f:
+            return results[1], answers, [float(r["label"]) for r in csv.DictReader(f)]
+
+    def assert_close(self, found, expected, places):
+        self.assertEqual(sorted(found), sorted(expected))
+        for name, value in expected.items():
+            if name == "confusion_matrix":
+                self.assertEqual(found[name], value)
+            else:
+                self.assertAlmostEqual(found[name], value, places=places, msg=name)
+
+    def of_classes(self, labels, said, average):
+        names = {n: getattr(reference, f"{n}_score")(labels, said, average=average) for n in ("precision", "recall", "f1")}
+        return names | {"accuracy": reference.accuracy_score(labels, said),
+                        "confusion_matrix": reference.confusion_matrix(labels, said).tolist()}
+
+    @unittest.skipUnless(reference, "scikit-learn is not installed")
+    def test_classes(self):
+        result, answers, labels = self.train("softmax_cross_entropy", ALL + ", top_k_accuracy", units=4, classes=4)
+        self.assertNotIn("confusion_matrix", result["metrics"]["train"])
+        p = [[float(a[f"p_{k}"]) for k in range(4)] for a in answers]
+        said = [row.index(max(row)) for row in p]
+        whole = [[v / sum(row) for v in row] for row in p]
+        expected = self.of_classes(labels, said, "macro") | {
+            "auc": reference.roc_auc_score(labels, whole, multi_class="ovr"), "top_k_accuracy":
+            reference.top_k_accuracy_score(labels, p, k=3), "log_loss": reference.log_loss(labels, whole),
+            "ece": calibration_error([(max(row), s == y) for row, s, y in zip(p, said, labels)])}
+        expected["loss"] = expected["log_loss"]
+        self.assert_close(result["metrics"]["test"], expected, 4)  # bins
+
+    @unittest.skipUnless(reference, "scikit-learn is not installed")
+    def test_two_classes(self):
+        for loss, units, more in (("sigmoid_cross_entropy", 1, ", calibration"), ("softmax_cross_entropy", 2, "")):
+            with self.subTest(loss):
+                result, answers, labels = self.train(loss, ALL + more, units=units)
+                p = [float(a["p_1"]) for a in answers]
+                said = [int(v > 0.5) for v in p]
+                expected = self.of_classes(labels, said, "binary") | {
+                    "auc": reference.roc_auc_score(labels, p), "log_loss": reference.log_loss(labels, p),
+                    "ece": calibration_error(list(zip(p, labels)))}
+                expected |= {"calibration": sum(p) / sum(labels)} if more else {}
+                expected["loss"] = expected["log_loss"]
+                self.assert_close(result["metrics"]["test"], expected, 4)
+                status = gradus("status", result["job"], "--state-dir", os.path.join(self.dir, "state-2"))
+                self.assertIn("confusion   classes of records in rows", status.stdout, status.stderr)
+
+    @unittest.skipUnless(reference, "scikit-learn is not installed")
+    def test_values(self):
+        result, answers, labels = self.train("mean_squared_error", "rmse, mae, r2")
+        said = [float(a["value"]) for a in answers]
+        error = reference.mean_squared_error(labels, said)
+        expected = {"rmse": math.sqrt(error), "mae": reference.mean_absolute_error(labels, said)}
+        found = result["metrics"]["test"]
+        self.assertAlmostEqual(found["r2"], reference.r2_score(labels, said), delta=1e-4 * abs(found["r2"]))
+        for name, value in expected.items():
+            self.assertAlmostEqual(found[name], value, delta=1e-4 * value)
+
+    def test_what_does_not_fit(self):
+        file = os.path.join(self.dir, "job.yaml")
+        with open(os.path.join(self.dir, "train.csv"), "w") as f:
+            f.write("a,label\n" + "".join(f"{i},{i % 300}\n" for i in range(3000)))
+        for metrics, sets, said in (
+                ("auc", (), "metric auc counts at most 256 classes, but the data has 300"),
+                ("top_k_accuracy", ("model.top_k=300",), "top_k_accuracy is always 1 with model.top_k: 300 of 300 classes"),
+                ("calibration", (), "'calibration' does not fit the loss softmax_cross_entropy"),
+                ("r2", (), "'r2' does not fit the loss softmax_cross_entropy"),
+                ("confusion_matrix", ("training.stop.metric=confusion_matrix",), "'confusion_matrix' is not known")):
+            with open(file, "w") as f:
+                f.write(JOB.format(loss="softmax_cross_entropy", metrics=metrics, units=0))
+            sets = [w for s in sets + (f"data.dir={self.dir}", "data.test.file=", "data.test_fraction=0.1") for w in ("--set", s)]
+            done = gradus("validate", file, *sets)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(said, " ".join(done.stderr.split()))
+
+
+if __name__ == "__main__":
+    unittest.main()

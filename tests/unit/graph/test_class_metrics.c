@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Metrics of classes and values beside those of scikit-learn 1.2.1 for the same records, whole and
+ * in parts that travel. */
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "graph/loss.h"
+
+#define RECORDS 8
+#define OF_CLASSES                                                                                 \
+    (1U << METRIC_ACCURACY | 1U << METRIC_AUC | 1U << METRIC_PRECISION | 1U << METRIC_RECALL |     \
+     1U << METRIC_F1 | 1U << METRIC_LOG_LOSS | 1U << METRIC_ECE | 1U << METRIC_CONFUSION_MATRIX)
+
+struct expected {
+    enum metric_kind kind;
+    double value;
+};
+
+static const float three[RECORDS * 3] = {2,    1,     0.5F, 0.5F, 2.5F, 0,     0, 0.25F,
+                                         0.5F, 1,     .75F, -1,   0.5F, -2,    3, -1,
+                                         1.5F, 1.25F, 3,    0,    0.5F, 0.25F, 1, 0.75F};
+static const int32_t three_classes[RECORDS] = {0, 1, 2, 1, 2, 2, 0, 0};
+static const float two[RECORDS] = {2, -1, 0.5F, -0.25F, 3, -2, 1, -0.5F};
+static const int32_t two_classes[RECORDS] = {1, 0, 0, 1, 1, 0, 1, 1};
+
+/* Records @first to @end. */
+static void run(enum loss_kind loss, size_t width, const float *y, const int32_t *classes,
+                size_t first, size_t end, struct metrics *m)
+{
+    int32_t labels[RECORDS];
+    float targets[RECORDS], scratch[8];
+    for (size_t i = 0; i < RECORDS; i++) {
+        labels[i] = classes[i];
+        targets[i] = (float)classes[i];
+    }
+    const struct batch b = {.capacity = RECORDS,
+                            .count = end - first,
+                            .classes = labels + first,
+                            .targets = targets + first};
+    const struct loss_run r = {.width = width,
+                               .top_k = 2,
+                               .y = y + first * width,
+                               .batch = &b,
+                               .scratch = scratch,
+                               .metrics = m};
+    loss_of(loss)->run(&r);
+    m->examples += b.count;
+}
+
+static void merge_packed(struct metrics *into, const struct metrics *part)
+{
+    struct metrics back;
+    metrics_init(&back, part->kinds);
+    const size_t n = metrics_pack(part, NULL);
+    double *packed = mem_new(n, sizeof *packed);
+    assert_int_equal(metrics_pack(part, packed), n);
+    assert_int_equal(metrics_unpack(&back, packed, n, NULL), 0);
+    metrics_merge(into, &back);
+    metrics_release(&back);
+    free(packed);
+}
+
+/* For each place to cut the records at: the same values. */
+static void check(enum loss_kind loss, size_t width, const float *y, const int32_t *classes,
+                  unsigned kinds, const struct expected *values, size_t count,
+                  const uint32_t *counts)
+{
+    for (size_t cut = 0; cut < RECORDS; cut++) {
+        struct metrics all, part;
+        metrics_init(&all, kinds);
+        metrics_init(&part, kinds);
+        run(loss, width, y, classes, 0, cut, &part);
+        merge_packed(&all, &part);
+        metrics_reset(&part);
+        run(loss, width, y, classes, cut, RECORDS, &part);
+        merge_packed(&all, &part);
+        for (size_t i = 0; i < count; i++) {
+            const double value = metrics_value(&all, values[i].kind, 1);
+            assert_true(fabs(value - values[i].value) < 1e-6);
+        }
+        const size_t side = metrics_confusion_classes(&all);
+        assert_int_equal(side, width == 1 ? 2 : width);
+        assert_memory_equal(all.confusion.cells, counts, side * side * sizeof *counts);
+        metrics_release(&all);
+        metrics_release(&part);
+    }
+}
+
+static void test_three_classes(void **state)
+{
+    (void)state;
+    static const struct expected values[] = {
+        {METRIC_PRECISION, 0.6666666666666666}, {METRIC_RECALL, 0.611111111111111},
+        {METRIC_F1, 0.6222222222222222},        {METRIC_AUC, 0.9},
+        {METRIC_TOP_K_ACCURACY, 0.875},         {METRIC_LOG_LOSS, 0.6338973811716957},
+        {METRIC_ECE, 0.24306358557369223},      {METRIC_ACCURACY, 0.625}};
+    static const uint32_t counts[] = {2, 1, 0, 1, 1, 0, 0, 1, 2};
+    check(LOSS_SOFTMAX_CROSS_ENTROPY, 3, three, three_classes,
+          OF_CLASSES | 1U << METRIC_TOP_K_ACCURACY, values, sizeof values / sizeof *values, counts);
+}
+
+/* Of one output or of two: the same. */
+static void test_two_classes(void **state)
+{
+    (void)state;
+    static const struct expected values[] = {
+        {METRIC_PRECISION, 0.75},          {METRIC_RECALL, 0.6},
+        {METRIC_F1, 0.6666666666666665},   {METRIC_AUC, 0.8666666666666667},
+        {METRIC_ECE, 0.32885121540641243}, {METRIC_LOG_LOSS, 0.46288251711689865},
+        {METRIC_ACCURACY, 0.625},          {METRIC_CALIBRATION, 0.878079525187327}};
+    static const uint32_t counts[] = {2, 1, 2, 3};
+    float pairs[2 * RECORDS];
+    for (size_t i = 0; i < RECORDS; i++) {
+        pairs[2 * i] = 0.125F;
+        pairs[2 * i + 1] = two[i] + 0.125F;
+    }
+    const size_t n = sizeof values / sizeof *values;
+    check(LOSS_SIGMOID_CROSS_ENTROPY, 1, two, two_classes, OF_CLASSES | 1U << METRIC_CALIBRATION,
+          values, n, counts);
+    check(LOSS_SOFTMAX_CROSS_ENTROPY, 2, pairs, two_classes, OF_CLASSES, values, n - 1, counts);
+}
+
+/* A class that no record has and none is said to have counts for nothing; one that is only said
+ * has recall 0. */
+static void test_classes_that_are_not_there(void **state)
+{
+    (void)state;
+    const float y[8] = {3, 0, 0, 0, 0, 3, 0, 0};
+    const int32_t classes[RECORDS] = {0, 0};
+    struct metrics m;
+    metrics_init(&m, OF_CLASSES);
+    run(LOSS_SOFTMAX_CROSS_ENTROPY, 4, y, classes, 0, 2, &m);
+    assert_true(metrics_value(&m, METRIC_PRECISION, 1) == 0.5);
+    assert_true(metrics_value(&m, METRIC_RECALL, 1) == 0.25);
+    assert_true(isnan(metrics_value(&m, METRIC_AUC, 1))); /* all records have one class */
+    assert_true(isnan(metrics_value(&m, METRIC_CONFUSION_MATRIX, 1)));
+    metrics_release(&m);
+}
+
+/* Probabilities beside 1 are told apart, and 0 and 1 themselves have a bin. */
+static void test_scores_of_a_sure_model(void **state)
+{
+    (void)state;
+    const float y[9] = {14, 0, 0, 13, 0, 0, 2000, 0, -2000};
+    const int32_t classes[RECORDS] = {0, 1, 0};
+    struct metrics m;
+    metrics_init(&m, 1U << METRIC_AUC);
+    run(LOSS_SOFTMAX_CROSS_ENTROPY, 3, y, classes, 0, 3, &m);
+    uint32_t positives = 0, negatives = 0;
+    size_t first = SIZE_MAX, last = 0;
+    for (size_t i = 0; i < METRIC_AUC_BINS; i++) {
+        positives += m.scores.cells[i];
+        negatives += m.scores.cells[METRIC_AUC_BINS + i];
+        first = m.scores.cells[i] > 0 && first == SIZE_MAX ? i : first;
+        last = m.scores.cells[METRIC_AUC_BINS + i] > 0 ? i : last;
+    }
+    assert_int_equal(positives, 2);
+    assert_int_equal(negatives, 1);
+    assert_true(last < first); /* 13 against 14 */
+    metrics_release(&m);
+}
+
+/* Far from 0, where a sum of squares would have nothing left. */
+static void test_r2(void **state)
+{
+    (void)state;
+    float y[4] = {1, 2, 5, 4}, targets[4] = {0.5F, 2, 6, 3};
+    for (int k = 0; k < 2; k++) {
+        struct metrics all, part;
+        metrics_init(&all, 1U << METRIC_R2);
+        metrics_init(&part, 1U << METRIC_R2);
+        for (size_t i = 0; i < 4; i += 2) {
+            const struct batch b = {.capacity = 2, .count = 2, .targets = targets + i};
+            const struct loss_run r = {.width = 1, .y = y + i, .batch = &b, .metrics = &part};
+            metrics_reset(&part);
+            loss_of(LOSS_MEAN_SQUARED_ERROR)->run(&r);
+            part.examples += 2;
+            merge_packed(&all, &part);
+        }
+        assert_true(fabs(metrics_value(&all, METRIC_R2, 7) - 0.8610038610038611) < 1e-12);
+        metrics_release(&all);
+        metrics_release(&part);
+        for (size_t i = 0; i < 4; i++) {
+            y[i] += 1048576.0F;
+            targets[i] += 1048576.0F;
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_three_classes),
+        cmocka_unit_test(test_two_classes),
+        cmocka_unit_test(test_classes_that_are_not_there),
+        cmocka_unit_test(test_scores_of_a_sure_model),
+        cmocka_unit_test(test_r2),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
