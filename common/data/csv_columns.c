@@ -296,6 +296,19 @@ static int assign_keys(struct csv_columns *c, const char *path, const struct dat
     return rc;
 }
 
+/* One that the model does not know is no feature. */
+static int assign_id(struct csv_columns *c, const char *path, const struct data_spec *spec,
+                     struct err *err)
+{
+    int rc = csv_columns_find(c, path, "--id", spec->id, &c->id, err);
+    if (rc == 0 && c->numbers + c->categories == spec->id_beside + 1 &&
+        c->roles[c->id] == CSV_NUMBER) {
+        c->roles[c->id] = CSV_IGNORED;
+        c->numbers--;
+    }
+    return rc;
+}
+
 static int assign_roles(struct csv_columns *c, const char *path, const struct data_spec *spec,
                         struct err *err)
 {
@@ -307,6 +320,10 @@ static int assign_roles(struct csv_columns *c, const char *path, const struct da
     for (size_t j = 0; j < c->count; j++) {
         c->numbers += c->roles[j] == CSV_NUMBER;
         c->categories += c->roles[j] == CSV_CATEGORY;
+    }
+    rc = spec->id == NULL ? 0 : assign_id(c, path, spec, err);
+    if (rc != 0) {
+        return rc;
     }
     if (c->numbers + c->categories == 0) {
         return err_set(err, ERR_INVALID,
@@ -320,7 +337,8 @@ static int assign_roles(struct csv_columns *c, const char *path, const struct da
 int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_row *first,
                      bool header, const struct data_spec *spec, struct err *err)
 {
-    struct csv_columns made = {.count = first->count, .header = header, .first_line = first->line};
+    struct csv_columns made = {
+        .count = first->count, .header = header, .first_line = first->line, .id = SIZE_MAX};
     made.roles = mem_new(made.count, sizeof *made.roles);
     made.names = mem_new(made.count, sizeof *made.names);
     for (size_t j = 0; j < made.count; j++) {

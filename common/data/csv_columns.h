@@ -22,6 +22,7 @@ struct csv_columns {
     uint64_t first_line; /* that every row is compared with */
     size_t numbers, categories;
     size_t label; /* its column */
+    size_t id;    /* that of data_spec.id; SIZE_MAX: none */
 };
 
 /* data.separator as a byte. Errors: ERR_INVALID. */

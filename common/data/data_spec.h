@@ -89,6 +89,11 @@ struct data_spec {
     const char *cache_dir;
     bool unlabelled; /* The files have no labels, and every record gets one that means nothing. No
                         key: who asks a model for answers sets it */
+    /* A column of text or JSON that is kept beside each record (records.h), NULL: none; and how
+     * many columns with features there are without it. No keys: who asks a model for answers sets
+     * them. Borrows. */
+    const char *id;
+    size_t id_beside;
     const struct data_roots *roots; /* borrows; NULL: all files may be read. No key: whoever reads
                                        the data sets it, and messages quote nothing of the files */
 };

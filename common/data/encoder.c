@@ -10,6 +10,8 @@
 #include "base/mem.h"
 #include "data/cells.h"
 #include "data/encoding_json.h"
+#include "data/feed.h"
+#include "data/json_records.h"
 #include "data/parts.h"
 #include "data/stream_state.h"
 
@@ -235,6 +237,11 @@ bool encoder_takes_missing(const struct encoder *e, size_t column)
     return data_spec_missing(&e->spec, c) > COLUMN_MISSING_SKIP;
 }
 
+const struct data_spec *encoder_spec(const struct encoder *e)
+{
+    return &e->spec;
+}
+
 int encoder_begin(const struct encoder *e, struct records *out, struct err *err)
 {
     return records_like(&e->bare, out, err);
@@ -271,9 +278,10 @@ struct reading {
     const struct encoder *e;
     encoder_visit *visit;
     void *context;
-    bool unlabelled;
+    bool unlabelled, ids, json;
     bool measures; /* as training reads: labels count, and what may be left out is */
     struct share share;
+    struct encoder_left *left;
     uint64_t blocks; /* that were read */
 };
 
@@ -296,15 +304,29 @@ static int check_kind(const struct reading *reading, const struct records *r, st
 
 static int give(struct reading *reading, struct records *r, struct err *err)
 {
-    struct dataset *block = NULL;
+    struct dataset *data = NULL;
     if (r->count == 0) {
         return 0;
     }
-    int rc = reading->measures ? apply(reading->e, encoder_encoding(reading->e), r, &block, err)
-                               : encoder_apply(reading->e, r, &block, err);
-    rc = rc != 0 ? rc : reading->visit(reading->context, block, err);
-    dataset_free(block);
+    struct buf ids = r->ids; /* taken */
+    r->ids = (struct buf){0};
+    int rc = reading->measures ? apply(reading->e, encoder_encoding(reading->e), r, &data, err)
+                               : encoder_apply(reading->e, r, &data, err);
+    const struct encoder_block block = {.data = data, .ids = reading->ids ? buf_str(&ids) : NULL};
+    rc = rc != 0 ? rc : reading->visit(reading->context, &block, err);
+    dataset_free(data);
+    buf_release(&ids);
     return rc;
+}
+
+/* Counted as left out, with what was wrong with the first one, which is taken. */
+static void leave(struct reading *r, uint64_t count, char **first)
+{
+    r->left->count += count;
+    if (r->left->first == NULL) {
+        r->left->first = *first;
+        *first = NULL;
+    }
 }
 
 /* Those of the part, of records that begin with number @first. */
@@ -340,7 +362,7 @@ static int visit_records(struct reading *reading, struct records *r, uint64_t fi
                        r->where, r->skipped);
     }
     int rc = records_spread(r, encoder_raw(reading->e)->numbers, err);
-    rc = rc != 0 ? rc : check_kind(reading, r, err);
+    rc = rc != 0 || reading->json ? rc : check_kind(reading, r, err);
     reading->blocks++;
     return rc != 0 ? rc : give_share(reading, r, first, err);
 }
@@ -367,7 +389,37 @@ static int read_blocks(struct reading *r, const struct data_spec *spec, bool is_
         BLOCK_MEMORY / sizeof(float) / (shape_count(&encoder_info(r->e)->features) + 1);
     source.block_records = fit < BLOCK_RECORDS_MIN ? BLOCK_RECORDS_MIN : fit;
     rc = rc != 0 ? rc : stream_source_scan(&source, visit_block, no_entry, r, err);
+    leave(r, source.bad_count, &source.bad_first);
     stream_source_release(&source);
+    return rc;
+}
+
+static int visit_feed(void *context, struct records *records, struct err *err)
+{
+    return visit_records(context, records, 0, err);
+}
+
+static int parse_json(void *context, const struct feed_text *text, struct records *out,
+                      struct err *err)
+{
+    const struct reading *r = context;
+    return json_records_read(r->e, text, out, err);
+}
+
+/* What is read once, from its beginning. */
+static int read_feed(struct reading *r, const struct data_spec *spec, bool is_class, bool json,
+                     struct err *err)
+{
+    struct feed_options options = {.spec = spec,
+                                   .label_is_class = is_class,
+                                   .block_bytes = FEED_BLOCK_BYTES,
+                                   .parse = json ? parse_json : NULL,
+                                   .visit = visit_feed,
+                                   .context = r};
+    struct feed_left left = {0};
+    int rc = feed_read(&options, &left, err);
+    leave(r, left.count, &left.first);
+    free(left.first);
     return rc;
 }
 
@@ -376,6 +428,7 @@ static int read_whole(struct reading *r, const struct data_spec *spec, bool is_c
 {
     struct records all = {0};
     int rc = parts_read_test(spec, is_class, encoder_raw(r->e), &all, err);
+    leave(r, all.bad_count, &all.bad_first);
     rc = rc != 0 ? rc : visit_records(r, &all, 0, err);
     records_release(&all);
     return rc;
@@ -390,27 +443,51 @@ static int read_files(struct reading *r, struct data_spec *spec, struct err *err
     if (e->format == DATA_FORMAT_CSV) {
         spec->header = encoder_raw(e)->named ? DATA_HEADER_TRUE : DATA_HEADER_FALSE;
     }
-    int rc = read_blocks(r, spec, is_class, err);
-    if (rc == ERR_UNSUPPORTED && r->blocks == 0) {
+    const bool feed =
+        r->json || (!r->measures && strcmp(spec->test.file, FEED_STANDARD_INPUT) == 0);
+    int rc =
+        feed ? read_feed(r, spec, is_class, r->json, err) : read_blocks(r, spec, is_class, err);
+    if (rc == ERR_UNSUPPORTED && !feed && r->blocks == 0) {
         rc = read_whole(r, spec, is_class, err);
     }
+    char *first = r->left->first;
+    r->left->first = cells_settle(first, data_roots_bind(spec->roots));
+    free(first);
     if (rc != 0) {
         cells_settle_err(err, data_roots_bind(spec->roots));
     }
     return rc;
 }
 
-int encoder_read(const struct encoder *e, const struct encoder_files *files, encoder_visit *visit,
-                 void *context, struct err *err)
+static int check_files(const struct encoder *e, const struct encoder_files *files, struct err *err)
 {
-    struct reading r = {
-        .e = e, .visit = visit, .context = context, .unlabelled = files->unlabelled};
+    if (files->id != NULL && !files->json && e->format != DATA_FORMAT_CSV) {
+        return err_set(err, ERR_INVALID,
+                       "%s: these records have no columns with names, so there is none that says "
+                       "which they are (--id); CSV and JSON lines have",
+                       files->file);
+    }
+    return 0;
+}
+
+int encoder_read(const struct encoder *e, const struct encoder_files *files, encoder_visit *visit,
+                 void *context, struct encoder_left *left, struct err *err)
+{
+    struct reading r = {.e = e,
+                        .visit = visit,
+                        .context = context,
+                        .unlabelled = files->unlabelled,
+                        .ids = files->id != NULL,
+                        .json = files->json,
+                        .left = left};
     struct data_spec spec = e->spec; /* borrows */
     char *file = mem_strdup(files->file), none[] = "";
     spec.test = (struct data_source){.file = file, .labels = none};
     spec.unlabelled = files->unlabelled || e->format == DATA_FORMAT_IDX;
-    spec.bad_records = 0;
-    int rc = read_files(&r, &spec, err);
+    spec.id = files->id;
+    spec.id_beside = e->like.numbers + e->like.category_count;
+    int rc = check_files(e, files, err);
+    rc = rc != 0 ? rc : read_files(&r, &spec, err);
     free(file);
     return rc;
 }
@@ -418,7 +495,9 @@ int encoder_read(const struct encoder *e, const struct encoder_files *files, enc
 int encoder_read_part(const struct encoder *e, const struct data_spec *from, bool test,
                       encoder_visit *visit, void *context, struct err *err)
 {
-    struct reading r = {.e = e, .visit = visit, .context = context, .measures = true};
+    struct encoder_left left = {0};
+    struct reading r = {
+        .e = e, .visit = visit, .context = context, .measures = true, .left = &left};
     struct data_spec spec = e->spec; /* borrows, and so from @from */
     const bool named = from->test.file != NULL && from->test.file[0] != '\0';
     if (test && !named && from->test_fraction <= 0) {
@@ -433,5 +512,7 @@ int encoder_read_part(const struct encoder *e, const struct data_spec *from, boo
                                  .test = test,
                                  .limit = test ? (uint64_t)from->test.limit : 0};
     }
-    return read_files(&r, &spec, err);
+    int rc = read_files(&r, &spec, err);
+    free(left.first);
+    return rc;
 }

@@ -40,6 +40,7 @@ const struct records *encoder_raw(const struct encoder *e);
 /* May a value of this column be missing (NAN, or RECORDS_CATEGORY_NONE)? Numbers, then categories.
  */
 bool encoder_takes_missing(const struct encoder *e, size_t column);
+const struct data_spec *encoder_spec(const struct encoder *e); /* of what was measured; borrows */
 /* No records of this kind, without names of columns and with values in place of bytes; to be
  * filled, but for labels. Errors: ERR_EXHAUSTED. */
 int encoder_begin(const struct encoder *e, struct records *out, struct err *err);
@@ -51,17 +52,28 @@ int encoder_apply(const struct encoder *e, struct records *r, struct dataset **o
 
 /* The files that are to be read. */
 struct encoder_files {
-    const char *file; /* as data.test.file */
-    bool unlabelled;  /* the files have no labels, which those of IDX never need */
+    const char *file; /* as data.test.file; "-": standard input */
+    bool unlabelled;  /* the files have no labels, which those of IDX and JSON never need */
+    bool json; /* lines with a JSON object each (json_records.h), whatever the train files are */
+    const char *id; /* a column that is given along with the records; NULL: none */
 };
-/* Is given the records of the files in their order; the block is freed afterwards. */
-typedef int encoder_visit(void *context, const struct dataset *block, struct err *err);
+/* Some records of the files in their order, for the call. */
+struct encoder_block {
+    const struct dataset *data;
+    const char *ids; /* of each record a text with its NUL; NULL: none were asked for */
+};
+typedef int encoder_visit(void *context, const struct encoder_block *block, struct err *err);
+struct encoder_left { /* records that were left out; begins zeroed */
+    uint64_t count;
+    char *first; /* owned; what was wrong with it */
+};
 /* Go over all records of files that the data section of the job can read, with the format and the
- * header of the train files. Files that can be read in blocks are (data.loading: stream), others as
- * a whole. Every record is there: one that is bad, or that data.missing: skip would leave out, is
- * an error. Errors: as dataset_open(), encoder_apply() and @visit. */
+ * header of the train files. Files that can be read in blocks are (data.loading: stream), as
+ * standard input is, others as a whole. Up to data.bad_records that are none are left out, and
+ * counted in @left; one that data.missing: skip would leave out is an error. Errors: as
+ * dataset_open(), encoder_apply() and @visit. */
 int encoder_read(const struct encoder *e, const struct encoder_files *files, encoder_visit *visit,
-                 void *context, struct err *err);
+                 void *context, struct encoder_left *left, struct err *err);
 
 /* The same of the test part (or the train part) of the job's data, which @spec says: read as
  * training reads them, with their labels, and with what was measured. Errors: as encoder_read();

@@ -217,6 +217,10 @@ static int add_row(struct csv_load *l, const struct csv_row *row, struct err *er
     if (rc == 0) {
         rc = add_cells(l, row, err);
     }
+    if (rc == 0 && l->columns.id != SIZE_MAX) {
+        const char *id = row->fields[l->columns.id];
+        buf_add(&l->out.ids, id, strlen(id) + 1);
+    }
     if (rc == 0) {
         l->out.places[l->out.count++] = (struct place){.number = (uint32_t)row->line};
     }

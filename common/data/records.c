@@ -61,6 +61,7 @@ void records_release(struct records *r)
     free(r->label_cells);
     free(r->places);
     free(r->bad_first);
+    buf_release(&r->ids);
     *r = (struct records){0};
 }
 

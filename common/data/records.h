@@ -65,6 +65,7 @@ struct records {
     uint32_t *label_cells;       /* [count] numbers in label_texts */
     struct place *places;        /* [count]; NULL: each record's index, in the one file */
     bool by_line;                /* places are lines */
+    struct buf ids;              /* of data_spec.id: of each record a text with its NUL */
     uint64_t bad_count;          /* lines that were left out, because they are no records */
     uint64_t skipped;            /* records that were left out for a missing value */
     char *bad_first;             /* what was wrong with the first of them */

@@ -145,6 +145,12 @@ int records_headers_differ(const char *where, bool header, const char *before, s
                    header ? "a record" : "a header line");
 }
 
+/* Texts follow each other. */
+static void join_ids(struct records *all, const struct records *more)
+{
+    buf_add(&all->ids, more->ids.data, more->ids.len);
+}
+
 int records_append(struct records *all, const struct records *more, struct err *err)
 {
     int rc = all->named == more->named
@@ -172,6 +178,7 @@ int records_append(struct records *all, const struct records *more, struct err *
         rc = join_places(all, more, err);
     }
     if (rc == 0) {
+        join_ids(all, more);
         all->count += more->count;
         all->bad_count += more->bad_count;
         all->bad_first = all->bad_first == NULL ? mem_strdup(more->bad_first) : all->bad_first;

@@ -49,6 +49,17 @@ static bool find_first_row(const struct stream_source *s, struct stream_file *f,
     }
 }
 
+bool stream_source_begin(const struct stream_source *s, struct stream_file *f, const char *text,
+                         size_t n, bool last)
+{
+    if (s->rows.quoted) {
+        return find_first_row(s, f, text, n, last);
+    }
+    f->begin = !s->rows.framed && is_mark(text, n) ? 3 : 0;
+    f->line = s->rows.framed ? 0 : 1;
+    return true;
+}
+
 static int lone_cr(const char *path, uint64_t line, struct err *err)
 {
     return err_set(err, ERR_UNSUPPORTED,
@@ -73,13 +84,7 @@ static int look_at_beginning(struct stream_source *s, struct stream_file *f, str
         const size_t take = last ? (size_t)bytes : n;
         char *text = mem_new(take + 1, 1); /* and a NUL */
         rc = ranged_file_read(in, 0, text, take, err);
-        if (rc == 0 && s->rows.quoted) {
-            found = find_first_row(s, f, text, take, last || n > ROW_BYTES_MAX);
-        } else if (rc == 0) {
-            f->begin = !s->rows.framed && is_mark(text, take) ? 3 : 0;
-            f->line = s->rows.framed ? 0 : 1;
-            found = true;
-        }
+        found = rc == 0 && stream_source_begin(s, f, text, take, last || n > ROW_BYTES_MAX);
         free(text);
     }
     if (rc == 0 && s->rows.quoted && f->first_row == NULL) {

@@ -102,6 +102,10 @@ struct stream_text {
 /* Read rows of file @i. @allowed: how many bad ones are left out. */
 int stream_source_parse(const struct stream_source *s, size_t i, const struct stream_text *text,
                         uint64_t limit, uint64_t allowed, struct records *out, struct err *err);
+/* Where the rows of file @i begin, and the first one of a table, by its first bytes; @last: they
+ * are all. False: that takes more of them. */
+bool stream_source_begin(const struct stream_source *s, struct stream_file *f, const char *text,
+                         size_t n, bool last);
 /* The file @i for reading, and back. Errors: as ranged_file_open(); ERR_CORRUPT it has been
  * changed. */
 int stream_source_take(struct stream_source *s, size_t i, struct ranged_file **out,

@@ -18,9 +18,10 @@ static int add(void *context, const struct batch *b, struct err *err)
     return saved_run_evaluate(e->run, b, e->sums, err);
 }
 
-static int visit(void *context, const struct dataset *block, struct err *err)
+static int visit(void *context, const struct encoder_block *part, struct err *err)
 {
     struct evaluating *e = context;
+    const struct dataset *block = part->data;
     const struct model *graph = saved_model_graph(e->model);
     int rc = job_spec_check_lists(graph, block, NULL, err);
     rc = rc != 0 ? rc : job_spec_check_groups(graph, block, e->part, err);

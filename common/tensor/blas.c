@@ -27,6 +27,14 @@ void blas_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k,
         }
         return;
     }
+    if (m == 1 && !transpose_a && !transpose_b) { /* sgemm would copy b first */
+        if (beta == 0.0F) {
+            memset(c, 0, n * sizeof *c); /* it is not read */
+        }
+        cblas_sgemv(CblasRowMajor, CblasTrans, (blasint)k, (blasint)n, 1.0F, b, (blasint)n, a, 1,
+                    beta == 0.0F ? 1.0F : beta, c, 1);
+        return;
+    }
     cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
                 transpose_b ? CblasTrans : CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1.0F,
                 a, (blasint)(transpose_a ? m : k), b, (blasint)(transpose_b ? k : n), beta, c,

@@ -22,10 +22,15 @@ static void add_cell(const char *prefix, const char *text, struct buf *out)
     buf_add_char(out, '"');
 }
 
-void answer_text_begin(const struct saved_model *m, enum answer_format format, struct buf *out)
+void answer_text_begin(const struct saved_model *m, enum answer_format format, const char *id,
+                       struct buf *out)
 {
     if (format != ANSWER_CSV) {
         return;
+    }
+    if (id != NULL) {
+        add_cell("", id, out);
+        buf_add_char(out, ',');
     }
     buf_add_str(out, saved_model_classes(m) > 0 ? "class" : "value");
     for (size_t i = 0; i < saved_model_classes(m); i++) {
@@ -71,12 +76,12 @@ static void add_json(const struct saved_model *m, const float *answer, struct bu
 {
     const size_t classes = saved_model_classes(m);
     if (classes == 0) {
-        buf_add_str(out, "{\"value\": ");
+        buf_add_str(out, "\"value\": ");
         add_number(answer[0], true, out);
         buf_add_char(out, '}');
         return;
     }
-    buf_add_str(out, "{\"class\": ");
+    buf_add_str(out, "\"class\": ");
     json_add_string(out, saved_model_class_name(m, largest(answer, classes)));
     buf_add_str(out, ", \"probabilities\": {");
     for (size_t i = 0; i < classes; i++) {
@@ -88,11 +93,30 @@ static void add_json(const struct saved_model *m, const float *answer, struct bu
     buf_add_str(out, "}}");
 }
 
+/* Which record it is an answer to. */
+static void add_id(enum answer_format format, const char *id, const char *text, struct buf *out)
+{
+    if (format == ANSWER_CSV) {
+        add_cell("", text, out);
+        buf_add_char(out, ',');
+        return;
+    }
+    json_add_string(out, id);
+    buf_add_str(out, ": ");
+    json_add_string(out, text);
+    buf_add_str(out, ", ");
+}
+
 void answer_text_add(const struct saved_model *m, enum answer_format format, const float *answers,
-                     size_t count, struct buf *out)
+                     const char *id, const char *ids, size_t count, struct buf *out)
 {
     for (size_t i = 0; i < count; i++) {
         const float *answer = answers + i * saved_model_width(m);
+        buf_add_str(out, format == ANSWER_JSON ? "{" : "");
+        if (ids != NULL) {
+            add_id(format, id, ids, out);
+            ids += strlen(ids) + 1;
+        }
         if (format == ANSWER_CSV) {
             add_csv(m, answer, out);
         } else {

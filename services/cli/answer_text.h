@@ -8,12 +8,15 @@
 
 enum answer_format { ANSWER_CSV, ANSWER_JSON };
 
-/* What comes before all answers: the header line of CSV ("class,p_setosa,…" or "value"). */
-void answer_text_begin(const struct saved_model *m, enum answer_format format, struct buf *out);
-/* Append @count answers. CSV: the class with the largest probability (the first of equal ones) and
+/* What comes before all answers: the header line of CSV ("class,p_setosa,…" or "value"; with @id
+ * "ID,class,…"). */
+void answer_text_begin(const struct saved_model *m, enum answer_format format, const char *id,
+                       struct buf *out);
+/* Append @count answers; @ids: of each a text with its NUL, which comes first under the name @id;
+ * both may be NULL. CSV: the class with the largest probability (the first of equal ones) and
  * all probabilities, or the value. JSON: {"class": "setosa", "probabilities": {"setosa": 0.9, …}}
  * or {"value": 2.5}; what JSON cannot say is null. */
 void answer_text_add(const struct saved_model *m, enum answer_format format, const float *answers,
-                     size_t count, struct buf *out);
+                     const char *id, const char *ids, size_t count, struct buf *out);
 
 #endif

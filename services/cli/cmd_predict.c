@@ -21,11 +21,13 @@
 
 enum format { FORMAT_AUTO, FORMAT_CSV, FORMAT_JSON };
 static const char *const formats[] = {"auto", "csv", "json", NULL};
+enum data_as { DATA_AS_AUTO, DATA_AS_JOB, DATA_AS_JSON };
+static const char *const data_formats[] = {"auto", "job", "json", NULL};
 
 struct options {
     struct cli_common common;
-    char *data, *out;
-    int format;
+    char *data, *out, *id;
+    int format, data_format;
     bool unlabelled, best;
     int64_t step;
 };
@@ -35,11 +37,26 @@ static const struct field fields[] = {
      .type = FIELD_STRING,
      .offset = offsetof(struct options, data),
      .def = "",
-     .help = "The file with the records, or a pattern of files; also in an object store"},
+     .help = "The file with the records, or a pattern of files; also in an object store; -: "
+             "standard input"},
+    {.path = "data_format",
+     .type = FIELD_ENUM,
+     .offset = offsetof(struct options, data_format),
+     .def = "auto",
+     .choices = data_formats,
+     .help =
+         "Of the records: job, the format of the job's own; json, an object in each line; auto: "
+         "by the name (.jsonl, .ndjson, .json), else the job's"},
+    {.path = "id",
+     .type = FIELD_STRING,
+     .offset = offsetof(struct options, id),
+     .def = "",
+     .help = "The column that says which record it is, by name or number: it stands in front of "
+             "each answer; the model need not know it"},
     {.path = "out",
      .type = FIELD_STRING,
      .offset = offsetof(struct options, out),
-     .def = "",
+     .def = "-",
      .help = "The file to write, also in an object store; -: standard output"},
     {.path = "format",
      .type = FIELD_ENUM,
@@ -71,9 +88,11 @@ static const struct field fields[] = {
 struct sink {
     const struct saved_model *model;
     enum answer_format format;
+    const char *id;             /* NULL: none */
     struct storage_writer file; /* closed: standard output */
     struct buf text;
     uint64_t records;
+    struct encoder_left left;
 };
 
 static bool is_stdout(const struct options *o)
@@ -94,11 +113,11 @@ static int sink_flush(struct sink *s, struct err *err)
     return rc;
 }
 
-static int take(void *context, const float *answers, size_t count, struct err *err)
+static int take(void *context, const float *answers, const char *ids, size_t count, struct err *err)
 {
     struct sink *s = context;
     s->records += count;
-    answer_text_add(s->model, s->format, answers, count, &s->text);
+    answer_text_add(s->model, s->format, answers, s->id, ids, count, &s->text);
     return sink_flush(s, err);
 }
 
@@ -108,28 +127,38 @@ static bool ends_with(const char *text, const char *end)
     return n > m && strcasecmp(text + n - m, end) == 0;
 }
 
+static bool is_json(const char *name)
+{
+    return ends_with(name, ".jsonl") || ends_with(name, ".ndjson") || ends_with(name, ".json");
+}
+
 static int choose_format(const struct options *o, enum answer_format *format, struct err *err)
 {
-    static const struct {
-        const char *end;
-        enum answer_format format;
-    } ends[] = {{".csv", ANSWER_CSV},
-                {".jsonl", ANSWER_JSON},
-                {".ndjson", ANSWER_JSON},
-                {".json", ANSWER_JSON}};
     *format = o->format == FORMAT_JSON ? ANSWER_JSON : ANSWER_CSV;
-    if (o->format != FORMAT_AUTO || is_stdout(o)) {
+    if (o->format != FORMAT_AUTO || is_stdout(o) || ends_with(o->out, ".csv")) {
         return 0;
     }
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        if (ends_with(o->out, ends[i].end)) {
-            *format = ends[i].format;
-            return 0;
+    *format = ANSWER_JSON;
+    return is_json(o->out) ? 0
+                           : err_set(err, ERR_INVALID,
+                                     "--out %s says no format; a name with .csv or .jsonl does, or "
+                                     "--format csv",
+                                     o->out);
+}
+
+/* Also packed: new.jsonl.gz. */
+static bool reads_json(const struct options *o)
+{
+    static const char *const packed[] = {".gz", ".zst"};
+    char *name = mem_strdup(o->data);
+    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++) {
+        if (ends_with(name, packed[i])) {
+            name[strlen(name) - strlen(packed[i])] = '\0';
         }
     }
-    return err_set(err, ERR_INVALID,
-                   "--out %s says no format; a name with .csv or .jsonl does, or --format csv",
-                   o->out);
+    const bool json = is_json(name);
+    free(name);
+    return o->data_format == DATA_AS_JSON || (o->data_format == DATA_AS_AUTO && json);
 }
 
 /* ---- the checkpoint ---- */
@@ -170,14 +199,16 @@ static int choose_step(const struct options *o, char **path, struct err *err)
 static int predict(const struct options *o, struct saved_model *model, struct sink *sink,
                    struct err *err)
 {
-    char *file = storage_absolute(o->data); /* not from data.dir */
-    const struct encoder_files files = {.file = file, .unlabelled = o->unlabelled};
+    char *file = strcmp(o->data, "-") == 0 ? mem_strdup(o->data)
+                                           : storage_absolute(o->data); /* not from data.dir */
+    const struct encoder_files files = {
+        .file = file, .unlabelled = o->unlabelled, .json = reads_json(o), .id = sink->id};
     const int threads = (int)saved_model_spec(model)->cluster.blas_threads;
     sink->model = model;
     int rc = is_stdout(o) ? 0 : storage_create(&sink->file, o->out, err);
-    answer_text_begin(model, sink->format, &sink->text);
+    answer_text_begin(model, sink->format, sink->id, &sink->text);
     rc = rc != 0 ? rc : sink_flush(sink, err);
-    rc = rc != 0 ? rc : saved_predict(model, &files, threads, take, sink, err);
+    rc = rc != 0 ? rc : saved_predict(model, &files, threads, take, sink, &sink->left, err);
     if (sink->file.kind != NULL && rc == 0) {
         rc = storage_commit(&sink->file, err);
     } else if (sink->file.kind != NULL) {
@@ -189,14 +220,20 @@ static int predict(const struct options *o, struct saved_model *model, struct si
 
 static void print(const struct options *o, const char *path, const struct sink *sink)
 {
-    char records[24];
+    char records[24], left[24];
     (void)snprintf(records, sizeof records, "%" PRIu64, sink->records);
+    (void)snprintf(left, sizeof left, "%" PRIu64, sink->left.count);
+    if (sink->left.count > 0) {
+        (void)fprintf(stderr, "gradus predict: bad records without an answer: %s; the first: %s\n",
+                      left, sink->left.first);
+    }
     if (is_stdout(o)) {
         return;
     }
     if (o->common.json) {
         struct buf out = {0};
-        output_object(&out, "checkpoint", path, "file", o->out, "records", records, NULL);
+        output_object(&out, "checkpoint", path, "file", o->out, "records", records, "bad_records",
+                      left, NULL);
         (void)fputs(buf_str(&out), stdout);
         buf_release(&out);
     } else {
@@ -206,11 +243,11 @@ static void print(const struct options *o, const char *path, const struct sink *
 
 static int check(const struct options *o, struct sink *sink, struct err *err)
 {
-    if (o->data[0] == '\0' || o->out[0] == '\0') {
+    if (o->data[0] == '\0') {
         return err_set(err, ERR_INVALID,
-                       "--%s FILE is missing: gradus predict JOB --data FILE --out FILE",
-                       o->data[0] == '\0' ? "data" : "out");
+                       "--data FILE is missing: gradus predict JOB --data FILE --out FILE");
     }
+    sink->id = o->id[0] != '\0' ? o->id : NULL;
     if (o->best && o->step >= 0) {
         return err_set(err, ERR_INVALID, "--step and --best name a version each; allowed: one");
     }
@@ -244,6 +281,7 @@ static int run(const struct cli_args *args)
     }
     saved_model_free(model);
     buf_release(&sink.text);
+    free(sink.left.first);
     free(path);
     return rc == 0 ? CLI_OK : cli_fail(&err);
 }
@@ -251,16 +289,16 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_predict = {
     .name = "predict",
     .summary = "Ask a checkpoint about records in files, in this process",
-    .usage = "JOB|CHECKPOINT_DIR --data FILE --out FILE",
+    .usage = "JOB|CHECKPOINT_DIR --data FILE [--out FILE]",
     .examples = "  gradus predict iris-1 --data new.csv --unlabelled --out answers.csv\n"
-                "  gradus predict state/checkpoints/iris-1 --data new.csv --unlabelled --out -\n",
+                "  gradus predict state/checkpoints/iris-1 --data - --unlabelled < new.csv\n",
     .notes =
         "Each line of OUT is the answer to a record, in their order: the class and the probability "
         "of each class, or the value in the units of the data. The records are read as the job's "
         "own, with its format, and the scaling, categories and classes of its train data, which "
         "lie in the checkpoint. Labels are not looked at. With "
         "--unlabelled there are none: CSV without that column, lines of LIBSVM, libFFM and Criteo "
-        "that begin with the first feature; IDX never needs any. OUT appears when it is "
+        "that begin with the first feature; IDX and JSON never need any. OUT appears when it is "
         "complete.\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],

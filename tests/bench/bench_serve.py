@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of gradus-serve beside an echo of as many bytes over the same RPC layer, and beside PyTorch's forward pass.
+"""Answers of gradus-serve beside an echo of as many bytes over the same RPC layer, and beside the forward passes of PyTorch and
+ONNX Runtime.
 
-Usage: bench_serve.py BIN_DIR [--runs 7] [--seconds 0.5] [--realtime] [--json FILE]
+Usage: bench_serve.py BIN_DIR [--runs 7] [--seconds 0.5] [--realtime] [--python PROGRAM] [--json FILE]
 
 A model of 784-256-128-10 on drawn digits; one client that waits for each answer, batches of 1 and 64; the server on one processor,
 the client on another. Echo and server are asked in turn; medians of the runs are printed. Records in a second: of four clients. Then newer versions take the place of others
-while four clients ask. PyTorch (python3-torch, where installed): the same layers on one thread, without any request.
-Prints, never asserts."""
+while four clients ask. PyTorch (python3-torch) and ONNX Runtime with the exported model (pip install onnxruntime), where
+--python has them: one thread, without any request. Prints, never asserts."""
 
 import argparse
 import json
@@ -43,6 +44,26 @@ with torch.no_grad():
         times.sort()
         print(batch, times[len(times) // 2] * 1e6)
 """
+
+
+ONNX = """
+import sys, time
+import numpy, onnxruntime
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = options.inter_op_num_threads = 1
+session = onnxruntime.InferenceSession(sys.argv[2], options, providers=["CPUExecutionProvider"])
+outputs = [o.name for o in session.get_outputs()]
+for batch in (1, 64):
+    x = {"features": numpy.random.randint(0, 256, (batch, 28, 28)).astype(numpy.float32)}
+    for _ in range(200): session.run(outputs, x)
+    times = []
+    end = time.perf_counter() + float(sys.argv[1])
+    while time.perf_counter() < end:
+        begin = time.perf_counter(); session.run(outputs, x); times.append(time.perf_counter() - begin)
+    times.sort()
+    print(batch, times[len(times) // 2] * 1e6)
+"""
+LIBRARIES = {"PyTorch": TORCH, "ONNX Runtime": ONNX}
 
 
 class Bench:
@@ -123,10 +144,16 @@ class Bench:
         return {"versions": moving["versions"], "failures": moving["failures"], "p99_us still": still["p99_us"],
                 "p99_us": moving["p99_us"], "max_us": moving["max_us"], "p99 / still": moving["p99_us"] / still["p99_us"]}
 
-    def torch(self):
-        done = subprocess.run(self.pinned(0, "/usr/bin/python3", "-c", TORCH, str(self.args.seconds)), capture_output=True,
+    def alone(self, program, model):
+        """Microseconds of a forward pass in a library, by batches."""
+        done = subprocess.run(self.pinned(0, self.args.python, "-c", program, str(self.args.seconds), model), capture_output=True,
                               text=True)
         return {int(b): float(us) for b, us in (line.split() for line in done.stdout.splitlines())}
+
+    def libraries(self, checkpoint):
+        model = self.path("model.onnx")
+        self.gradus("export", "--from", checkpoint, model)
+        return {name: self.alone(program, model) for name, program in LIBRARIES.items()}
 
     def close(self):
         for process in self.processes:
@@ -142,21 +169,23 @@ def main():
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--realtime", action="store_true", help="before all other programs of the machine")
+    parser.add_argument("--python", default="/usr/bin/python3", help="that has the libraries to compare with")
     parser.add_argument("--json")
     args = parser.parse_args()
     bench = Bench(args)
     try:
         root, steps = bench.train()
         found = {"requests": bench.beside_echo(f"{root}/{steps[-1]}"), "swaps": bench.swaps(root, steps),
-                 "torch_us": bench.torch()}
+                 "alone_us": bench.libraries(f"{root}/{steps[-1]}")}
     finally:
         bench.close()
     for row in found["requests"]:
         print("  ".join(f"{k} {v:.4g}" for k, v in row.items()))
-        us = found["torch_us"].get(row["batch"])
-        if us:
-            print(f"  PyTorch's forward pass: {us:.4g} us, {row['batch'] / us * 1e6:.4g} records/s; "
-                  f"requests reach {row['records/s'] * us / row['batch'] / 1e6:.3g} of it")
+        for name, all_us in found["alone_us"].items():
+            us = all_us.get(row["batch"])
+            if us:
+                print(f"  {name}'s forward pass: {us:.4g} us, {row['batch'] / us * 1e6:.4g} records/s; "
+                      f"requests reach {row['records/s'] * us / row['batch'] / 1e6:.3g} of it")
     print("swaps  " + "  ".join(f"{k} {v:.4g}" for k, v in found["swaps"].items()))
     if args.json:
         with open(args.json, "w") as f:

@@ -14,9 +14,10 @@ struct seen {
     size_t count, records, blocks, keys;
 };
 
-static int see(void *context, const struct dataset *block, struct err *err)
+static int see(void *context, const struct encoder_block *part, struct err *err)
 {
     struct seen *s = context;
+    const struct dataset *block = part->data;
     const size_t n = (size_t)dataset_info(block)->records;
     const size_t width = (size_t)shape_count(&dataset_info(block)->features);
     struct batch b = {0};
@@ -57,8 +58,9 @@ static struct seen read_all(const struct encoder *e, const char *file, bool unla
 {
     struct seen s = {0};
     struct err err = {0};
+    struct encoder_left left = {0};
     const struct encoder_files files = {.file = file, .unlabelled = unlabelled};
-    if (encoder_read(e, &files, see, &s, &err) != 0) {
+    if (encoder_read(e, &files, see, &s, &left, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     return s;
@@ -69,8 +71,9 @@ static void refused(const struct encoder *e, const char *file, bool unlabelled, 
 {
     struct seen s = {0};
     struct err err = {0};
+    struct encoder_left left = {0};
     const struct encoder_files files = {.file = file, .unlabelled = unlabelled};
-    assert_int_equal(encoder_read(e, &files, see, &s, &err), code);
+    assert_int_equal(encoder_read(e, &files, see, &s, &left, &err), code);
     if (strstr(err.msg, part) == NULL) {
         fail_msg("%s", err.msg);
     }
@@ -121,7 +124,8 @@ static void check(struct data_spec spec, enum data_label_kind kind, char *labell
     spec.test = (struct data_source){.file = labelled, .labels = labels};
     train = fixture_open(&spec, kind, &test);
     struct seen expected = {0};
-    assert_int_equal(see(&expected, test, NULL), 0);
+    const struct encoder_block all = {.data = test};
+    assert_int_equal(see(&expected, &all, NULL), 0);
     same(&with, &expected);
     check_recalled(&spec, kind, dataset_measured(train), &expected);
     dataset_free(train);
@@ -301,7 +305,7 @@ static void records_that_would_be_left_out(void **state)
 {
     (void)state;
     char train[] = "t.csv", last[] = "-1";
-    fixture_text("t.csv", "1,2,0\n3,4,1\nx,y,z\n5,9,1\n");
+    fixture_text("t.csv", "1,2,0\n3,4,1\n5,9,1\n");
     fixture_text("u.csv", "2,4\n,8\n1,1\n");
     fixture_text("v.csv", "2,4\nx,8\n");
     struct data_spec spec = fixture_spec(train, none);
@@ -311,6 +315,22 @@ static void records_that_would_be_left_out(void **state)
     spec.bad_records = 5;
     struct encoder *e = open_encoder(&spec, DATA_LABEL_CLASS);
     refused(e, "u.csv", true, ERR_INVALID, "1 records lack a value, and missing: skip");
+    encoder_free(e);
+    spec.missing = DATA_MISSING_ERROR;
+    e = open_encoder(&spec, DATA_LABEL_CLASS);
+    struct seen s = {0};
+    struct err err = {0};
+    struct encoder_left left = {0};
+    const struct encoder_files files = {.file = "v.csv", .unlabelled = true};
+    assert_int_equal(encoder_read(e, &files, see, &s, &left, &err), 0);
+    assert_int_equal(s.records, 1);
+    assert_int_equal(left.count, 1);
+    assert_non_null(strstr(left.first, "v.csv:2: column 0: \"x\" is not a number"));
+    free(left.first);
+    free(s.numbers);
+    encoder_free(e);
+    spec.bad_records = 0;
+    e = open_encoder(&spec, DATA_LABEL_CLASS);
     refused(e, "v.csv", true, ERR_INVALID, "v.csv:2");
     encoder_free(e);
 }

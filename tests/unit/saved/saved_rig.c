@@ -317,10 +317,11 @@ struct saved_model *saved_rig_open(const char *path)
     return m;
 }
 
-static int take(void *context, const float *answers, size_t count, struct err *err)
+static int take(void *context, const float *answers, const char *ids, size_t count, struct err *err)
 {
     struct saved_rig_answers *a = context;
     (void)err;
+    assert_null(ids);
     assert_true((a->count + count) * a->width <= SAVED_RIG_ANSWERS_MAX);
     memcpy(a->values + a->count * a->width, answers, count * a->width * sizeof *answers);
     a->count += count;
@@ -333,10 +334,11 @@ void saved_rig_predict(const struct saved_rig *r, struct saved_model *m, const c
                        struct saved_rig_answers *out)
 {
     const struct encoder_files files = {.file = "test"};
+    struct encoder_left left = {0};
     struct err err;
     saved_rig_file(r, files.file, text);
     *out = (struct saved_rig_answers){.width = saved_model_width(m)};
-    ok(saved_predict(m, &files, 1, take, out, &err), &err);
+    ok(saved_predict(m, &files, 1, take, out, &left, &err), &err);
 }
 
 void saved_rig_near(float a, double b)

@@ -121,10 +121,12 @@ static void test_all_records_in_their_order(void **state)
     free(text);
 }
 
-static int refuse(void *context, const float *answers, size_t count, struct err *err)
+static int refuse(void *context, const float *answers, const char *ids, size_t count,
+                  struct err *err)
 {
     unsigned *calls = context;
     (void)answers;
+    (void)ids;
     (void)count;
     ++*calls;
     return err_set(err, ERR_UNAVAILABLE, "no room for answers");
@@ -134,9 +136,10 @@ static int fails(const struct saved_rig *r, struct saved_model *m, const char *t
                  unsigned *calls, struct err *err)
 {
     const struct encoder_files files = {.file = "test"};
+    struct encoder_left left = {0};
     *calls = 0;
     saved_rig_file(r, "test", text);
-    return saved_predict(m, &files, 1, refuse, calls, err);
+    return saved_predict(m, &files, 1, refuse, calls, &left, err);
 }
 
 /* Who takes the answers ends it; keys that a layer has no rows for are named. */

@@ -36,11 +36,11 @@ static void naive(bool ta, bool tb, size_t m, size_t n, size_t k, const float *a
 static void test_against_naive(void **state)
 {
     (void)state;
-    static const size_t sizes[][3] = {
-        {1, 1, 1}, {3, 5, 7}, {17, 1, 33}, {64, 10, 128}, {31, 65, 2}};
+    static const size_t sizes[][3] = {{1, 1, 1},     {3, 5, 7},   {17, 1, 33},
+                                      {64, 10, 128}, {31, 65, 2}, {1, 65, 128}};
     float a[64 * 128], b[128 * 65], c[31 * 65 + 640], d[31 * 65 + 640];
     blas_set_threads(1);
-    for (size_t s = 0; s < 5; s++) {
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         const size_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
         for (unsigned mode = 0; mode < 8; mode++) {
             const float beta = (mode & 4) != 0 ? 1.0F : 0.0F;
@@ -87,6 +87,15 @@ static void test_alignment_does_not_matter(void **state)
             memcpy(first, c, M * N * sizeof *c);
         }
         assert_memory_equal(first, c + shift, M * N * sizeof *c);
+    }
+    for (size_t shift = 0; shift < PAD; shift += 3) { /* one row is computed in another way */
+        fill(a + shift, K, 5);
+        fill(b + PAD - shift, K * N, 6);
+        blas_gemm(false, false, 1, N, K, a + shift, b + PAD - shift, 0.0F, c + shift);
+        if (shift == 0) {
+            memcpy(first, c, N * sizeof *c);
+        }
+        assert_memory_equal(first, c + shift, N * sizeof *c);
     }
     free(a);
     free(b);
