@@ -31,7 +31,7 @@ class Stop(Digits, FaultTest):
     def weights(self, what, *flags, state=True):
         out = os.path.join(self.dir, "out.safetensors")
         where = ("--state-dir", self.state_dir) if state else ()
-        done = gradus("export", what, out, *flags, *where)
+        done = gradus("export", what, out, "--bare", *flags, *where)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(out, "rb") as f:
             return f.read()
