@@ -237,7 +237,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_export = {
     .name = "export",
     .summary = "Merge a checkpoint into one file: safetensors of whole variables, or ONNX",
-    .usage = "[JOB] OUT",
+    .usage = "[JOB[@best]] OUT",
     .examples = "  gradus export digits-1 model.safetensors\n"
                 "  gradus export --from state/checkpoints/digits-1/step-000009380 out.safetensors\n"
                 "  gradus export digits-1 digits.onnx\n",

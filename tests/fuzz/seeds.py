@@ -629,6 +629,8 @@ def encodings():
     lists["records"] = {**plain["records"], "shape": [0], "columns": [], "categories": [], "labels": "numbers",
                         "fields": [{"name": str(i), "width": 0, "fold": "none"} for i in range(3)], "weighted": True}
     write("encoding", "lists", b"\2" + json.dumps(lists).encode())
+    lists["records"] = {k: v for k, v in lists["records"].items() if k != "categories"}
+    write("encoding", "no-categories", b"\2" + json.dumps(lists).encode())
 
 
 def main():
