@@ -343,7 +343,7 @@ class ClusterTest(unittest.TestCase):
 
     def export(self, job, state="state"):
         out = os.path.join(self.dir, f"{state}-{job}.safetensors")
-        done = gradus("export", job, out, "--state-dir", os.path.join(self.dir, state))
+        done = gradus("export", job, out, "--bare", "--state-dir", os.path.join(self.dir, state))
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(out, "rb") as f:
             return f.read()
