@@ -55,7 +55,7 @@ static void describe(const struct saved_model *m, struct notes *n)
     note(n, "gradus.job", mem_strdup(manifest->job));
     note(n, "gradus.step", mem_printf("%" PRIu64, manifest->step));
     note(n, "gradus.epoch", mem_printf("%" PRIu64, manifest->epoch));
-    note(n, "gradus.loss", mem_strdup(loss_kind_names[saved_model_spec(m)->model.loss]));
+    note(n, "gradus.loss", mem_strdup(loss_kind_names[model_loss(saved_model_graph(m))]));
     if (classes > 0) {
         const char **names = mem_new(classes, sizeof *names);
         for (size_t i = 0; i < classes; i++) {
