@@ -20,7 +20,7 @@ static void describe(const struct saved_model *m, struct saved_notes *n)
     const struct records *raw = encoder_raw(saved_model_encoder(m));
     const size_t classes = saved_model_classes(m);
     saved_note_version(n, saved_model_manifest(m));
-    saved_note(n, "gradus.loss", mem_strdup(loss_kind_names[saved_model_spec(m)->model.loss]));
+    saved_note(n, "gradus.loss", mem_strdup(loss_kind_names[model_loss(saved_model_graph(m))]));
     if (classes > 0) {
         const char **names = mem_new(classes, sizeof *names);
         for (size_t i = 0; i < classes; i++) {
