@@ -65,6 +65,17 @@ class Resume(FairTest):
         self.assertEqual(self.export(short["job"], "short"), self.export(whole["job"], "whole"))
         self.assertIn("no master runs in", gradus("pause", short["job"], *state).stderr)
 
+    def test_checkpoints_that_nobody_asks_for(self):
+        self.cluster(workers=2)
+        keys = {"training__evaluate_every": "never", **self.job_keys}
+        for mode in ("sync", "async"):
+            job = self.start_job(training__mode=mode, training__checkpoint_within="200ms", **keys)
+            first = self.wait_checkpoint(job)
+            self.wait_for("the next one", lambda job=job, first=first: self.now(job)["checkpoint"] != first)
+            self.wait_end(job)
+        done = gradus("submit", self.file, "--master", self.master.address, *self.sets(training__checkpoint_within=0, **keys))
+        self.assertIn("no checkpoint is written before the end (training.checkpoint_every: never", " ".join(done.stderr.split()))
+
     def test_each_record_once_in_async_mode(self):
         self.cluster(workers=2)
         job = self.start_job(training__mode="async", **self.job_keys)

@@ -259,6 +259,13 @@ static const struct field training_fields[] = {
      .min = 1,
      .max = 1e12,
      .help = "How often a checkpoint is written; the end always does"},
+    {.path = "checkpoint_within",
+     .type = FIELD_MS,
+     .offset = TRAINING_AT(checkpoint_within_ms),
+     .def = "5m",
+     .max = 86400000,
+     .help = "A job that trains also writes a checkpoint when the last one is so old, and at the "
+             "end of an epoch when it is a fifth of that; 0: by checkpoint_every alone"},
     {.path = "checkpoint_full_every",
      .type = FIELD_INT,
      .offset = TRAINING_AT(checkpoint_full_every),
