@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Composes error messages, puts context in front of them and translates errno into our codes. A
- * message is built in memory of its own first, since the old one may be among its arguments. */
+ * message is built in memory of its own first, since the old one may be among its arguments. It is
+ * UTF-8 whatever it quotes: messages go into answers and files, which are read by others. */
 #include "base/err.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/text.h"
 
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
@@ -16,7 +19,7 @@ int err_set(struct err *err, int code, const char *fmt, ...)
         va_start(args, fmt);
         (void)vsnprintf(msg, sizeof msg, fmt, args);
         va_end(args);
-        memcpy(err->msg, msg, sizeof msg);
+        text_utf8(msg, err->msg, sizeof err->msg);
         err->code = code;
     }
     return code;
@@ -60,14 +63,15 @@ int err_errno(struct err *err, int errno_value, const char *fmt, ...)
 {
     int code = code_of_errno(errno_value);
     if (err != NULL) {
-        char msg[ERR_MESSAGE_BYTES];
+        char msg[ERR_MESSAGE_BYTES], text[128];
         va_list args;
         va_start(args, fmt);
-        (void)vsnprintf(msg, sizeof msg, fmt, args);
+        int n = vsnprintf(msg, sizeof msg - 160, fmt, args);
         va_end(args);
-        char text[128];
-        (void)snprintf(err->msg, sizeof err->msg, "%.*s: %s", (int)(sizeof msg - 160), msg,
+        n = n < 0 ? 0 : n < (int)sizeof msg - 160 ? n : (int)sizeof msg - 161;
+        (void)snprintf(msg + n, sizeof msg - (size_t)n, ": %s",
                        strerror_r(errno_value, text, sizeof text));
+        text_utf8(msg, err->msg, sizeof err->msg);
         err->code = code;
     }
     return code;
@@ -88,7 +92,7 @@ int err_wrap(struct err *err, const char *fmt, ...)
     }
     size_t at = (size_t)n < ERR_MESSAGE_BYTES - 1 ? (size_t)n : ERR_MESSAGE_BYTES - 1;
     (void)snprintf(msg + at, sizeof msg - at, ": %s", err->msg);
-    (void)snprintf(err->msg, sizeof err->msg, "%.*s", ERR_MESSAGE_BYTES - 1, msg);
+    text_utf8(msg, err->msg, sizeof err->msg);
     return err->code;
 }
 

@@ -15,6 +15,8 @@
 
 #include "base/mem.h"
 
+#define LINKS_MAX 40 /* as the kernel follows */
+
 int file_read(const char *path, size_t bytes_max, struct buf *out, struct err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -50,16 +52,63 @@ int file_read(const char *path, size_t bytes_max, struct buf *out, struct err *e
     return rc;
 }
 
+/* What @path leads to, link by link, whether it is there or not; owned. NULL with errno: the links
+ * lead nowhere. */
+static char *follow_links(const char *path)
+{
+    char *at = mem_strdup(path), target[PATH_MAX];
+    for (int i = 0; i < LINKS_MAX; i++) {
+        const ssize_t n = readlink(at, target, sizeof target - 1);
+        if (n < 0) {
+            return at; /* no link */
+        }
+        target[n] = '\0';
+        char *slash = strrchr(at, '/');
+        if (slash != NULL) {
+            slash[slash == at ? 1 : 0] = '\0';
+        }
+        char *next = file_join(slash == NULL ? NULL : at, target);
+        free(at);
+        at = next;
+    }
+    free(at);
+    errno = ELOOP;
+    return NULL;
+}
+
+/* A writer into what is there and no regular file. */
+static int open_direct(struct file_writer *w, const char *path, struct err *err)
+{
+    int fd = strcmp(path, FILE_STDOUT) == 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
+                                            : open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) {
+        return err_errno(err, errno, "open %s", path);
+    }
+    *w = (struct file_writer){
+        .fd = fd, .path = mem_strdup(path), .tmp_path = mem_strdup(path), .direct = true};
+    return 0;
+}
+
 int file_writer_open(struct file_writer *w, const char *path, struct err *err)
 {
-    char *tmp = mem_printf("%s.tmp.%ld", path, (long)getpid());
+    struct stat st;
+    if (strcmp(path, FILE_STDOUT) == 0 ||
+        (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) {
+        return open_direct(w, path, err);
+    }
+    char *target = follow_links(path);
+    if (target == NULL) {
+        return err_errno(err, errno, "create %s", path);
+    }
+    char *tmp = mem_printf("%s.tmp.%ld", target, (long)getpid());
     int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0) {
         int rc = err_errno(err, errno, "create %s", tmp);
         free(tmp);
+        free(target);
         return rc;
     }
-    *w = (struct file_writer){.fd = fd, .path = mem_strdup(path), .tmp_path = tmp};
+    *w = (struct file_writer){.fd = fd, .path = target, .tmp_path = tmp};
     return 0;
 }
 
@@ -117,13 +166,17 @@ static void writer_free(struct file_writer *w)
 int file_writer_commit(struct file_writer *w, struct err *err)
 {
     int rc = 0;
-    if (fsync(w->fd) != 0) {
+    if (!w->direct && fsync(w->fd) != 0) {
         rc = err_errno(err, errno, "fsync %s", w->tmp_path);
     }
     if (close(w->fd) != 0 && rc == 0) {
         rc = err_errno(err, errno, "close %s", w->tmp_path);
     }
     w->fd = -1;
+    if (w->direct) {
+        writer_free(w);
+        return rc;
+    }
     if (rc == 0 && rename(w->tmp_path, w->path) != 0) {
         rc = err_errno(err, errno, "rename %s to %s", w->tmp_path, w->path);
     }
@@ -144,7 +197,9 @@ void file_writer_abort(struct file_writer *w)
     if (w->fd >= 0) {
         (void)close(w->fd);
     }
-    (void)unlink(w->tmp_path);
+    if (!w->direct) {
+        (void)unlink(w->tmp_path);
+    }
     writer_free(w);
 }
 

@@ -14,16 +14,19 @@
  * @bytes_max. */
 int file_read(const char *path, size_t bytes_max, struct buf *out, struct err *err);
 
-/* Write @n bytes to @path: temporary file beside it, fsync, rename, fsync of the directory. */
+/* Write @n bytes to @path: temporary file beside it, fsync, rename, fsync of the directory. Of a
+ * link its target is replaced; what is no regular file (a device, a pipe) is written into. */
 int file_write_atomic(const char *path, const void *data, size_t n, struct err *err);
 
 /* The same in pieces. @tmp_path is "<path>.tmp.<pid>"; commit renames; abort removes. */
 struct file_writer {
     int fd; /* -1 when closed */
     char *path;
-    char *tmp_path;
+    char *tmp_path; /* written into as it is: the same as @path */
+    bool direct;    /* nothing is renamed, synced or removed */
     uint64_t offset;
 };
+#define FILE_STDOUT "/dev/stdout" /* standard output, whatever that is */
 int file_writer_open(struct file_writer *w, const char *path, struct err *err);
 int file_writer_add(struct file_writer *w, const void *data, size_t n, struct err *err);
 int file_writer_commit(struct file_writer *w, struct err *err); /* closes in any case */

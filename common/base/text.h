@@ -48,5 +48,8 @@ const char *text_nearest(const char *typed, const char *const *words, size_t cou
 void text_copy(char *out, size_t n, const char *s);
 /* True when the @n bytes are valid UTF-8 without NUL. */
 bool text_is_utf8(const char *s, size_t n);
+/* Copy @s to @out[@n]: bytes that are no UTF-8 as \xNN, and no more characters than fit. Strict
+ * peers refuse a message with a string that is not UTF-8, and with it all that it says. */
+void text_utf8(const char *s, char *out, size_t n);
 
 #endif

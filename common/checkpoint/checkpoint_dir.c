@@ -252,7 +252,7 @@ int checkpoint_latest(const char *dir, char **path, struct buf *skipped, struct 
     return checkpoint_find(dir, NULL, 0, path, skipped, err);
 }
 
-int checkpoint_resolve(const char *path, char **out, struct err *err)
+int checkpoint_resolve(const char *path, char **out, struct buf *skipped, struct err *err)
 {
     char *manifest = file_join(path, MANIFEST_NAME);
     enum storage_thing thing = STORAGE_NOTHING;
@@ -263,7 +263,7 @@ int checkpoint_resolve(const char *path, char **out, struct err *err)
         return 0;
     }
     char *newest = NULL;
-    rc = rc != 0 ? rc : checkpoint_latest(path, &newest, NULL, err);
+    rc = rc != 0 ? rc : checkpoint_latest(path, &newest, skipped, err);
     if (rc == 0) {
         checkpoint_result(newest, out);
     }

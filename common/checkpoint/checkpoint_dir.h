@@ -36,8 +36,9 @@ int checkpoint_find(const char *dir, const char *const *avoid, size_t avoid_coun
 int checkpoint_latest(const char *dir, char **path, struct buf *skipped, struct err *err);
 
 /* @path itself when it is a checkpoint; else the result of the job whose checkpoints are beneath
- * it: the newest, or the best version if the job ended with that; @out returns owned. */
-int checkpoint_resolve(const char *path, char **out, struct err *err);
+ * it: the newest, or the best version if the job ended with that; @out returns owned. @skipped: as
+ * checkpoint_find(). */
+int checkpoint_resolve(const char *path, char **out, struct buf *skipped, struct err *err);
 /* Checkpoint @dir, or beside it the best version that it keeps, if the job ended there and that is
  * its result. Never fails; @path returns owned. */
 void checkpoint_result(const char *dir, char **path);

@@ -54,6 +54,7 @@ void manifest_release(struct manifest *m)
     free(m->job);
     free(m->owner);
     free(m->text);
+    free(m->encoding);
     free(m->rule);
     for (size_t k = 0; k < UPDATE_SLOTS_MAX; k++) {
         free(m->slots[k]);
@@ -195,14 +196,30 @@ static void format(const struct manifest *m, struct buf *out)
     }
     add_train_sums(out, m);
     manifest_best_format(m, out);
+    if (m->encoding != NULL) {
+        buf_printf(out, "  \"encoding\": %s,\n", m->encoding);
+    }
     add_text(out, "text", m->text);
     buf_printf(out, "  \"checksum\": \"0x%016" PRIx64 "\"\n}\n", checksum_of(out->data, out->len));
+}
+
+/* It came from a worker, and others read the manifest. */
+static int check_encoding(const struct manifest *m, const char *dir, struct err *err)
+{
+    struct json_t *root = NULL;
+    int rc = m->encoding == NULL ? 0 : json_doc_parse(m->encoding, strlen(m->encoding), &root, err);
+    json_doc_free(root);
+    return rc == 0 ? 0 : err_wrap(err, "checkpoint %s: what a worker has measured", dir);
 }
 
 int manifest_write(const char *dir, const struct manifest *m, struct err *err)
 {
     if (!text_is_utf8(m->job, strlen(m->job)) || !text_is_utf8(m->text, strlen(m->text))) {
         return err_set(err, ERR_INVALID, "checkpoint %s: the job's text is not UTF-8", dir);
+    }
+    int checked = check_encoding(m, dir, err);
+    if (checked != 0) {
+        return checked;
     }
     struct buf text = {0};
     format(m, &text);

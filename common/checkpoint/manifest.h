@@ -16,7 +16,8 @@
 #define MANIFEST_FORMAT_VERSION_TABLES 2 /* of a job with tables, which others could not read */
 #define MANIFEST_FORMAT_VERSION_DELTA 3  /* of a delta, likewise */
 #define MANIFEST_SUMS_MAX 65536
-#define MANIFEST_BYTES_MAX (64U << 20) /* LEDGER_SPLITS_MAX runs and the longest job text fit */
+/* LEDGER_SPLITS_MAX runs, the longest job text and the longest encoding fit */
+#define MANIFEST_BYTES_MAX (128U << 20)
 
 struct manifest_shard {  /* its file: shard_file_name() */
     uint64_t generation; /* in the name; 0 or 1: none */
@@ -39,7 +40,10 @@ struct manifest {
     char *job;   /* id */
     char *owner; /* claim.h; "" of before there were any */
     char *text;  /* the canonical job file */
-    int mode;    /* enum training_mode */
+    /* What was measured on the train records, as JSON (data/encoding_json.h); NULL: it is not kept,
+     * as before there was any. */
+    char *encoding;
+    int mode; /* enum training_mode */
     char *rule;
     char *slots[UPDATE_SLOTS_MAX];
     enum rule_slot_kind slot_kinds[UPDATE_SLOTS_MAX];

@@ -308,11 +308,28 @@ static int read_train_sums(const struct json_t *root, struct manifest *m, struct
     return json_doc_u64(root, "train_epoch", UINT64_MAX / 2, &m->train_epoch, err);
 }
 
+/* Manifests of earlier versions have none. */
+static int read_encoding(const struct json_t *root, struct manifest *m, struct err *err)
+{
+    const struct json_t *object = NULL;
+    if (json_doc_member(root, "encoding") == NULL) {
+        return 0;
+    }
+    int rc = json_doc_object(root, "encoding", &object, err);
+    if (rc == 0) {
+        struct buf text = {0};
+        json_doc_print(object, &text);
+        m->encoding = buf_take(&text);
+    }
+    return rc;
+}
+
 static int read_all(const struct json_t *root, struct manifest *m, struct err *err)
 {
     static int (*const readers[])(const struct json_t *, struct manifest *, struct err *) = {
-        read_texts,  read_numbers,         read_slots,  read_variables,  manifest_base_read,
-        read_shards, manifest_tables_read, read_ledger, read_train_sums, manifest_best_read};
+        read_texts,         read_numbers,       read_slots,           read_variables,
+        manifest_base_read, read_shards,        manifest_tables_read, read_ledger,
+        read_train_sums,    manifest_best_read, read_encoding};
     int rc = read_format(root, err);
     for (size_t i = 0; rc == 0 && i < sizeof readers / sizeof readers[0]; i++) {
         rc = readers[i](root, m, err);

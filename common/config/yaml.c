@@ -390,6 +390,11 @@ struct yaml_node *yaml_parse(const char *text, size_t n, const char *file, struc
                   "the text is too long; at most " DIGITS(YAML_BYTES_MAX) " bytes are allowed");
         return NULL;
     }
+    if (n >= 3 &&
+        memcmp(text, "\xEF\xBB\xBF", 3) == 0) { /* the mark that editors of Windows write */
+        text += 3;
+        n -= 3;
+    }
     struct reader r = {.text = text, .bytes = n, .file = file, .diags = diags};
     if (yaml_parser_initialize(&r.parser) == 0) {
         diags_add(diags, file, 0, 0, "no memory for the YAML parser");

@@ -358,6 +358,24 @@ int column_layout_fit(const struct data_spec *spec, const struct records *digest
     return rc;
 }
 
+int column_layout_recall(const struct data_spec *spec, const struct records *digest,
+                         const double *means, const double *deviations, size_t count,
+                         struct column_layout **out, struct err *err)
+{
+    struct column_layout *l = mem_new(1, sizeof *l);
+    *out = l;
+    int rc = measure_columns(l, spec, digest, err);
+    if (rc == 0 && l->plain_count != count) {
+        rc = err_set(err, ERR_INVALID, "%zu numbers are declared, and %zu were measured",
+                     l->plain_count, count);
+    }
+    for (size_t j = 0; rc == 0 && j < count; j++) {
+        l->plain[j].mean = means[j];
+        l->plain[j].deviation = deviations[j];
+    }
+    return rc != 0 ? rc : place_features(l, digest->where, err);
+}
+
 size_t column_layout_width(const struct column_layout *l)
 {
     return l->width;

@@ -24,6 +24,12 @@ struct column_layout; /* what each declared column becomes */
 int column_layout_fit(const struct data_spec *spec, const struct records *digest, uint64_t records,
                       measure_walk *walk, void *data, size_t *numbers, struct column_layout **out,
                       struct err *err);
+/* The same of what was measured before. @digest: the texts of vocabularies that were measured; of
+ * each number without boundaries its mean and deviation, [count]. Errors: ERR_INVALID another
+ * @count; as column_layout_fit(). */
+int column_layout_recall(const struct data_spec *spec, const struct records *digest,
+                         const double *means, const double *deviations, size_t count,
+                         struct column_layout **out, struct err *err);
 size_t column_layout_width(const struct column_layout *l); /* features of a record */
 void column_layout_free(struct column_layout *l);          /* NULL is fine */
 /* Make the features; columns and categories are gone afterwards. Errors: ERR_EXHAUSTED. */

@@ -5,6 +5,7 @@
 #define GRADUS_DATA_COLUMN_SPEC_H
 
 #include "config/field.h"
+#include "data/names.h"
 
 #define COLUMNS_DECLARED_MAX 1024 /* by hand, as everything in a job file; a range is one */
 #define COLUMN_BOUNDARIES_MAX 1000
@@ -47,6 +48,8 @@ struct data_column {
     char *separator;       /* list, sparse: one character between two categories of a cell */
     int64_t length;        /* number: of a list of numbers (TFRecord) */
     int64_t width;         /* sparse: columns that its keys fall into; 0: none */
+    /* No key: what vocabulary_file says, of who knows it already; borrows. NULL: it is read. */
+    const struct names *known;
 };
 
 extern const struct field data_column_fields[];

@@ -125,6 +125,15 @@ static int read_file(struct column_vocabulary *v, const struct data_spec *spec, 
     return rc;
 }
 
+static int take_known(struct column_vocabulary *v, const char *key, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < v->column->known->count && rc == 0; i++) {
+        rc = add_known(v, key, v->column->known->texts[i], err);
+    }
+    return rc;
+}
+
 static int by_text(const void *a, const void *b)
 {
     const char *const *x = a, *const *y = b;
@@ -202,10 +211,11 @@ int column_vocabulary_init(struct column_vocabulary *v, const struct data_spec *
         return 0;
     }
     char *key = mem_printf("data.columns.%zu", number);
-    int rc = list   ? read_list(v, key, err)
-             : file ? read_file(v, spec, key, err)
-             : keys ? check_hash(c, key, err)
-                    : measure(v, key, cells, records, err);
+    int rc = list                       ? read_list(v, key, err)
+             : file && c->known != NULL ? take_known(v, key, err)
+             : file                     ? read_file(v, spec, key, err)
+             : keys                     ? check_hash(c, key, err)
+                                        : measure(v, key, cells, records, err);
     free(key);
     if (rc != 0) {
         column_vocabulary_release(v);

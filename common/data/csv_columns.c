@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decides what each column of a CSV file is, by the `data` section of the job. Whether there is
- * a header is a guess unless the job says so: words in the first row above a column of numbers. */
+ * a header is a guess unless the job says so: words in the first row above a column of numbers, or,
+ * where all is words, words that no row below has in that column though their words repeat. */
 #include "data/csv_columns.h"
 
 #include <float.h>
@@ -16,6 +17,7 @@
 #include "data/cells.h"
 #include "data/csv_declared.h"
 #include "data/decimal.h"
+#include "data/names.h"
 
 #define CSV_HEADER_ROWS 100 /* rows that are compared with a possible header */
 
@@ -85,7 +87,29 @@ int csv_separator(const char *text, char *separator, struct err *err)
 struct column_look {
     bool first_number, first_missing;
     bool rest_values, rest_words; /* below: some cell has a value; some cell is not a number */
+    struct names texts;           /* the first, and those below that differ */
+    bool first_again;             /* below, too */
+    size_t cells;                 /* below, with a value */
 };
+
+/* The words of a column look like categories: each stands there twice on the average. */
+static bool looks_repeat(const struct column_look *look)
+{
+    return look->cells >= 4 && (look->texts.count - 1) * 2 <= look->cells;
+}
+
+/* Is the first row a header above columns of words alone? Its words are none of theirs. */
+static bool looks_named(const struct column_look *looks, size_t count)
+{
+    bool repeat = false;
+    for (size_t j = 0; j < count; j++) {
+        if (looks[j].first_again || looks[j].texts.count < 2) {
+            return false;
+        }
+        repeat = repeat || looks_repeat(&looks[j]);
+    }
+    return repeat;
+}
 
 static bool is_column_number(const char *text)
 {
@@ -113,7 +137,12 @@ static int look_below(struct csv *c, struct column_look *looks, size_t count, bo
         for (size_t j = 0; j < count && j < row->count; j++) {
             double value;
             bool missing = csv_is_missing(row->fields[j]);
+            uint32_t number = 0;
             looks[j].rest_values |= !missing;
+            looks[j].cells += !missing;
+            if (!missing && names_add(&looks[j].texts, row->fields[j], &number, NULL) == 0) {
+                looks[j].first_again |= number == 0;
+            }
             looks[j].rest_words |= !missing && !csv_is_number(row->fields[j], &value);
         }
     }
@@ -124,7 +153,7 @@ static int look_below(struct csv *c, struct column_look *looks, size_t count, bo
         all_words = all_words && word;
         *header = *header || (word && k->rest_values && !k->rest_words);
     }
-    *header = *header || (rows == 0 && all_words);
+    *header = *header || (all_words && (rows == 0 || looks_named(looks, count)));
     return 0;
 }
 
@@ -152,12 +181,17 @@ int csv_has_header(const char *path, char separator, const struct data_spec *spe
         looks = mem_new(count, sizeof *looks);
         for (size_t j = 0; j < count; j++) {
             double value;
+            uint32_t number;
+            (void)names_add(&looks[j].texts, row->fields[j], &number, NULL);
             looks[j].first_number = csv_is_number(row->fields[j], &value);
             looks[j].first_missing = csv_is_missing(row->fields[j]);
             found = found ||
                     (!is_column_number(spec->label) && strcmp(row->fields[j], spec->label) == 0);
         }
         rc = look_below(c, looks, count, &found, err);
+        for (size_t j = 0; j < count; j++) {
+            names_release(&looks[j].texts);
+        }
     }
     free(looks);
     csv_close(c);

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "data/cells.h"
 #include "data/dataset_state.h"
+#include "data/encoding_json.h"
 #include "data/fingerprint.h"
 #include "data/parts.h"
 #include "data/sparse_batch.h"
@@ -76,6 +77,7 @@ void dataset_free(struct dataset *d)
     free(d->targets);
     free(d->bad_first);
     free(d->format);
+    free(d->measured);
     sparse_summary_free(d->summary);
     dataset_stream_free(d->stream);
     free(d);
@@ -162,6 +164,11 @@ int dataset_check_groups(const struct dataset *d, const char *part, size_t field
 const struct sparse_fields *dataset_fields(const struct dataset *d)
 {
     return &d->fields;
+}
+
+const char *dataset_measured(const struct dataset *d)
+{
+    return d->measured;
 }
 
 const char *const *dataset_class_names(const struct dataset *d)
@@ -340,8 +347,10 @@ static int open_in_memory(const struct data_spec *spec, enum data_label_kind lab
     bool is_class = label_kind == DATA_LABEL_CLASS;
     struct parts parts = {0};
     struct encoding encoding = {0};
+    struct records like = {0};
     struct dataset *made[2] = {NULL, NULL};
     int rc = parts_read(spec, is_class, &parts, err);
+    rc = rc != 0 ? rc : records_kind(&parts.train, &like, err);
     if (rc == 0) {
         const struct encoding_train all = {.digest = &parts.train,
                                            .records = parts.train.count,
@@ -356,7 +365,11 @@ static int open_in_memory(const struct data_spec *spec, enum data_label_kind lab
     if (rc == 0 && parts.has_test) {
         rc = dataset_new(&encoding, spec, parts.format, &parts.test, &made[1], err);
     }
+    if (rc == 0) {
+        made[0]->measured = encoding_describe(spec, parts.format, &like, &encoding);
+    }
     encoding_release(&encoding);
+    records_release(&like);
     parts_release(&parts);
     if (rc != 0) {
         cells_settle_err(err, data_roots_bind(spec->roots));

@@ -65,6 +65,9 @@ bool dataset_is_streamed(const struct dataset *d); /* its records are not in mem
 const char *dataset_loading(const struct dataset *d);
 uint64_t dataset_bytes(const struct dataset *d);                     /* of its records in memory */
 const struct sparse_fields *dataset_fields(const struct dataset *d); /* may be none */
+/* What was measured on the train records, as JSON (encoding_json.h); of the train part, and NULL
+ * where it is too long. */
+const char *dataset_measured(const struct dataset *d);
 /* Class names in order, or NULL when they are plain numbers. */
 const char *const *dataset_class_names(const struct dataset *d);
 /* How many records each class has, [info.classes]. */

@@ -26,6 +26,7 @@ struct dataset {
     uint64_t bad_count;
     char *bad_first;
     char *format;
+    char *measured; /* encoding_json.h; NULL: of the test part */
     /* Of records that are read from their files when they are asked for; the arrays above are
      * NULL, and fields have no lists. */
     struct dataset_stream *stream;

@@ -9,6 +9,7 @@
 #include "base/host_memory.h"
 #include "base/mem.h"
 #include "data/cells.h"
+#include "data/encoding_json.h"
 #include "data/parts.h"
 #include "data/stream_state.h"
 
@@ -233,6 +234,9 @@ static int make_view(struct dataset_stream *st, size_t view, struct dataset **ou
     d->bad_count = view == STREAM_TRAIN || v->source == STREAM_TEST ? s->bad_count : 0;
     d->bad_first =
         d->bad_count > 0 ? cells_settle(s->bad_first, data_roots_bind(st->spec.roots)) : NULL;
+    if (view == STREAM_TRAIN) {
+        d->measured = encoding_describe(&st->spec, d->format, &st->digest.records, &st->encoding);
+    }
     atomic_fetch_add(&st->refs, 1);
     d->stream = st;
     d->stream_view = view;

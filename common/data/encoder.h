@@ -20,6 +20,10 @@ struct encoder;
  * indexed, too, as there is one index of both. Errors: as dataset_open(). */
 int encoder_open(const struct data_spec *spec, enum data_label_kind label_kind,
                  struct encoder **out, struct err *err);
+/* Of what was measured before, as dataset_measured() has it: no train record is looked for. Errors:
+ * as encoding_recall(). */
+int encoder_recall(const char *measured, const struct data_spec *spec,
+                   enum data_label_kind label_kind, struct encoder **out, struct err *err);
 /* One more owner: encoder_free() by each. Any thread. */
 struct encoder *encoder_ref(struct encoder *e);
 void encoder_free(struct encoder *e); /* NULL is fine */
@@ -58,5 +62,11 @@ typedef int encoder_visit(void *context, const struct dataset *block, struct err
  * an error. Errors: as dataset_open(), encoder_apply() and @visit. */
 int encoder_read(const struct encoder *e, const struct encoder_files *files, encoder_visit *visit,
                  void *context, struct err *err);
+
+/* The same of the test part (or the train part) of the job's data, which @spec says: read as
+ * training reads them, with their labels, and with what was measured. Errors: as encoder_read();
+ * ERR_INVALID a label that no train record had, or that there is no such part. */
+int encoder_read_part(const struct encoder *e, const struct data_spec *spec, bool test,
+                      encoder_visit *visit, void *context, struct err *err);
 
 #endif

@@ -20,6 +20,7 @@ void file_list_release(struct file_list *list)
         free(list->paths[i]);
     }
     free(list->paths);
+    free(list->found);
     *list = (struct file_list){0};
 }
 
@@ -35,14 +36,37 @@ struct listing {
     const char *dir; /* where relative names start; may be NULL */
     const char *key; /* for messages */
     struct file_list made;
-    size_t capacity;
+    size_t capacity, found_capacity;
 };
 
-static void append(struct listing *l, char *path)
+static void append(struct listing *l, char *path, bool found)
 {
     struct file_list *list = &l->made;
     list->paths = mem_grow(list->paths, &l->capacity, list->count + 1, sizeof *list->paths);
+    list->found = mem_grow(list->found, &l->found_capacity, list->count + 1, sizeof *list->found);
+    list->found[list->count] = found;
     list->paths[list->count++] = path;
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* Add those of @paths (sorted) that are data. Returns how many. */
+static size_t append_found(struct listing *l, char **paths, size_t count, const char *pattern)
+{
+    const bool all = name_of(pattern)[0] == '_';
+    size_t added = 0;
+    qsort(paths, count, sizeof *paths, by_bytes);
+    for (size_t i = 0; i < count; i++) {
+        if (all || name_of(paths[i])[0] != '_') {
+            append(l, mem_strdup(paths[i]), true);
+            added++;
+        }
+    }
+    return added;
 }
 
 /* @dir with a backslash before what a pattern would take for more than itself. */
@@ -87,13 +111,8 @@ static int append_objects(struct listing *l, const char *name, struct err *err)
     int rc = storage_find(top, pattern, &found, &cause);
     if (rc != 0) {
         rc = store_error(rc, &cause, key, err);
-    } else if (found.count == 0) {
+    } else if (append_found(l, found.items, found.count, name) == 0) {
         rc = none_matches(shown, key, err);
-    } else {
-        qsort(found.items, found.count, sizeof *found.items, by_bytes);
-    }
-    for (size_t i = 0; i < found.count; i++) {
-        append(l, mem_strdup(found.items[i]));
     }
     storage_names_release(&found);
     free(top);
@@ -124,11 +143,8 @@ static int append_matches(struct listing *l, const char *name, struct err *err)
         rc = err_set(err, ERR_EXHAUSTED, "%s: no memory for the files that match %s", key, shown);
     } else if (code != 0) {
         rc = err_set(err, ERR_PERMISSION, "%s: a directory of %s cannot be read", key, shown);
-    } else {
-        qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
-        for (size_t i = 0; i < found.gl_pathc; i++) {
-            append(l, mem_strdup(found.gl_pathv[i]));
-        }
+    } else if (append_found(l, found.gl_pathv, found.gl_pathc, name) == 0) {
+        rc = none_matches(shown, key, err);
     }
     globfree(&found);
     free(escaped);
@@ -186,7 +202,7 @@ static int append_named(struct listing *l, const char *name, struct err *err)
     bool there = true;
     int rc = strpbrk(name, "*?[") == NULL ? 0 : look(l, path, &there, err);
     if (rc == 0 && there) {
-        append(l, path);
+        append(l, path, false);
         return 0;
     }
     if (rc == 0) {

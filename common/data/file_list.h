@@ -3,10 +3,12 @@
  * each may be in an object store ("s3://bucket/part-*.csv").
  *
  * Files come in the order of the list, those of a pattern sorted by the bytes of their paths, so
- * all nodes that see the same files read the same records in the same order. */
+ * all nodes that see the same files read the same records in the same order. A pattern leaves out
+ * names with a leading "." or "_", as Hadoop and Spark do (_SUCCESS), unless it has one itself. */
 #ifndef GRADUS_DATA_FILE_LIST_H
 #define GRADUS_DATA_FILE_LIST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -14,6 +16,7 @@
 
 struct file_list {
     char **paths; /* [count] paths, and URLs with another scheme than file:// */
+    bool *found;  /* [count] by a pattern: that such a file has no records is no error */
     size_t count;
 };
 

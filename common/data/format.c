@@ -46,6 +46,7 @@ static int cannot_tell(const char *path, const struct format *format,
 static int choose(const struct data_spec *spec, const char *path, const uint8_t *head, size_t n,
                   struct format_choice *out, struct err *err)
 {
+    out->empty = n == 0;
     if (n == 0) {
         return err_set(err, ERR_INVALID, "%s: the file is empty", path);
     }

@@ -27,8 +27,9 @@ struct format_look {
 /* Which format reads a file, and why. */
 struct format_choice {
     const struct format *format;
-    char *why; /* owned; NULL: the job says so */
-    bool sure; /* nothing in what was looked at speaks against it */
+    char *why;  /* owned; NULL: the job says so */
+    bool sure;  /* nothing in what was looked at speaks against it */
+    bool empty; /* with ERR_INVALID: the file is, so nobody can say */
 };
 
 /* Whole lines or records of a file that are in memory, in place of all of the file. */
@@ -52,6 +53,7 @@ struct format_request {
     uint64_t limit;          /* stop after that many records; 0: all */
     uint64_t bad_had;        /* lines left out in the files before */
     bool label_is_class;
+    bool may_be_empty;              /* that the file has no record is no error */
     const struct format_part *part; /* NULL: the file. That a part has no record is no error */
 };
 

@@ -150,6 +150,23 @@ static int add_fields(struct criteo_load *l, const char *p, struct err *err)
     return rc != 0 ? rc : check_end(l, given, FIELDS - unlabelled, p, err);
 }
 
+/* A line that cannot be read and has a field less than all: it lacks the label, as those of
+ * Criteo's test file do, and everything stands one place further left. */
+static int say_unlabelled(const struct criteo_load *l, const char *label, int rc, struct err *err)
+{
+    size_t fields = 1;
+    for (const char *p = label; (p = strchr(p, '\t')) != NULL; p++) {
+        fields++;
+    }
+    return fields != FIELDS - 1 || l->lines.request->spec->unlabelled
+               ? rc
+               : err_set(err, ERR_INVALID,
+                         "%s:%" PRIu64 ": %zu fields, expected %d: the label is missing, as in "
+                         "Criteo's test file; such records can be predicted (--unlabelled), not "
+                         "trained with or evaluated",
+                         l->lines.request->path, l->lines.line.number, fields, FIELDS);
+}
+
 /* The line in hand as one more record. */
 static int add_record(void *load, const char *p, struct err *err)
 {
@@ -171,7 +188,7 @@ static int add_record(void *load, const char *p, struct err *err)
     }
     rc = rc != 0 ? rc : add_fields(l, p, err);
     if (rc != 0 || l->lines.skip || r->fields.count == 0) {
-        return rc;
+        return rc == ERR_INVALID ? say_unlabelled(l, label, rc, err) : rc;
     }
     (void)sparse_draft_sort(&l->draft, true); /* one key a field: it is sorted */
     return sparse_fields_add(&r->fields, &l->draft, r->where, err);

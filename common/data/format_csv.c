@@ -342,7 +342,8 @@ static int add_rows(struct csv_load *l, struct csv *file, const struct csv_row *
             rc = next_row(l, file, &row, err);
         }
     }
-    if (l->request->part != NULL) {
+    const bool nothing = l->out.bad_count == 0 && l->out.skipped == 0;
+    if (l->request->part != NULL || (nothing && l->request->may_be_empty)) {
         return rc;
     }
     if (rc == 0 && l->out.count == 0 && l->out.bad_count > 0) {
@@ -358,14 +359,17 @@ static int add_rows(struct csv_load *l, struct csv *file, const struct csv_row *
     return rc;
 }
 
-/* Learn the columns from the first row of @file. */
+/* Learn the columns from the first row of @file, which is NULL of an empty file that may be one. */
 static int read_columns(struct csv_load *l, struct csv *file, bool header,
                         const struct csv_row **first, struct err *err)
 {
     const struct csv_row *row;
     int rc = csv_next(file, &row, err);
+    *first = row;
     if (rc == 0 && row == NULL) {
-        rc = err_set(err, ERR_INVALID, "%s: the file is empty", l->request->path);
+        return l->request->may_be_empty
+                   ? 0
+                   : err_set(err, ERR_INVALID, "%s: the file is empty", l->request->path);
     }
     const bool unlabelled = l->request->spec->unlabelled;
     if (rc == 0 && !header && l->request->spec->short_rows == DATA_SHORT_ROWS_MISSING) {
@@ -381,7 +385,6 @@ static int read_columns(struct csv_load *l, struct csv *file, bool header,
     }
     if (rc == 0) {
         begin(l);
-        *first = row;
     }
     return rc;
 }
@@ -392,10 +395,11 @@ static int read_file(struct csv_load *l, char separator, bool header, struct err
     const struct csv_row *row;
     int rc = csv_open(l->request->path, l->request->spec->roots, separator, &file, err);
     rc = rc != 0 ? rc : read_columns(l, file, header, &row, err);
-    if (rc == 0 && header) {
+    const bool empty = rc == 0 && row == NULL;
+    if (rc == 0 && header && !empty) {
         rc = next_row(l, file, &row, err);
     }
-    rc = rc != 0 ? rc : add_rows(l, file, row, err);
+    rc = rc != 0 || empty ? rc : add_rows(l, file, row, err);
     csv_close(file);
     return rc;
 }

@@ -75,7 +75,9 @@ static int index_error(const struct libsvm_load *l, const char *p, uint64_t inde
                        "is outside of data.features: %" PRIu32 " (%s %" PRIu32 ")", l->features,
                        "the last index is", l->features - 1 + l->first_index);
     } else {
-        (void)snprintf(what, sizeof what, "is too far out: records can have %u features",
+        (void)snprintf(what, sizeof what,
+                       "is too far out: dense records can have %u features; with data.columns: "
+                       "[{column: features, as: sparse}] indices may be any of 64 bits",
                        ENCODE_FEATURES_MAX);
     }
     return labelled_lines_error(&l->lines, p, what, err);
@@ -236,7 +238,7 @@ static int read_dense(struct libsvm_load *l, struct err *err)
     bool given = l->lines.request->spec->features > 0;
     l->lines.out.numbers = given ? l->features : l->largest;
     l->lines.out.usual_scale = DATA_SCALE_UNIT;
-    return l->lines.out.numbers > 0 || l->lines.request->part != NULL
+    return l->lines.out.numbers > 0 || l->lines.out.count == 0 || l->lines.request->part != NULL
                ? 0
                : err_set(err, ERR_INVALID, "%s: no record has a feature", l->lines.request->path);
 }

@@ -360,7 +360,9 @@ static int add_records(struct tfrecord_load *l, struct tfrecord *file, struct er
                                    (uint64_t)l->request->spec->bad_records, rc, &cause, err);
         }
     }
-    if (rc != 0 || l->out.count > 0 || l->request->part != NULL) {
+    const bool nothing = l->out.bad_count == 0 && l->out.skipped == 0;
+    if (rc != 0 || l->out.count > 0 || l->request->part != NULL ||
+        (nothing && l->request->may_be_empty)) {
         return rc;
     }
     if (l->out.bad_count > 0) {

@@ -189,7 +189,8 @@ int labelled_lines_read(struct labelled_lines *l, labelled_lines_add *add, void 
     l->out.by_line = true;
     rc = add_lines(l, file, add, load, err);
     lines_close(file);
-    if (rc != 0 || r->count > 0 || part != NULL) {
+    const bool nothing = r->bad_count == 0 && l->out.skipped == 0; /* not even lines */
+    if (rc != 0 || r->count > 0 || part != NULL || (nothing && l->request->may_be_empty)) {
         return rc;
     }
     if (r->bad_count > 0) {

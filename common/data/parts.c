@@ -39,6 +39,28 @@ int parts_files(const struct data_spec *spec, const char *part, struct file_list
     return rc;
 }
 
+int parts_empty(const char *part, const struct file_list *files, struct err *err)
+{
+    return err_set(err, ERR_INVALID,
+                   "data.%s.file: there is no record in %s%s: empty, or a header alone", part,
+                   files->paths[0], files->count == 1 ? "" : " and the other files");
+}
+
+int parts_format(const struct data_spec *spec, const char *part, const struct file_list *files,
+                 size_t *first, struct format_choice *out, struct err *err)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        struct err cause = {0};
+        *out = (struct format_choice){0};
+        *first = i;
+        int rc = format_find(spec, files->paths[i], out, &cause);
+        if (rc == 0 || !out->empty || !files->found[i]) {
+            return rc == 0 ? 0 : err_set(err, rc, "%s", cause.msg);
+        }
+    }
+    return parts_empty(part, files, err);
+}
+
 char *parts_choice(const struct format_choice *choice)
 {
     return choice->why == NULL ? mem_strdup(choice->format->name)
@@ -71,6 +93,7 @@ static int read_file(const struct part_reader *r, size_t i, const struct records
         .limit = limit == 0 ? 0 : limit - had->count,
         .bad_had = had->bad_count,
         .label_is_class = r->label_is_class,
+        .may_be_empty = r->files.found[i],
     };
     /* Before a format says what it lacks: of files elsewhere nothing is said at all. */
     int rc = data_roots_check(r->spec->roots, request.path, err);
@@ -80,25 +103,26 @@ static int read_file(const struct part_reader *r, size_t i, const struct records
 static int read_files(struct part_reader *r, struct records *out, struct err *err)
 {
     const uint64_t limit = (uint64_t)r->source->limit;
-    int rc = format_find(r->spec, r->files.paths[0], &r->choice, err);
-    if (rc == 0) {
-        rc = read_file(r, 0, &(struct records){0}, out, err);
-        if ((rc == ERR_INVALID || rc == ERR_CORRUPT) && !r->choice.sure) {
-            rc = parts_doubt(r->choice.format->name, r->choice.why, err);
-        }
-    }
-    for (size_t i = 1; i < r->files.count && rc == 0; i++) {
+    size_t first = 0;
+    int rc = parts_format(r->spec, r->key, &r->files, &first, &r->choice, err);
+    for (size_t i = first; i < r->files.count && rc == 0; i++) {
         if (limit > 0 && out->count >= limit) {
             break;
         }
         struct records more = {0};
         rc = read_file(r, i, out, &more, err);
-        if (rc == 0) {
+        if (i == first && (rc == ERR_INVALID || rc == ERR_CORRUPT) && !r->choice.sure) {
+            rc = parts_doubt(r->choice.format->name, r->choice.why, err);
+        }
+        if (rc == 0 && more.count > 0 && out->count > 0) {
             rc = records_append(out, &more, err);
+        } else if (rc == 0 && more.count > 0) {
+            *out = more;
+            more = (struct records){0};
         }
         records_release(&more);
     }
-    return rc;
+    return rc == 0 && out->count == 0 ? parts_empty(r->key, &r->files, err) : rc;
 }
 
 /* @train: the records that these ones must fit, NULL for the first. @choice: NULL, or the format

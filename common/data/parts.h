@@ -34,6 +34,12 @@ int parts_check(const struct data_spec *spec, struct err *err);
 /* The files of @part ("train", "test") and of their labels, both to be released in any case. */
 int parts_files(const struct data_spec *spec, const char *part, struct file_list *files,
                 struct file_list *labels, struct err *err);
+/* The format of the files, by the first that has something in it; *@first: that one. Errors: as
+ * format_find(); ERR_INVALID none has. */
+int parts_format(const struct data_spec *spec, const char *part, const struct file_list *files,
+                 size_t *first, struct format_choice *out, struct err *err);
+/* None of the files that a pattern has found has a record. */
+int parts_empty(const char *part, const struct file_list *files, struct err *err);
 char *parts_choice(const struct format_choice *choice); /* as dataset_format() says it; owned */
 char *parts_where(const struct file_list *files);       /* as messages name them; owned */
 /* What is wrong may be the choice of the format: say so. Returns the code of @err. */

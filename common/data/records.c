@@ -183,11 +183,11 @@ static void copy_record(struct records *a, uint64_t to, const struct records *b,
     }
 }
 
-static struct names names_copy(const struct names *n)
+static struct names names_copy(const struct names *n, bool texts)
 {
     struct names copy = {.limit = n->limit};
     uint32_t number;
-    for (size_t i = 0; i < n->count; i++) {
+    for (size_t i = 0; texts && i < n->count; i++) {
         (void)names_add(&copy, n->texts[i], &number, NULL); /* fits: the original did */
     }
     return copy;
@@ -219,8 +219,9 @@ static void *rows(const void *like, uint64_t count, size_t size, bool *ok, struc
     return p;
 }
 
-/* An empty twin of @all with room for @count records. */
-static int twin(const struct records *all, uint64_t count, struct records *out, struct err *err)
+/* An empty twin of @all with room for @count records, and with its @texts. */
+static int twin(const struct records *all, bool texts, uint64_t count, struct records *out,
+                struct err *err)
 {
     bool ok = true;
     struct records t = {
@@ -232,7 +233,7 @@ static int twin(const struct records *all, uint64_t count, struct records *out, 
         .bytes = rows(all->bytes, count, all->numbers, &ok, err),
         .values = rows(all->values, count, all->numbers * sizeof(float), &ok, err),
         .labels = rows(all->labels, count, sizeof(double), &ok, err),
-        .label_texts = names_copy(&all->label_texts),
+        .label_texts = names_copy(&all->label_texts, texts),
         .label_cells = rows(all->label_cells, count, sizeof(uint32_t), &ok, err),
         .places = rows(all->places, count, sizeof(struct place), &ok, err),
         .by_line = all->by_line,
@@ -260,7 +261,7 @@ static int twin(const struct records *all, uint64_t count, struct records *out, 
         const struct category_column *c = &all->categories[i];
         t.categories[t.category_count++] = (struct category_column){
             .name = mem_strdup(c->name),
-            .values = names_copy(&c->values),
+            .values = names_copy(&c->values, texts),
             .cells = rows(c->cells, count, sizeof *c->cells, &ok, err),
         };
     }
@@ -289,7 +290,12 @@ int records_number(struct records *r, struct err *err)
 
 int records_like(const struct records *r, struct records *out, struct err *err)
 {
-    return twin(r, 0, out, err);
+    return twin(r, true, 0, out, err);
+}
+
+int records_kind(const struct records *r, struct records *out, struct err *err)
+{
+    return twin(r, false, 0, out, err);
 }
 
 bool records_is_test(uint64_t seed_key, uint64_t record, double test_fraction)
@@ -331,7 +337,7 @@ int records_divide(struct records *all, uint64_t first, double test_fraction, ui
     struct records t;
     int rc = records_number(all, err); /* messages name the record in the file, not in its part */
     if (rc == 0) {
-        rc = twin(all, count, &t, err);
+        rc = twin(all, true, count, &t, err);
     }
     if (rc != 0) {
         return rc;
@@ -385,8 +391,52 @@ static const char *column_name(const struct records *r, size_t i)
     return i < r->numbers ? r->columns[i] : r->categories[i - r->numbers].name;
 }
 
+#define COLUMNS_SHOWN 300 /* bytes of a list */
+
+static void list_columns(const struct records *r, struct buf *out)
+{
+    const size_t begin = out->len, n = r->numbers + r->category_count;
+    for (size_t i = 0; i < n; i++) {
+        char shown[80];
+        if (out->len - begin > COLUMNS_SHOWN) {
+            buf_printf(out, ", and %zu more", n - i);
+            return;
+        }
+        buf_printf(out, "%s%s", i == 0 ? "" : ", ",
+                   cells_mark(column_name(r, i), 40, false, shown, sizeof shown));
+    }
+    buf_add_str(out, n == 0 ? "none" : "");
+}
+
+/* Named columns have to be the same; the message has both lists. */
+static int match_columns(const struct records *train, const struct records *test, struct err *err)
+{
+    const size_t n = train->numbers + train->category_count;
+    const bool named =
+        train->named && test->named && train->columns != NULL && test->columns != NULL;
+    bool same = train->numbers == test->numbers && train->category_count == test->category_count;
+    for (size_t i = 0; named && same && i < n; i++) {
+        same = strcmp(column_name(train, i), column_name(test, i)) == 0;
+    }
+    if (!named || same) {
+        return 0;
+    }
+    struct buf text = {0};
+    buf_printf(&text, "%s: its columns are ", test->where);
+    list_columns(test, &text);
+    buf_printf(&text, "; those of %s are ", train->where);
+    list_columns(train, &text);
+    err_set(err, ERR_INVALID, "%s", buf_str(&text));
+    buf_release(&text);
+    return ERR_INVALID;
+}
+
 int records_match(const struct records *train, const struct records *test, struct err *err)
 {
+    int rc = match_columns(train, test, err);
+    if (rc != 0) {
+        return rc;
+    }
     if (!shape_equal(&train->shape, &test->shape)) {
         char a[96], b[96];
         return err_set(err, ERR_INVALID, "%s: a record has shape %s, in %s it has %s", test->where,
@@ -409,16 +459,6 @@ int records_match(const struct records *train, const struct records *test, struc
     if (!sparse_fields_equal(&train->fields, &test->fields)) {
         return err_set(err, ERR_INVALID, "%s: its sparse fields are not those of %s", test->where,
                        train->where);
-    }
-    bool named = train->named && test->named && train->columns != NULL;
-    for (size_t i = 0; named && i < train->numbers + train->category_count; i++) {
-        const char *a = column_name(train, i), *b = column_name(test, i);
-        if (strcmp(a, b) != 0) {
-            char first[80], second[80];
-            return err_set(err, ERR_INVALID, "%s: column %s stands where %s has %s", test->where,
-                           cells_mark(b, 60, true, second, sizeof second), train->where,
-                           cells_mark(a, 60, true, first, sizeof first));
-        }
     }
     return 0;
 }

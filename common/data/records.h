@@ -85,6 +85,8 @@ int records_divide(struct records *all, uint64_t first, double test_fraction, ui
                    struct records *test, struct err *err);
 /* None of the kind of @r. */
 int records_like(const struct records *r, struct records *out, struct err *err);
+/* The same, without the texts of labels and categories. */
+int records_kind(const struct records *r, struct records *out, struct err *err);
 /* Is the record one of the test part? The key is that of a seed. */
 bool records_is_test(uint64_t seed_key, uint64_t record, double test_fraction);
 uint64_t records_split_key(uint64_t seed);

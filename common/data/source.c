@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/foreign_file.h"
 #include "data/gunzip.h"
 #include "data/raw_file.h"
 #include "data/tfrecord.h"
@@ -20,12 +21,22 @@ struct source {
     uint64_t offset;
 };
 
+/* Is that the beginning of a file that nobody here reads? The first bytes of TFRecord files and of
+ * IDX files may be any, and are told otherwise. */
+static int check_beginning(const char *path, const uint8_t *head, size_t n, struct err *err)
+{
+    return n == 0 || head[0] == 0 || tfrecord_begins(head, n)
+               ? 0
+               : foreign_file_check(path, head, n, err);
+}
+
 /* Give the file to the library that its first bytes ask for. */
 static int begin_reading(struct source *s, struct err *err)
 {
-    uint8_t head[TFRECORD_HEAD_BYTES];
+    uint8_t head[FOREIGN_FILE_HEAD_BYTES];
     size_t n = 0;
     int rc = raw_file_peek(s->file, head, sizeof head, &n, err);
+    rc = rc != 0 ? rc : check_beginning(raw_file_path(s->file), head, n, err);
     if (rc != 0 || tfrecord_begins(head, n)) {
         return rc;
     }
@@ -99,6 +110,9 @@ int source_read(struct source *s, void *out, size_t n, size_t *got, struct err *
     int rc = s->zstd != NULL     ? zstd_file_read(s->zstd, out, n, got, err)
              : s->gunzip != NULL ? gunzip_read(s->gunzip, out, n, got, err)
                                  : read_plain(s, out, n, got, err);
+    if (rc == 0 && s->offset == 0 && (s->zstd != NULL || s->gunzip != NULL)) {
+        rc = check_beginning(source_path(s), out, *got, err); /* unpacked */
+    }
     s->offset += rc == 0 ? *got : 0;
     return rc;
 }

@@ -91,18 +91,36 @@ static int look_at_beginning(struct stream_source *s, struct stream_file *f, str
     return rc;
 }
 
-/* @f is written. */
-static int look_at_file(struct stream_source *s, struct stream_file *f, struct err *err)
+/* @f is written; of an empty file, its end is where it begins. */
+static int look_at_file(struct stream_source *s, struct stream_file *f, bool may_be_empty,
+                        struct err *err)
 {
     struct ranged_file *in = NULL;
     int rc = data_roots_check(s->spec.roots, f->path, err);
     rc = rc != 0 ? rc : ranged_file_open(f->path, s->spec.roots, s->cache, &in, err);
     rc = rc != 0 ? rc : ranged_file_stamp(in, &f->stamp, err);
-    rc = rc != 0 ? rc : look_at_beginning(s, f, in, err);
+    const bool nothing = rc == 0 && may_be_empty && ranged_file_bytes(in) == 0;
+    rc = rc != 0 || nothing ? rc : look_at_beginning(s, f, in, err);
     if (rc == 0) {
         f->end = ranged_file_bytes(in);
     }
     ranged_file_close(in);
+    return rc;
+}
+
+/* One more file, unless there is nothing in it and that is no error. */
+static int add_file(struct stream_source *s, const char *path, bool may_be_empty, struct err *err)
+{
+    struct stream_file *f = &s->files[s->file_count];
+    f->path = mem_strdup(path);
+    int rc = look_at_file(s, f, may_be_empty, err);
+    if (rc == 0 && may_be_empty && f->begin >= f->end) {
+        free(f->path);
+        free(f->first_row);
+        *f = (struct stream_file){0};
+    } else {
+        s->file_count++;
+    }
     return rc;
 }
 
@@ -134,8 +152,9 @@ int stream_source_open(struct stream_source *s, const struct data_spec *spec, co
     s->cache = frame_cache_new(memory / MEMORY_FOR_FRAMES);
     struct file_list files = {0}, labels = {0};
     struct format_choice choice = {0};
+    size_t first = 0;
     int rc = parts_files(spec, key, &files, &labels, err);
-    rc = rc != 0 ? rc : format_find(spec, files.paths[0], &choice, err);
+    rc = rc != 0 ? rc : parts_format(spec, key, &files, &first, &choice, err);
     if (rc == 0) {
         s->format = choice.format;
         s->choice = parts_choice(&choice);
@@ -157,10 +176,10 @@ int stream_source_open(struct stream_source *s, const struct data_spec *spec, co
         s->rows.quoted = true;
         rc = csv_separator(spec->separator, &s->rows.separator, err);
     }
-    for (size_t i = 0; i < files.count && rc == 0; i++) {
-        s->files[s->file_count++].path = mem_strdup(files.paths[i]);
-        rc = look_at_file(s, &s->files[i], err);
+    for (size_t i = first; i < files.count && rc == 0; i++) {
+        rc = add_file(s, files.paths[i], files.found[i], err);
     }
+    rc = rc == 0 && s->file_count == 0 ? parts_empty(key, &files, err) : rc;
     rc = rc != 0 ? rc : check_headers(s, err);
     if (rc == 0) {
         s->spec.header = s->files[0].header ? DATA_HEADER_TRUE : DATA_HEADER_FALSE;

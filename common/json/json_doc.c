@@ -204,6 +204,15 @@ bool json_doc_item_u64(const struct json_t *array, size_t i, uint64_t *out)
     return whole(json_array_get(array, i), out);
 }
 
+bool json_doc_item_i64(const struct json_t *array, size_t i, int64_t *out)
+{
+    const json_t *value = json_array_get(array, i);
+    if (json_is_integer(value)) {
+        *out = json_integer_value(value);
+    }
+    return json_is_integer(value);
+}
+
 bool json_doc_item_string(const struct json_t *array, size_t i, const char **out)
 {
     const char *text = text_of(json_array_get(array, i));
@@ -244,9 +253,35 @@ const char *json_doc_next(const struct json_t *object, void **iterator, const st
     return json_object_iter_key(*iterator);
 }
 
+bool json_doc_true(const struct json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
+}
+
 bool json_doc_is_object(const struct json_t *value)
 {
     return json_is_object(value);
+}
+
+bool json_doc_is_array(const struct json_t *value)
+{
+    return json_is_array(value);
+}
+
+bool json_doc_is_null(const struct json_t *value)
+{
+    return json_is_null(value);
+}
+
+const struct json_t *json_doc_member(const struct json_t *object, const char *key)
+{
+    return json_object_get(object, key);
+}
+
+bool json_doc_bool(const struct json_t *value, bool *out)
+{
+    *out = json_is_true(value);
+    return json_is_boolean(value);
 }
 
 const char *json_doc_text(const struct json_t *value)
@@ -266,4 +301,14 @@ bool json_doc_number(const struct json_t *value, double *out)
         return true;
     }
     return false;
+}
+
+void json_doc_print(const struct json_t *value, struct buf *out)
+{
+    char *text = json_dumps(value, JSON_REAL_PRECISION(17));
+    if (text == NULL) {
+        abort(); /* no memory */
+    }
+    buf_add_str(out, text);
+    free(text);
 }

@@ -9,7 +9,6 @@
 #include "base/text.h"
 
 #define WHOLE_MAX 9.0e18 /* fits 64 bits */
-#define NOT_UTF8 "(not UTF-8)"
 
 static json_t *made(json_t *value)
 {
@@ -32,18 +31,36 @@ json_t *json_fraction(double value)
     return made(isfinite(value) ? json_real(value) : json_null());
 }
 
+/* @s with bytes that are no UTF-8 as \xNN; owned. */
+static char *escape(const char *s)
+{
+    const size_t n = 4 * strlen(s) + 1;
+    char *out = malloc(n);
+    if (out == NULL) {
+        abort();
+    }
+    text_utf8(s, out, n);
+    return out;
+}
+
 json_t *json_text(const char *s)
 {
-    json_t *text = json_string(s);
-    return text != NULL ? text : made(json_string(NOT_UTF8));
+    if (text_is_utf8(s, strlen(s))) {
+        return made(json_string(s));
+    }
+    char *escaped = escape(s);
+    json_t *text = made(json_string(escaped));
+    free(escaped);
+    return text;
 }
 
 void json_put(json_t *object, const char *key, json_t *value)
 {
-    const char *name = text_is_utf8(key, strlen(key)) ? key : NOT_UTF8;
-    if (json_object_set_new(object, name, made(value)) != 0) {
+    char *escaped = text_is_utf8(key, strlen(key)) ? NULL : escape(key);
+    if (json_object_set_new(object, escaped != NULL ? escaped : key, made(value)) != 0) {
         abort();
     }
+    free(escaped);
 }
 
 void json_append(json_t *array, json_t *value)

@@ -15,7 +15,7 @@
 json_t *json_number(double value);
 /* With a fraction always; null for what JSON cannot say. */
 json_t *json_fraction(double value);
-json_t *json_text(const char *s); /* "(not UTF-8)" for what is not */
+json_t *json_text(const char *s); /* bytes that are no UTF-8 as \xNN */
 
 /* Put @value into @object, or at the end of @array, which own it from then on. @key as json_text()
  * has it. */

@@ -22,19 +22,6 @@ int rpc_code_to_err(int code)
     return code >= 0 && code <= -ERR_UNAUTHENTICATED ? -code : ERR_UNKNOWN;
 }
 
-/* Strict peers refuse a string that is not UTF-8, and a long message may have been cut inside a
- * character. */
-static void make_utf8(char *text)
-{
-    size_t n = strlen(text);
-    for (int cut = 0; cut < 3 && n > 0 && !text_is_utf8(text, n); cut++) {
-        text[--n] = '\0';
-    }
-    if (!text_is_utf8(text, n)) {
-        text[0] = '\0';
-    }
-}
-
 unsigned char *rpc_details_pack(const struct err *err, const ProtobufCMessage *detail,
                                 size_t *bytes)
 {
@@ -44,7 +31,7 @@ unsigned char *rpc_details_pack(const struct err *err, const ProtobufCMessage *d
     }
     char *url = mem_printf(RPC_TYPE_URL "%s", detail->descriptor->name);
     struct err copy = *err;
-    make_utf8(copy.msg);
+    text_utf8(err->msg, copy.msg, sizeof copy.msg);
     unsigned char *value = mem_new(1, value_bytes + 1);
     protobuf_c_message_pack(detail, value);
 

@@ -15,6 +15,7 @@ struct saved_model {
     struct checkpoint *checkpoint;
     struct job_spec spec;
     struct encoder *encoder;
+    bool measured_anew;
     struct model *model;
     struct saved_variables variables;
     struct saved_tables tables;
@@ -48,11 +49,46 @@ void saved_model_free(struct saved_model *m)
     free(m);
 }
 
+static bool same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
 /* The file of the same job, with the same --set, says the same about the data. */
 static bool same_data(const struct saved_model *m, const struct saved_model *before)
 {
-    return before != NULL && strcmp(checkpoint_manifest(m->checkpoint)->text,
-                                    checkpoint_manifest(before->checkpoint)->text) == 0;
+    if (before == NULL) {
+        return false;
+    }
+    const struct manifest *a = checkpoint_manifest(m->checkpoint),
+                          *b = checkpoint_manifest(before->checkpoint);
+    return same_text(a->text, b->text) && same_text(a->encoding, b->encoding);
+}
+
+/* What was measured holds for the settings that it was measured with. */
+static int check_sets(struct saved_model *m, const struct saved_model_request *q, struct err *err)
+{
+    static const char *const places[] = {
+        "dir",        "train.file",    "train.labels", "train.limit", "test.file", "test.labels",
+        "test.limit", "test_fraction", "split_seed",   "header",      "separator", "bad_records",
+        "short_rows", "loading",       "memory",       NULL};
+    struct job_spec trained = {0};
+    struct buf then = {0}, now = {0};
+    int rc = q->set_count == 0 ? 0 : saved_job_read(m->checkpoint, q->path, NULL, 0, &trained, err);
+    if (rc == 0 && q->set_count > 0) {
+        data_spec_text(&trained.data, places, &then);
+        data_spec_text(&m->spec.data, places, &now);
+        if (strcmp(buf_str(&then), buf_str(&now)) != 0) {
+            rc = err_set(err, ERR_INVALID,
+                         "checkpoint %s: the model was trained with other settings of data; where "
+                         "records are and how files are read can be set, not what becomes of them",
+                         m->path);
+        }
+    }
+    buf_release(&then);
+    buf_release(&now);
+    job_spec_release(&trained);
+    return rc;
 }
 
 static int open_encoder(struct saved_model *m, const struct saved_model_request *q, struct err *err)
@@ -61,10 +97,26 @@ static int open_encoder(struct saved_model *m, const struct saved_model_request 
     data.cache_dir = q->cache_dir;
     if (same_data(m, q->before)) {
         m->encoder = encoder_ref(q->before->encoder);
+        m->measured_anew = q->before->measured_anew;
         return 0;
     }
-    int rc = encoder_open(&data, job_spec_label_kind(&m->spec), &m->encoder, err);
-    return rc == 0 ? 0 : err_wrap(err, "what was measured on the train data");
+    const char *measured = checkpoint_manifest(m->checkpoint)->encoding;
+    m->measured_anew = measured == NULL;
+    int rc = measured == NULL ? 0 : check_sets(m, q, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = measured == NULL
+             ? encoder_open(&data, job_spec_label_kind(&m->spec), &m->encoder, err)
+             : encoder_recall(measured, &data, job_spec_label_kind(&m->spec), &m->encoder, err);
+    if (rc != 0 && measured != NULL) {
+        return err_wrap(err, "checkpoint %s: what was measured on the train data", m->path);
+    }
+    return rc == 0 ? 0
+                   : err_wrap(err,
+                              "checkpoint %s keeps nothing of what was measured on the train data, "
+                              "which have to be here",
+                              m->path);
 }
 
 static void name_classes(struct saved_model *m)
@@ -96,6 +148,12 @@ int saved_model_open(const struct saved_model_request *q, struct saved_model **o
     int rc = checkpoint_open(q->path, CHECKPOINT_FULL, &m->checkpoint, err);
     rc =
         rc != 0 ? rc : saved_job_read(m->checkpoint, q->path, q->sets, q->set_count, &m->spec, err);
+    if (rc == 0 && job_spec_is_program(&m->spec)) {
+        rc = err_set(err, ERR_UNSUPPORTED,
+                     "the model is program '%s' of the workers (model.program): only they can "
+                     "compute it, and tell its variables",
+                     m->spec.model.program);
+    }
     rc = rc != 0 ? rc : job_spec_import(&m->spec, NULL, err);
     rc = rc != 0 ? rc : open_encoder(m, q, err);
     if (rc == 0) {
@@ -123,6 +181,11 @@ const struct manifest *saved_model_manifest(const struct saved_model *m)
 const struct job_spec *saved_model_spec(const struct saved_model *m)
 {
     return &m->spec;
+}
+
+bool saved_model_measured_anew(const struct saved_model *m)
+{
+    return m->measured_anew;
 }
 
 struct encoder *saved_model_encoder(const struct saved_model *m)
@@ -236,15 +299,34 @@ static void finish(const struct saved_model *m, const float *in, size_t count, f
     }
 }
 
+static int read_rows(struct saved_run *r, const struct batch *b, struct err *err)
+{
+    struct saved_model *m = r->saved;
+    int rc = saved_tables_read(&m->tables, m->model, &b->lists, &r->reader, err);
+    if (rc == 0) {
+        runner_set_rows(r->runner, r->reader.run);
+    }
+    return rc;
+}
+
+int saved_run_evaluate(struct saved_run *r, const struct batch *b, struct metrics *sums,
+                       struct err *err)
+{
+    int rc = read_rows(r, b, err);
+    if (rc == 0) {
+        runner_evaluate(r->runner, saved_model_values(r->saved), b, sums);
+    }
+    return rc;
+}
+
 int saved_run_answer(struct saved_run *r, const struct batch *b, float *out, struct err *err)
 {
     struct saved_model *m = r->saved;
     int rc = check_lists(m, &b->lists, err);
-    rc = rc != 0 ? rc : saved_tables_read(&m->tables, m->model, &b->lists, &r->reader, err);
+    rc = rc != 0 ? rc : read_rows(r, b, err);
     if (rc != 0) {
         return rc;
     }
-    runner_set_rows(r->runner, r->reader.run);
     size_t width;
     model_answer(m->model, runner_predict(r->runner, saved_model_values(m), b, &width), b->count,
                  r->outputs);

@@ -32,6 +32,9 @@ void saved_model_free(struct saved_model *m); /* NULL is fine */
 const char *saved_model_path(const struct saved_model *m);
 const struct manifest *saved_model_manifest(const struct saved_model *m);
 const struct job_spec *saved_model_spec(const struct saved_model *m);
+/* The checkpoint is of before what was measured on the train data was kept, so it was measured
+ * again, on what is there now. */
+bool saved_model_measured_anew(const struct saved_model *m);
 struct encoder *saved_model_encoder(const struct saved_model *m); /* borrows */
 /* Classes that an answer has a probability for; 0: an answer is one value. */
 size_t saved_model_classes(const struct saved_model *m);
@@ -51,5 +54,8 @@ void saved_run_free(struct saved_run *r); /* NULL is fine */
 /* The answers for @b into @out, [count × width]: probabilities of all classes, or the value in the
  * units of the data. Errors: ERR_INVALID keys that the model does not take; ERR_EXHAUSTED. */
 int saved_run_answer(struct saved_run *r, const struct batch *b, float *out, struct err *err);
+/* Add the metrics of @b, whose lists the model takes, to @sums. Errors: ERR_EXHAUSTED. */
+int saved_run_evaluate(struct saved_run *r, const struct batch *b, struct metrics *sums,
+                       struct err *err);
 
 #endif

@@ -5,15 +5,12 @@
 
 #include "saved/saved_model.h"
 
-#define SAVED_PREDICT_BATCH                                                                        \
-    256 /* as `gradus evaluate`: how records are put together decides bits */
-
 /* Gets the answers of the next @count records, [count × saved_model_width()]. */
 typedef int saved_predict_take(void *context, const float *answers, size_t count, struct err *err);
 
-/* Compute them in batches of SAVED_PREDICT_BATCH, with @threads BLAS threads. No more than a block
- * of the records is in memory where the files can be read in blocks (encoder_read()). Errors: those
- * of encoder_read(), saved_run_answer() and @take. */
+/* Compute them in batches of SAVED_BATCH, as evaluations do, with @threads BLAS threads. No more
+ * than a block of the records is in memory where the files can be read in blocks (encoder_read()).
+ * Errors: those of encoder_read(), saved_run_answer() and @take. */
 int saved_predict(struct saved_model *m, const struct encoder_files *files, int threads,
                   saved_predict_take *take, void *context, struct err *err);
 

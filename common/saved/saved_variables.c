@@ -3,6 +3,7 @@
 #include "saved/saved_variables.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -15,6 +16,24 @@ void saved_variables_release(struct saved_variables *v)
     *v = (struct saved_variables){0};
 }
 
+/* Values are read by number: of another shape they would be those of others. */
+static int check_shape(const struct checkpoint *c, const struct variable_spec *v, struct err *err)
+{
+    const struct manifest *m = checkpoint_manifest(c);
+    for (size_t i = 0; i < m->variable_count; i++) {
+        const struct variable_spec *there = &m->variables[i];
+        if (strcmp(there->name, v->name) == 0 && !shape_equal(&there->shape, &v->shape)) {
+            char a[96], b[96];
+            return err_set(err, ERR_INVALID,
+                           "variable %s has shape %s in the checkpoint, and the model that its job "
+                           "file and data describe has %s",
+                           v->name, shape_format(&there->shape, a, sizeof a),
+                           shape_format(&v->shape, b, sizeof b));
+        }
+    }
+    return 0; /* one that is not there is not found */
+}
+
 int saved_variables_read(const struct checkpoint *c, const struct model *model, const char *slot,
                          struct saved_variables *v, struct err *err)
 {
@@ -23,11 +42,15 @@ int saved_variables_read(const struct checkpoint *c, const struct model *model, 
     for (size_t i = 0; i < v->count; i++) {
         const struct variable_spec *spec = model_variable(model, i);
         uint64_t n = shape_count(&spec->shape);
+        int rc = check_shape(c, spec, err);
+        if (rc != 0) {
+            return rc;
+        }
         v->values[i] = mem_try_aligned(n, sizeof(float), spec->name, err);
         if (v->values[i] == NULL) {
             return ERR_EXHAUSTED;
         }
-        int rc = checkpoint_read(c, spec->name, slot, 0, n, v->values[i], err);
+        rc = checkpoint_read(c, spec->name, slot, 0, n, v->values[i], err);
         if (rc != 0) {
             return rc;
         }

@@ -95,9 +95,11 @@ static int listen_on(const struct addrinfo *found)
     if (fd < 0) {
         return -1;
     }
-    const int on = 1;
+    const int on = 1, off = 0;
+    const bool v6 = found->ai_family == AF_INET6;
     /* A service that was just restarted finds connections of its past life in TIME_WAIT. */
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        (v6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0) ||
         bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {
         int reason = errno;
         (void)close(fd);
@@ -124,17 +126,30 @@ static uint16_t port_of(int fd)
     return ntohs(v4.sin_port);
 }
 
+/* All addresses of this host, of either family: gRPC takes 0.0.0.0 for that, too, so a service
+ * answers on both of its ports wherever it is reached. -1 with errno: the host has no IPv6, say. */
+static int listen_on_all(uint16_t port)
+{
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    struct addrinfo all = {.ai_family = AF_INET6, .ai_addrlen = sizeof any};
+    all.ai_addr = (struct sockaddr *)&any;
+    return listen_on(&all);
+}
+
 int address_listen(struct address *a, struct err *err)
 {
     char text[ADDRESS_BYTES];
     address_format(a, text, sizeof text);
-    struct addrinfo *found = resolve(a, AI_PASSIVE, err);
-    if (found == NULL) {
-        return err_wrap(err, "listen on %s", text);
+    int fd = address_is_any(a) ? listen_on_all(a->port) : -1, reason = errno;
+    if (fd < 0 && !(address_is_any(a) && reason == EADDRINUSE)) {
+        struct addrinfo *found = resolve(a, AI_PASSIVE, err);
+        if (found == NULL) {
+            return err_wrap(err, "listen on %s", text);
+        }
+        fd = listen_on(found);
+        reason = errno;
+        freeaddrinfo(found);
     }
-    int fd = listen_on(found);
-    int reason = errno;
-    freeaddrinfo(found);
     if (fd < 0) {
         return err_set(err, ERR_UNAVAILABLE, "listen on %s: %s", text, strerror(reason));
     }

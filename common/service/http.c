@@ -4,7 +4,6 @@
 #include "service/http.h"
 
 #include <fcntl.h>
-#include <microhttpd.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -21,6 +20,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "service/address.h"
+#include "service/http_calls.h"
 #include "service/http_crowd.h"
 #include "service/http_tls.h"
 
@@ -39,6 +39,8 @@ struct http {
     size_t check_count;
     void *ctx;
     int (*token)(void *ctx, const char *authorization, struct auth_identity *who, struct err *err);
+    struct http_calls *calls;
+    bool guarded;
     char address[ADDRESS_BYTES];
 };
 
@@ -74,10 +76,9 @@ static enum MHD_Result answer_check(struct http *h, const struct http_check *che
 }
 
 /* By the roles of the certificate that the client behind @fd has shown. */
-static int decide_metrics(const struct http *h, int fd, struct err *err)
+static void identify_certificate(const struct http *h, int fd, struct auth_identity *who)
 {
     struct tls_peer peer;
-    struct auth_identity who;
     const char *uris[TLS_PEER_URIS_MAX];
     http_tls_peer(h->tls, fd, &peer);
     for (size_t i = 0; i < peer.uri_count; i++) {
@@ -87,60 +88,86 @@ static int decide_metrics(const struct http *h, int fd, struct err *err)
                                                  .subject = peer.subject,
                                                  .uris = uris,
                                                  .uri_count = peer.uri_count};
-    auth_identity_certificate(&certificate, &who);
-    return auth_decide(&who, AUTH_METRICS, err);
+    auth_identity_certificate(&certificate, who);
 }
 
-/* False: it was refused, with @body as the answer. */
-static bool may_see_metrics(const struct http *h, struct MHD_Connection *c, struct buf *body)
+/* May who asks for @what do as @row of auth_table.h says? */
+static int decide(const struct http *h, struct MHD_Connection *c, const char *row, const char *what,
+                  struct err *err)
 {
-    char why[TLS_REFUSAL_BYTES];
-    struct err err = {0};
+    char why[TLS_REFUSAL_BYTES] = "this port has no TLS";
+    struct auth_identity who = {0};
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (h->tls == NULL) {
-        return true;
-    }
     const char *authorization =
         MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (auth_row_find(row)->anybody) {
+        return 0;
+    }
     if (authorization != NULL && h->token != NULL) { /* whatever certificate there is beside */
-        struct auth_identity who = {0};
-        if (h->token(h->ctx, authorization, &who, &err) != 0 ||
-            auth_decide(&who, AUTH_METRICS, &err) != 0) {
-            buf_printf(body, "%s\n", err.msg);
-            return false;
-        }
-        return true;
+        int rc = h->token(h->ctx, authorization, &who, err);
+        return rc != 0 ? rc : auth_decide(&who, row, err);
     }
-    if (http_tls_refusal(h->tls, info->connect_fd, why) != NULL) {
-        buf_printf(body, "%s; /metrics is for holders of a certificate of this cluster%s\n", why,
-                   h->token != NULL ? ", or of a token" : "");
-        return false;
+    if (h->tls == NULL || http_tls_refusal(h->tls, info->connect_fd, why) != NULL) {
+        return err_set(err, ERR_UNAUTHENTICATED,
+                       "%s; %s is for holders of a certificate of this cluster%s", why, what,
+                       h->token != NULL ? ", or of a token" : "");
     }
-    if (decide_metrics(h, info->connect_fd, &err) != 0) {
-        buf_printf(body, "%s\n", err.msg);
-        return false;
+    identify_certificate(h, info->connect_fd, &who);
+    return auth_decide(&who, row, err);
+}
+
+static struct http_call *begin_call(const struct http *h, struct MHD_Connection *c, const char *url,
+                                    const char *method, const char *row)
+{
+    struct err refusal = {0};
+    if (row == NULL) {
+        (void)err_set(&refusal, ERR_NOT_FOUND, "there is no such page");
+    } else if (h->guarded) {
+        (void)decide(h, c, row, row, &refusal);
     }
-    return true;
+    return http_calls_begin(h->calls, c, method, url, &refusal);
+}
+
+/* All of the request is there: the connection stays until it has its answer. */
+static void note_asked(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (info != NULL && info->socket_context != NULL) {
+        http_crowd_asked(info->socket_context);
+    }
 }
 
 /* Called once when the headers are there and, for a request with a body, again for each part of it:
- * the first answer is the only one, what follows is thrown away with the connection. */
+ * the first answer is the only one, what follows is thrown away with the connection. Requests for
+ * the service's own pages are read to their end. */
 static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *url,
                               const char *method, const char *version, const char *upload,
                               size_t *upload_bytes, void **state)
 {
     (void)version;
-    (void)upload;
-    (void)upload_bytes;
-    (void)state;
     struct http *h = ctx;
     struct buf body = {0};
+    struct err err = {0};
+    const char *row;
+    if (*state != NULL && *upload_bytes == 0) {
+        note_asked(c);
+    }
+    if (*state != NULL) {
+        return http_calls_go_on(*state, upload, upload_bytes);
+    }
+    if (http_calls_has(h->calls, url, &row)) {
+        *state = begin_call(h, c, url, method, row);
+        return MHD_YES;
+    }
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
         buf_add_str(&body, "only GET and HEAD\n");
         return answer(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", &body);
     }
-    if (strcmp(url, "/metrics") == 0 && !may_see_metrics(h, c, &body)) {
+    if (strcmp(url, "/metrics") == 0 && h->tls != NULL &&
+        decide(h, c, AUTH_METRICS, url, &err) != 0) {
+        buf_printf(&body, "%s\n", err.msg);
         return answer(c, MHD_HTTP_FORBIDDEN, "text/plain", &body);
     }
     if (strcmp(url, "/metrics") == 0) {
@@ -209,10 +236,13 @@ static void on_completed(void *ctx, struct MHD_Connection *c, void **state,
                          enum MHD_RequestTerminationCode why)
 {
     (void)ctx;
-    (void)state;
     (void)why;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (*state != NULL) {
+        http_calls_end(*state);
+        *state = NULL;
+    }
     if (info != NULL && info->socket_context != NULL) {
         http_crowd_answered(info->socket_context, chrono_now_ms());
     }
@@ -241,19 +271,21 @@ static void *serve(void *arg)
 {
     struct http *h = arg;
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    struct pollfd fds[2 + HTTP_TLS_POLLS] = {{.fd = info->epoll_fd, .events = POLLIN},
-                                             {.fd = h->stop_fd, .events = POLLIN}};
+    struct pollfd fds[3 + HTTP_TLS_POLLS] = {{.fd = info->epoll_fd, .events = POLLIN},
+                                             {.fd = h->stop_fd, .events = POLLIN},
+                                             {.fd = http_calls_fd(h->calls), .events = POLLIN}};
     while ((fds[1].revents & POLLIN) == 0) {
+        http_calls_look(h->calls);
         (void)MHD_run(h->daemon);
         uint64_t now_ms = chrono_now_ms();
         struct http_guest *late;
         while ((late = http_crowd_late(&h->crowd, now_ms)) != NULL) {
             send_away(late);
         }
-        nfds_t n = 2;
+        nfds_t n = 3;
         if (h->tls != NULL) {
             http_tls_turn(h->tls, now_ms);
-            n += http_tls_polls(h->tls, fds + 2);
+            n += http_tls_polls(h->tls, fds + n);
         }
         uint64_t wait_ms = wait_ms_at(h, now_ms);
         (void)poll(fds, n, wait_ms > INT32_MAX ? -1 : (int)wait_ms);
@@ -296,11 +328,12 @@ static int start_daemon(struct http *h, int fd, const struct tls_files *tls, str
         {tls == NULL ? MHD_OPTION_LISTEN_SOCKET : MHD_OPTION_END, fd, NULL},
         {MHD_OPTION_END, 0, NULL}};
     h->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_ERROR_LOG | (tls != NULL ? MHD_USE_NO_LISTEN_SOCKET : 0), 0, NULL,
-        NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, ignore_message, NULL, MHD_OPTION_ARRAY, listen,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CROWD_ROOM, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, HTTP_CONNECTION_BYTES, MHD_OPTION_END);
+        MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME |
+            (tls != NULL ? MHD_USE_NO_LISTEN_SOCKET : 0),
+        0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, ignore_message, NULL,
+        MHD_OPTION_ARRAY, listen, MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CROWD_ROOM,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+        NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT, HTTP_CONNECTION_BYTES, MHD_OPTION_END);
     if (h->daemon == NULL) {
         if (tls == NULL) {
             (void)close(fd);
@@ -318,6 +351,7 @@ static void http_free(struct http *h)
     if (h->tls != NULL) {
         http_tls_free(h->tls);
     }
+    http_calls_free(h->calls);
     free(h);
 }
 
@@ -339,7 +373,15 @@ struct http *http_start(const struct http_options *options, struct err *err)
     h->check_count = options->check_count;
     h->ctx = options->ctx;
     h->token = options->token;
+    h->guarded = options->guarded;
     address_format(&a, h->address, sizeof h->address);
+    h->calls = http_calls_new(options->pages);
+    if (h->calls == NULL) {
+        (void)close(fd);
+        http_free(h);
+        (void)err_set(err, ERR_UNAVAILABLE, "serve HTTP on %s: no eventfd", a.host);
+        return NULL;
+    }
     if (start_daemon(h, fd, options->tls, err) != 0 || start_thread(h, err) != 0) {
         http_free(h);
         return NULL;
@@ -350,6 +392,13 @@ struct http *http_start(const struct http_options *options, struct err *err)
 const char *http_address(const struct http *h)
 {
     return h->address;
+}
+
+void http_close_pages(struct http *h)
+{
+    if (h != NULL) {
+        http_calls_close(h->calls);
+    }
 }
 
 void http_stop(struct http *h)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP port of a service: /metrics (Prometheus text) and pages for probes; one thread. With
- * TLS, /metrics is for clients with a certificate that one of the CAs has issued; the pages of
- * probes are for everybody, as kubelet has none to show. */
+/* The HTTP port of a service: /metrics (Prometheus text), pages for probes, and pages of its own;
+ * one thread. With TLS, /metrics is for clients with a certificate that one of the CAs has issued;
+ * the pages of probes are for everybody, as kubelet has none to show. */
 #ifndef GRADUS_SERVICE_HTTP_H
 #define GRADUS_SERVICE_HTTP_H
 
@@ -9,19 +9,34 @@
 #include <stddef.h>
 
 #include "auth/auth_identity.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "metrics/meter.h"
 #include "tls/tls_files.h"
 
 struct http;
 
-#define HTTP_CONNECTIONS_MAX 64   /* a few scrapers and probes; whoever fills it loses its oldest */
+#define HTTP_CONNECTIONS_MAX 256  /* whoever fills it loses its oldest that has no request here */
 #define HTTP_REQUEST_MS_MAX 10000 /* a request with its answer, and the pause before it */
 
 struct http_check { /* a page that says yes or no */
     const char *path;
     /* True: 200 "ok"; false: 503 with what it wrote to @reason. On the HTTP thread. */
     bool (*well)(void *ctx, char *reason, size_t n);
+};
+
+/* A request for a page of the service's own. */
+struct http_call;
+
+struct http_pages {
+    const char *prefix;      /* "/v2": this path and all below it; borrows */
+    size_t body_bytes_max;   /* of one request */
+    size_t bodies_bytes_max; /* of all that have no answer yet */
+    /* The row of auth_table.h that says who may ask for this path; NULL: there is no such page. */
+    const char *(*row)(void *ctx, const char *path);
+    /* Answer @call with http_call_answer(), here or later on any thread. On the HTTP thread. */
+    void (*request)(void *ctx, struct http_call *call);
+    void *ctx;
 };
 
 struct http_options {
@@ -34,13 +49,38 @@ struct http_options {
     /* Behind TLS: who sends that value of the header Authorization? Of the server's thread. NULL:
      * no tokens are known, and the header is passed over. Errors: as bearer_check(). */
     int (*token)(void *ctx, const char *authorization, struct auth_identity *who, struct err *err);
+    const struct http_pages *pages; /* copied; NULL: none */
+    bool guarded;                   /* who asks for one of them has to say who they are */
 };
 
 /* Listen and serve; returns owned. Errors: ERR_INVALID the address cannot be read; ERR_UNAVAILABLE
  * it cannot be listened on, naming it and why; ERR_INVALID the files of TLS cannot be used. */
 struct http *http_start(const struct http_options *options, struct err *err);
 const char *http_address(const struct http *h); /* with the port that was chosen; borrows */
-void http_stop(struct http *h);                 /* waits for its thread, frees; NULL is fine */
+/* From now on the service's own pages are answered without it. NULL is fine. */
+void http_close_pages(struct http *h);
+/* Waits for its thread, frees; NULL is fine. Every http_call has its answer. */
+void http_stop(struct http *h);
+
+/* ---- for who answers the service's own pages, from request() to http_call_answer() ---- */
+
+const char *http_call_method(const struct http_call *call); /* "POST" */
+const char *http_call_path(const struct http_call *call);   /* without what follows a "?" */
+/* The value of a header, or NULL. On the HTTP thread. Borrows. */
+const char *http_call_header(const struct http_call *call, const char *name);
+const struct buf *http_call_body(const struct http_call *call);
+/* Why the answer has to be an error, whatever the request is: ERR_UNAUTHENTICATED, ERR_PERMISSION,
+ * ERR_NOT_FOUND, ERR_EXHAUSTED; NULL: it is well. */
+const struct err *http_call_refusal(const struct http_call *call);
+
+struct http_answer {
+    unsigned status;           /* 200 */
+    const char *type;          /* "application/json"; static */
+    const char *header, *more; /* one more header and its value, or NULL; copied */
+    struct buf *body;          /* taken */
+};
+/* Any thread, exactly once; the call is gone then. */
+void http_call_answer(struct http_call *call, const struct http_answer *answer);
 
 /* Ask /healthz at @address, or the page behind it ("HOST:PORT/readyz"): 0 when it says yes. Where
  * HTTPS is spoken it is asked in TLS, whoever it may be. Errors: ERR_INVALID the address;

@@ -20,8 +20,14 @@ struct http_guest *http_crowd_enter(struct http_crowd *c, int fd, const struct s
     return NULL;
 }
 
+void http_crowd_asked(struct http_guest *guest)
+{
+    guest->asked = true;
+}
+
 void http_crowd_answered(struct http_guest *guest, uint64_t now_ms)
 {
+    guest->asked = false;
     guest->since_ms = now_ms;
 }
 
@@ -59,13 +65,15 @@ struct http_guest *http_crowd_surplus(struct http_crowd *c)
     size_t most = 0;
     for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
         struct http_guest *g = &c->guests[i];
-        size_t n = stays(g) ? count_of(c, g) : 0;
+        size_t n = stays(g) && !g->asked ? count_of(c, g) : 0;
         if (n > most || (n == most && n > 0 && waits_longer(g, goes))) {
             most = n;
             goes = g;
         }
     }
-    goes->leaving = true;
+    if (goes != NULL) {
+        goes->leaving = true;
+    }
     return goes;
 }
 

@@ -5,7 +5,8 @@
  * A connection has HTTP_REQUEST_MS_MAX for a request with its answer, counted from its beginning or
  * from the end of the answer before; bytes that trickle in do not prolong it. When there are more
  * than HTTP_CONNECTIONS_MAX, the longest waiting one of the peer that has the most of them goes, so
- * whoever fills the server takes room from itself, and a probe gets in.
+ * whoever fills the server takes room from itself, and a probe gets in. One whose request is in
+ * hand stays.
  *
  * Owner: the thread of the server. Limits: HTTP_CROWD_ROOM entries. */
 #ifndef GRADUS_SERVICE_HTTP_CROWD_H
@@ -25,6 +26,7 @@
 struct http_guest {
     bool used;
     bool leaving; /* it was told to go */
+    bool asked;   /* its request is in hand */
     int fd;       /* borrows */
     uint64_t since_ms;
     uint64_t number; /* of those that began in one millisecond, the lower came first */
@@ -40,6 +42,8 @@ struct http_crowd {
 /* NULL: there is no room. @peer may be NULL. */
 struct http_guest *http_crowd_enter(struct http_crowd *c, int fd, const struct sockaddr *peer,
                                     uint64_t now_ms);
+/* All of its request is there. */
+void http_crowd_asked(struct http_guest *guest);
 /* Its answer is out; the time for the next request begins. */
 void http_crowd_answered(struct http_guest *guest, uint64_t now_ms);
 void http_crowd_leave(struct http_guest *guest);

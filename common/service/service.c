@@ -57,6 +57,11 @@ int service_serve(struct service_context *sc, const struct service_methods *meth
                           methods->ctx, err);
 }
 
+void service_serve_pages(struct service_context *sc, const struct http_pages *pages)
+{
+    sc->pages = *pages;
+}
+
 const char *service_listening(const struct service_context *sc)
 {
     return rpc_server_address(sc->rpc, 0);
@@ -226,7 +231,9 @@ static int start_http(struct service_context *sc, struct err *err)
                                          .check_count = SERVICE_CHECK_COUNT,
                                          .ctx = sc,
                                          .tls = serves_https(sc) ? &files : NULL,
-                                         .token = access_takes_tokens(sc->access) ? token : NULL};
+                                         .token = access_takes_tokens(sc->access) ? token : NULL,
+                                         .pages = &sc->pages,
+                                         .guarded = access_guard(sc->access) != NULL};
     struct err http_err = {0};
     sc->http = http_start(&options, &http_err);
     if (sc->http == NULL) {
@@ -350,6 +357,7 @@ static int run_service(struct service_context *sc, struct err *err)
     if (code == 0) {
         code = serve(sc, err);
         rpc_server_stop(sc->rpc);
+        http_close_pages(sc->http);
         sc->svc->stop(sc);
     }
     return code;

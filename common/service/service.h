@@ -30,6 +30,7 @@
 #include "config/field.h"
 #include "metrics/meter.h"
 #include "rpc/rpc.h"
+#include "service/http.h"
 #include "service/tls_settings.h"
 #include "service/token_settings.h"
 
@@ -129,6 +130,10 @@ struct meter_registry *service_meters(const struct service_context *sc);
 /* In start(): serve these methods. Errors: as rpc_server_add(). */
 int service_serve(struct service_context *sc, const struct service_methods *methods,
                   struct err *err);
+/* In start(): pages of its own on the HTTP port, for who may call the rows that they name. @pages
+ * is copied. From the time before stop() on there are none; those that were asked for before are
+ * answered by the end of it. */
+void service_serve_pages(struct service_context *sc, const struct http_pages *pages);
 /* Where the server listens, and what others are told to connect to; from ready() on. Borrows. */
 const char *service_listening(const struct service_context *sc);
 const char *service_advertised(const struct service_context *sc);

@@ -27,6 +27,7 @@ struct service_context {
     struct rpc_polling *polling; /* NULL: no thread polls */
     struct rpc_server *rpc;
     struct http *http;
+    struct http_pages pages; /* prefix NULL: none */
     char *advertised;
     char *http_advertised;
     struct pulse pulses[SERVICE_PULSES_MAX]; /* of loops that have to turn; fixed before the HTTP

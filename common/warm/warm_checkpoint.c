@@ -21,7 +21,7 @@ static int resolve(struct warm_source *s, const struct from_spec *from,
     if (rc == 0 && thing != STORAGE_DIRECTORY) {
         rc = err_set(err, ERR_NOT_FOUND, "%s: no such directory", place);
     }
-    rc = rc != 0 ? rc : checkpoint_resolve(place, &found, err);
+    rc = rc != 0 ? rc : checkpoint_resolve(place, &found, NULL, err);
     if (rc == 0 && from->best) {
         char *best = NULL;
         rc = checkpoint_best(found, &best, err);

@@ -121,6 +121,13 @@ void cli_add_word(const char *word, struct buf *out)
     buf_add_char(out, '\'');
 }
 
+const char *cli_output(const char *path, FILE **said)
+{
+    const bool standard = strcmp(path, "-") == 0 || strcmp(path, FILE_STDOUT) == 0;
+    *said = standard ? stderr : stdout;
+    return standard ? FILE_STDOUT : path;
+}
+
 char *cli_state_dir(const char *given)
 {
     if (given != NULL && given[0] != '\0') {

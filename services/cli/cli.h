@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -123,6 +124,9 @@ int cli_load_rules(const struct cli_common *common);
 void cli_say(const char *text);
 /* The same of a message that printf makes. */
 void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Where an output goes that is called @path: "-" is standard output, and then what the command says
+ * goes to *@said, standard error. */
+const char *cli_output(const char *path, FILE **said);
 /* The state directory: @given, or the default. Returns owned. */
 char *cli_state_dir(const char *given);
 

@@ -45,9 +45,10 @@ static int run(const struct cli_args *args)
     const struct options *o = args->options;
     struct err err = {0};
     struct convert_result result = {0};
+    FILE *said = stdout;
     const struct convert_request request = {.inputs = args->positional,
                                             .count = args->positional_count,
-                                            .output = o->output,
+                                            .output = cli_output(o->output, &said),
                                             .header = o->header,
                                             .block_bytes = (size_t)o->block,
                                             .level = (int)o->level};
@@ -61,10 +62,10 @@ static int run(const struct cli_args *args)
     if (convert_files(&request, &result, &err) != 0) {
         return cli_fail(&err);
     }
-    (void)printf("%s: %s in %llu blocks, packed into %s\n", o->output,
-                 text_bytes(result.content, content, sizeof content),
-                 (unsigned long long)result.blocks,
-                 text_bytes(result.packed, packed, sizeof packed));
+    (void)fprintf(said, "%s: %s in %llu blocks, packed into %s\n", o->output,
+                  text_bytes(result.content, content, sizeof content),
+                  (unsigned long long)result.blocks,
+                  text_bytes(result.packed, packed, sizeof packed));
     return CLI_OK;
 }
 

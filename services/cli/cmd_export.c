@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/find_checkpoint.h"
 #include "cli/job_file.h"
+#include "cli/open_saved.h"
 #include "json/json_write.h"
 #include "onnx/onnx_graph.h"
 #include "saved/saved_job.h"
@@ -75,24 +76,18 @@ static int export(struct checkpoint *c, const char *path, const char *slot, cons
     return rc;
 }
 
-/* The whole model, for which the train data have to be here. */
-static int export_onnx(const struct cli_args *args, const struct checkpoint *c, const char *path,
-                       const char *out_path, bool *external, struct err *err)
+/* The whole model. */
+static int export_onnx(const struct cli_args *args, const char *path, const char *out_path,
+                       bool *external, struct err *err)
 {
     const struct options *o = args->options;
     struct saved_model *model = NULL;
-    struct job_spec spec = {0};
     const struct saved_model_request request = {.path = path,
                                                 .sets = args->sets,
                                                 .set_count = args->set_count,
                                                 .average = o->average,
                                                 .cache_dir = getenv(JOB_FILE_CACHE_DIR)};
-    int rc = saved_job_read(c, path, args->sets, args->set_count, &spec, err);
-    if (rc == 0 && job_spec_is_program(&spec)) {
-        rc = job_file_refuse_program(&spec, err);
-    }
-    job_spec_release(&spec);
-    rc = rc != 0 ? rc : saved_model_open(&request, &model, err);
+    int rc = open_saved(&request, &model, err);
     rc = rc != 0 ? rc : saved_onnx_write(model, out_path, o->external, external, err);
     saved_model_free(model);
     return rc;
@@ -118,7 +113,7 @@ static int check(const struct cli_args *args, const char *out_path, struct err *
                    o->external ? "--external" : "--set");
 }
 
-static void print_json(const char *path, const char *out_path, const struct manifest *m,
+static void print_json(FILE *said, const char *path, const char *out_path, const struct manifest *m,
                        bool external)
 {
     struct buf out = {0};
@@ -145,42 +140,44 @@ static void print_json(const char *path, const char *out_path, const struct mani
         json_decref(tables);
     }
     json_print(object, 9, true, &out);
-    (void)fputs(buf_str(&out), stdout);
+    (void)fputs(buf_str(&out), said);
     buf_release(&out);
 }
 
 /* "  table ads: 1234 rows of 16 floats" for each. */
-static void print_tables(const struct manifest *m)
+static void print_tables(FILE *said, const struct manifest *m)
 {
     for (size_t i = 0; i < m->table_count; i++) {
         const struct table_file_info *t = &m->tables[i].info;
-        (void)printf("  table %s: %" PRIu64 " rows of %" PRIu64 " floats\n", t->name, t->rows,
-                     t->dim);
+        (void)fprintf(said, "  table %s: %" PRIu64 " rows of %" PRIu64 " floats\n", t->name,
+                      t->rows, t->dim);
     }
 }
 
-static int write_out(const struct cli_args *args, const char *path, const char *out_path,
+static int write_out(const struct cli_args *args, const char *path, const char *out,
                      struct err *err)
 {
     const struct options *o = args->options;
+    FILE *said;
+    const char *out_path = cli_output(out, &said);
     struct checkpoint *checkpoint = NULL;
     bool external = false;
     int rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, err);
     if (rc == 0) {
         rc = is_onnx(o, out_path)
-                 ? export_onnx(args, checkpoint, path, out_path, &external, err)
+                 ? export_onnx(args, path, out_path, &external, err)
                  : export(checkpoint, path, o->average ? "average" : NULL, out_path, err);
     }
     if (rc == 0 && o->common.json) {
-        print_json(path, out_path, checkpoint_manifest(checkpoint), external);
+        print_json(said, path, out_path, checkpoint_manifest(checkpoint), external);
     } else if (rc == 0) {
-        (void)printf("%s written from %s\n", out_path, path);
+        (void)fprintf(said, "%s written from %s\n", out_path, path);
         if (external) {
-            (void)printf("  parameters in %s" ONNX_EXTERNAL_SUFFIX
-                         ", which has to stay beside it\n",
-                         out_path);
+            (void)fprintf(
+                said, "  parameters in %s" ONNX_EXTERNAL_SUFFIX ", which has to stay beside it\n",
+                out_path);
         }
-        print_tables(checkpoint_manifest(checkpoint));
+        print_tables(said, checkpoint_manifest(checkpoint));
     }
     checkpoint_close(checkpoint);
     return rc;
@@ -192,7 +189,7 @@ static int find_source(const struct options *o, const char *job, char **path, st
     if (o->from[0] == '\0') {
         return find_checkpoint(job, &o->common, o->best, path, err);
     }
-    int rc = checkpoint_resolve(o->from, o->best ? &found : path, err);
+    int rc = find_checkpoint_in(o->from, o->best ? &found : path, err);
     rc = rc == 0 && o->best ? checkpoint_best(found, path, err) : rc;
     free(found);
     return rc;
@@ -233,8 +230,7 @@ const struct cli_command cmd_export = {
                 "  gradus export digits-1 digits.onnx\n",
     .notes = "Equal values give equal bytes, however many servers wrote the checkpoint. Of a table "
              "T there are T.keys and T.values, a row for each key. An ONNX file is the model: it "
-             "takes what gradus-serve takes as `features` and answers as it does, so the train "
-             "data have to be here, for what was measured on them; --set data.dir=DIR says where "
+             "takes what gradus-serve takes as `features` and answers as it does "
              "(docs/onnx.md).\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],

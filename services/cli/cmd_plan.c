@@ -12,7 +12,6 @@
 #include "cli/output.h"
 #include "cli/plan_speed.h"
 #include "cli/terminal.h"
-#include "job/plan/plan_update.h"
 
 struct options {
     struct cli_common common;
@@ -27,13 +26,9 @@ static int print_plan(const struct options *o, const struct job_spec *spec,
                       const struct model *model, const struct dataset *train,
                       const struct dataset *test, struct err *err)
 {
-    size_t n = model_variable_count(model);
-    struct variable_spec *variables = model_variables(model);
     struct plan plan = {0};
-    int rc = plan_make_job(variables, n, spec, &plan, err);
-    free(variables);
     struct output_update update = {0};
-    rc = rc != 0 ? rc : plan_update_check(&plan, &spec->update, err);
+    int rc = job_file_plan(spec, model, &plan, err);
     struct plan_speed speed;
     rc = rc != 0 ? rc : plan_speed_of(&o->speed, spec, &plan, model, train, &speed, err);
     rc = rc != 0 ? rc : output_update_init(&update, &plan, spec, err);
@@ -83,7 +78,8 @@ static int run(const struct cli_args *args)
         if (rc == 0) {
             rc = print_plan(o, &file.spec, model, train, test, &err);
         } else if (job_file_data_elsewhere(&file.spec, rc)) {
-            err_wrap(&err, "the shape of a record is not known; give model.input or data.dir");
+            err_wrap(&err, "the shape of a record is not known; give model.input and data.classes, "
+                           "or data.dir");
         }
         code = rc == 0 ? CLI_OK : cli_fail(&err);
         model_free(model);

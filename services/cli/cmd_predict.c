@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/find_checkpoint.h"
 #include "cli/job_file.h"
+#include "cli/open_saved.h"
 #include "cli/output.h"
 #include "saved/saved_predict.h"
 #include "storage/storage.h"
@@ -77,7 +78,7 @@ struct sink {
 
 static bool is_stdout(const struct options *o)
 {
-    return strcmp(o->out, "-") == 0;
+    return strcmp(o->out, "-") == 0 || strcmp(o->out, FILE_STDOUT) == 0;
 }
 
 static int sink_flush(struct sink *s, struct err *err)
@@ -235,7 +236,7 @@ static int run(const struct cli_args *args)
                                                     .sets = args->sets,
                                                     .set_count = args->set_count,
                                                     .cache_dir = getenv(JOB_FILE_CACHE_DIR)};
-        rc = saved_model_open(&request, &model, &err);
+        rc = open_saved(&request, &model, &err);
     }
     rc = rc != 0 ? rc : predict(o, model, &sink, &err);
     if (rc == 0) {
@@ -257,7 +258,7 @@ const struct cli_command cmd_predict = {
         "Each line of OUT is the answer to a record, in their order: the class and the probability "
         "of each class, or the value in the units of the data. The records are read as the job's "
         "own, with its format, and the scaling, categories and classes of its train data, which "
-        "have to be here; --set data.dir=DIR says where. Labels are not looked at. With "
+        "lie in the checkpoint. Labels are not looked at. With "
         "--unlabelled there are none: CSV without that column, lines of LIBSVM, libFFM and Criteo "
         "that begin with the first feature; IDX never needs any. OUT appears when it is "
         "complete.\n" CLI_PLACES_NOTE,

@@ -42,6 +42,11 @@ static int tick(void *ctx, struct buf *notices, struct err *err)
     return local_tick(ctx, notices, err);
 }
 
+static void suspend(void *ctx, bool stop)
+{
+    local_suspend(ctx, stop);
+}
+
 static int train(struct local *local, const struct job_file *file, const struct cli_args *args,
                  bool json)
 {
@@ -66,6 +71,7 @@ static int train(struct local *local, const struct job_file *file, const struct 
         .json = json,
         .interrupt = FOLLOW_CANCEL,
         .tick = tick,
+        .suspend = suspend,
         .ctx = local,
     };
     int code = follow(&client, &follow_options);
@@ -156,7 +162,7 @@ static int run(const struct cli_args *args)
         job_file_release(&file);
         return code;
     }
-    follow_block_signals();
+    follow_block_signals(true);
     struct run_dir dir;
     if (run_dir_claim(o->common.state_dir, &dir, &err) != 0) {
         code = cli_fail(&err);
@@ -178,13 +184,15 @@ const struct cli_command cmd_run = {
     .examples = "  gradus run examples/digits.yaml --set data.dir=digits\n"
                 "  gradus run job.yaml --set training.mode=async --set cluster.workers=2 --json\n"
                 "  gradus run mine.yaml --worker ./my_model\n",
-    .notes = "Nothing is started when `gradus plan` finds an error. Progress goes to stderr, the "
-             "result to stdout.\nCtrl-C once cancels the job and "
-             "leaves a checkpoint; twice stops at once.\nAfterwards `gradus list`, `status JOB`, "
-             "`evaluate JOB` and `export JOB OUT` find the job by themselves. Runs at the same "
-             "time each take a state directory of their own.\nSettings of the processes can be "
-             "given as variables, GRADUS_LOG_LEVEL for instance (`gradus-master --help`, "
-             "`gradus-ps --help`, `gradus-worker --help`).",
+    .notes =
+        "Nothing is started when `gradus plan` finds an error. Progress goes to stderr, the "
+        "result to stdout.\nCtrl-C once cancels the job and "
+        "leaves a checkpoint, as does a terminal that closes; twice stops at once. Ctrl-Z stops "
+        "all of it until `fg`.\nAfterwards `gradus list`, `status JOB`, "
+        "`evaluate JOB` and `export JOB OUT` find the job by themselves. Runs at the same "
+        "time each take a state directory of their own.\nSettings of the processes can be "
+        "given as variables, GRADUS_LOG_LEVEL for instance (`gradus-master --help`, "
+        "`gradus-ps --help`, `gradus-worker --help`).",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

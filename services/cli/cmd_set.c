@@ -89,7 +89,7 @@ static int change(struct client *client, const struct cli_args *args, struct rpc
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
-    follow_block_signals();
+    follow_block_signals(false);
     struct found_job found = {0};
     struct rpc_msg *after = NULL;
     struct cluster_counts counts;

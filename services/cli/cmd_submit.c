@@ -81,7 +81,7 @@ static int run(const struct cli_args *args)
     if (code != CLI_OK) {
         return code;
     }
-    follow_block_signals();
+    follow_block_signals(false);
     struct client client = {0};
     struct err err = {0};
     char *job = NULL;

@@ -76,8 +76,9 @@ static int write_trace(const struct options *o, const char *path,
                        const Gradus__V1__TraceJobResponse *r, struct err *err)
 {
     struct buf json = {0};
+    FILE *said;
     trace_json(r, &json);
-    int rc = file_write_atomic(path, json.data, json.len, err);
+    int rc = file_write_atomic(cli_output(path, &said), json.data, json.len, err);
     buf_release(&json);
     if (rc != 0) {
         return rc;
@@ -86,12 +87,13 @@ static int write_trace(const struct options *o, const char *path,
     if (o->common.json) {
         struct buf out = {0};
         output_object(&out, "job", r->job, "file", path, (const char *)NULL);
-        (void)fputs(buf_str(&out), stdout);
+        (void)fputs(buf_str(&out), said);
         buf_release(&out);
     } else {
-        (void)printf("%" PRIu32 " step%s of job %s in %s; open it in ui.perfetto.dev or "
-                     "chrome://tracing\n",
-                     steps, steps == 1 ? "" : "s", r->job, path);
+        (void)fprintf(said,
+                      "%" PRIu32 " step%s of job %s in %s; open it in ui.perfetto.dev or "
+                      "chrome://tracing\n",
+                      steps, steps == 1 ? "" : "s", r->job, path);
     }
     return 0;
 }

@@ -51,7 +51,10 @@ static int check_model(const char *path, struct job_file *file, bool json)
     struct dataset *train = NULL, *test = NULL;
     struct err err = {0};
     int code = CLI_OK;
+    struct plan plan = {0};
     int rc = job_file_model(&file->spec, &model, &train, &test, &err);
+    const bool planned = rc == 0;
+    rc = planned ? job_file_plan(&file->spec, model, &plan, &err) : rc;
     if (rc == 0 && json) {
         print_valid(path, file->spec.name, train != NULL ? "data" : "model.input", train);
     } else if (rc == 0) {
@@ -64,9 +67,9 @@ static int check_model(const char *path, struct job_file *file, bool json)
                    train != NULL ? " and fits its data" : "; its data is not here");
         terminal_print(&out);
         buf_release(&out);
-    } else if (job_file_data_elsewhere(&file->spec, rc) && json) {
+    } else if (!planned && job_file_data_elsewhere(&file->spec, rc) && json) {
         print_valid(path, file->spec.name, "nothing", NULL);
-    } else if (job_file_data_elsewhere(&file->spec, rc)) {
+    } else if (!planned && job_file_data_elsewhere(&file->spec, rc)) {
         /* The data may well be somewhere else; what the file says is right. */
         struct buf out = {0};
         buf_printf(&out, "%s is valid; not checked against its data: %s\n", path, err.msg);
@@ -76,6 +79,7 @@ static int check_model(const char *path, struct job_file *file, bool json)
         print_misfit(path, &err, train != NULL, json);
         code = CLI_USAGE;
     }
+    plan_release(&plan);
     model_free(model);
     dataset_free(train);
     dataset_free(test);

@@ -15,7 +15,7 @@ static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
-    follow_block_signals();
+    follow_block_signals(false);
     struct found_job found = {0};
     struct err err = {0};
     int code;

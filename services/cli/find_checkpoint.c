@@ -34,6 +34,17 @@ static char *job_dir(const char *state_dir, const char *job)
     return dir;
 }
 
+int find_checkpoint_in(const char *dir, char **path, struct err *err)
+{
+    struct buf skipped = {0};
+    int rc = checkpoint_resolve(dir, path, &skipped, err);
+    if (rc == 0 && skipped.len > 0) {
+        cli_note("warning: %sthe one before it is taken: %s", buf_str(&skipped), *path);
+    }
+    buf_release(&skipped);
+    return rc;
+}
+
 /* What the master, or its row, says. Where the state directory was moved, the checkpoints are in it
  * all the same. */
 static int of_job(const struct found_job *found, char **path, struct err *err)
@@ -46,7 +57,7 @@ static int of_job(const struct found_job *found, char **path, struct err *err)
     } else if (rc != ERR_NOT_FOUND && storage_is_url(job->checkpoint)) {
         (void)err_wrap(err, "the checkpoint of job %s", job->id);
     } else if (dir != NULL) {
-        rc = checkpoint_resolve(dir, path, err);
+        rc = find_checkpoint_in(dir, path, err);
     } else if (job->checkpoint[0] != '\0') {
         rc = err_set(
             err, ERR_NOT_FOUND,
@@ -64,7 +75,7 @@ static int of_directory(const struct cli_common *common, const char *job, char *
                         struct err *err)
 {
     char *state_dir = cli_state_dir(common->state_dir), *dir = job_dir(state_dir, job);
-    int rc = dir != NULL ? checkpoint_resolve(dir, path, err) : ERR_NOT_FOUND;
+    int rc = dir != NULL ? find_checkpoint_in(dir, path, err) : ERR_NOT_FOUND;
     free(dir);
     free(state_dir);
     return rc;
@@ -98,7 +109,7 @@ static int find_result(const char *what, const struct cli_common *common, char *
     if (is_path || common->master[0] == '\0') {
         int rc = look_for(what, err);
         if (rc == 0) {
-            return checkpoint_resolve(what, path, err);
+            return find_checkpoint_in(what, path, err);
         }
         if (is_path) {
             return rc;

@@ -14,5 +14,7 @@
  * those of find_job(). */
 int find_checkpoint(const char *what, const struct cli_common *common, bool best, char **path,
                     struct err *err);
+/* As checkpoint_resolve(); of newer ones that are damaged a warning is printed. */
+int find_checkpoint_in(const char *dir, char **path, struct err *err);
 
 #endif

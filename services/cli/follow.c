@@ -62,9 +62,19 @@ struct follower {
     char reason_shown[256];
 };
 
-void follow_block_signals(void)
+static sigset_t all_signals(bool suspends)
 {
-    const sigset_t set = client_signals();
+    sigset_t set = client_signals();
+    struct sigaction stop;
+    if (suspends && sigaction(SIGTSTP, NULL, &stop) == 0 && stop.sa_handler != SIG_IGN) {
+        sigaddset(&set, SIGTSTP);
+    }
+    return set;
+}
+
+void follow_block_signals(bool suspends)
+{
+    const sigset_t set = all_signals(suspends);
     signals_block(&set);
 }
 
@@ -260,13 +270,29 @@ static void cancel(struct follower *f)
     free(id);
 }
 
+/* Ctrl-Z: what belongs to this process stops before it and goes on after it. */
+static void suspend(struct follower *f)
+{
+    clear_line(f);
+    cli_say("suspended, and with it the local cluster; `fg` or `bg` lets both go on");
+    f->options->suspend(f->options->ctx, true);
+    (void)raise(SIGSTOP);
+    f->options->suspend(f->options->ctx, false);
+}
+
 /* Returns an exit code, or -1 to go on. */
 static int on_signal(struct follower *f)
 {
     int signal = signals_read(f->signal_fd);
     uint64_t now_ms = chrono_now_ms();
     bool again = f->interrupted_ms != 0;
-    if (signal == 0 || (again && signals_repeats(signal, now_ms - f->interrupted_ms))) {
+    if (signal == SIGTSTP) {
+        suspend(f);
+        return -1;
+    }
+    /* A terminal that closes tells it twice: by itself and by the shell. */
+    if (signal == 0 ||
+        (again && (signal == SIGHUP || signals_repeats(signal, now_ms - f->interrupted_ms)))) {
         return -1;
     }
     f->interrupted_ms = now_ms;
@@ -419,11 +445,12 @@ static int loop(struct follower *f)
 
 int follow(struct client *client, const struct follow_options *options)
 {
-    const sigset_t set = client_signals();
+    const sigset_t set = all_signals(options->suspend != NULL);
+    const char *term = getenv("TERM");
     struct follower f = {
         .options = options,
         .client = client,
-        .terminal = isatty(STDERR_FILENO) != 0,
+        .terminal = isatty(STDERR_FILENO) != 0 && (term == NULL || strcmp(term, "dumb") != 0),
         .state_shown = -1,
     };
     pthread_mutex_init(&f.inbox.mutex, NULL);

@@ -20,14 +20,17 @@ struct follow_options {
      * with
      * @err. May be NULL. */
     int (*tick)(void *ctx, struct buf *notices, struct err *err);
+    /* Called before Ctrl-Z stops this process, with true, and when it goes on. NULL: nothing else
+     * stops with it. */
+    void (*suspend)(void *ctx, bool stop);
     void *ctx;
 };
 
 #define FOLLOW_STOPPED 130 /* exit code after a second Ctrl-C, or the first when detaching */
 
-/* Block SIGINT and SIGTERM in this thread and those it makes: first of all in a command that
- * follows. */
-void follow_block_signals(void);
+/* Block the signals of client_signals() in this thread and those it makes: first of all in a
+ * command that follows; with @suspends that of Ctrl-Z, too. */
+void follow_block_signals(bool suspends);
 /* Returns the exit code of the command. */
 int follow(struct client *client, const struct follow_options *options);
 /* Print the result of @job, which does not change any more, and return the exit code. */

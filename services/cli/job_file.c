@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "cli/from_source.h"
 #include "cli/terminal.h"
+#include "job/plan/plan_update.h"
 #include "storage/storage.h"
 
 static int read_text(const char *path, struct buf *text, struct err *err)
@@ -143,7 +144,9 @@ int job_file_model(struct job_spec *spec, struct model **model, struct dataset *
         const struct dataset_info *info = dataset_info(*train);
         input = info->features;
         classes = info->label_is_class ? info->classes : 0;
-    } else if (spec->model.input.count > 0 && !spec->data.lists_all && spec->data.list_count == 0 &&
+    } else if (spec->model.input.count > 0 &&
+               (spec->data.classes > 0 || job_spec_label_kind(spec) != DATA_LABEL_CLASS) &&
+               !spec->data.lists_all && spec->data.list_count == 0 &&
                job_file_data_elsewhere(spec, rc)) {
         *train = NULL;
         *test = NULL;
@@ -164,4 +167,13 @@ int job_file_model(struct job_spec *spec, struct model **model, struct dataset *
     }
     rc = job_spec_check_lists(*model, *train, *test, err);
     return rc != 0 ? rc : job_spec_check_groups(*model, *test, "test", err);
+}
+
+int job_file_plan(const struct job_spec *spec, const struct model *model, struct plan *plan,
+                  struct err *err)
+{
+    struct variable_spec *variables = model_variables(model);
+    int rc = plan_make_job(variables, model_variable_count(model), spec, plan, err);
+    free(variables);
+    return rc != 0 ? rc : plan_update_check(plan, &spec->update, err);
 }

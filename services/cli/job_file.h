@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "data/dataset.h"
 #include "graph/model.h"
+#include "job/plan/plan.h"
 #include "job/spec/job_spec.h"
 
 #define JOB_FILE_BYTES_MAX (1U << 20)
@@ -39,5 +40,9 @@ int job_file_refuse_program(const struct job_spec *spec, struct err *err);
  * (@train may come back NULL). Errors: what the data, the model or the source of `from` has. */
 int job_file_model(struct job_spec *spec, struct model **model, struct dataset **train,
                    struct dataset **test, struct err *err);
+/* How the job would be spread over its servers, as its master plans it. @plan is to be released in
+ * any case. Errors: ERR_INVALID it cannot be, or a pattern of update.variables matches nothing. */
+int job_file_plan(const struct job_spec *spec, const struct model *model, struct plan *plan,
+                  struct err *err);
 
 #endif

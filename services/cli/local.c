@@ -108,7 +108,8 @@ static bool interrupted(void)
 {
     sigset_t waiting;
     return sigpending(&waiting) == 0 &&
-           (sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1);
+           (sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1 ||
+            sigismember(&waiting, SIGHUP) == 1);
 }
 
 static int await_line(struct spawn *s, char line[SPAWN_LINE_BYTES_MAX], struct err *err)
@@ -325,6 +326,25 @@ static void stop_children(struct local_child *children, size_t count, bool at_on
     }
     for (size_t i = 0; i < count; i++) {
         (at_once ? spawn_release : await_end)(&children[i].process);
+    }
+}
+
+static void send(const struct spawn *s, int signal)
+{
+    if (s->pid != 0 && !s->ended) {
+        (void)kill(s->pid, signal);
+    }
+}
+
+void local_suspend(const struct local *l, bool stop)
+{
+    const int signal = stop ? SIGSTOP : SIGCONT;
+    send(&l->master, signal);
+    for (size_t i = 0; i < l->ps_count; i++) {
+        send(&l->ps[i].process, signal);
+    }
+    for (size_t i = 0; i < l->worker_count; i++) {
+        send(&l->workers[i].process, signal);
     }
 }
 

@@ -35,6 +35,8 @@ int local_start(struct local *l, const char *state_dir, const char *rules_dir, c
 /* Look after the children; what happened is added to @notices, a line each. Errors: ERR_ABORTED the
  * master ended, or one of the others does not stay up. */
 int local_tick(struct local *l, struct buf *notices, struct err *err);
+/* Stop all processes where they are, or let them go on. */
+void local_suspend(const struct local *l, bool stop);
 /* @at_once: SIGKILL, else SIGTERM and a grace. Frees. */
 void local_stop(struct local *l, bool at_once);
 

@@ -198,6 +198,18 @@ static void remember_wrong(const struct diags *wrong)
     diags_release(&diags);
 }
 
+/* @code, or CLI_FAILED where what was printed did not arrive. */
+static int printed(int code)
+{
+    /* Of what is longer than its buffer, the last part alone would be seen. */
+    const bool lost = ferror(stdout) != 0;
+    if ((fflush(stdout) != 0 || lost) && code == CLI_OK) {
+        (void)fputs("gradus: cannot write to stdout\n", stderr);
+        return CLI_FAILED;
+    }
+    return code;
+}
+
 static int run_command(const struct cli_command *command, int argc, char **argv)
 {
     static const struct config_repeat set = {"set", "KEY=VALUE",
@@ -250,11 +262,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     free(options);
     free(program);
     free(notes);
-    if (fflush(stdout) != 0 && code == CLI_OK) {
-        (void)fputs("gradus: cannot write to stdout\n", stderr);
-        code = CLI_FAILED;
-    }
-    return code;
+    return printed(code);
 }
 
 int main(int argc, char **argv)
@@ -269,7 +277,7 @@ int main(int argc, char **argv)
         strcmp(argv[1], "help") == 0) {
         if (argc == 2) {
             usage(stdout);
-            return CLI_OK;
+            return printed(CLI_OK);
         }
         const struct cli_command *about = find(argv[2]);
         char *arguments[] = {"--help"};

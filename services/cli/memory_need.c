@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "cli/job_file.h"
 #include "job/plan/plan.h"
-#include "job/plan/plan_update.h"
 
 /* As measured: code, threads, gRPC and what a connection takes. */
 #define MASTER_BYTES (UINT64_C(24) << 20)
@@ -187,18 +186,14 @@ static int need_of_model(const struct job_spec *spec, const struct model *model,
                          const struct dataset *train, const struct dataset *test,
                          struct memory_need *out, struct err *err)
 {
-    size_t n = model_variable_count(model);
-    struct variable_spec *variables = model_variables(model);
     struct plan plan = {0};
     struct output_update update = {0};
-    int rc = plan_make_job(variables, n, spec, &plan, err);
-    rc = rc != 0 ? rc : plan_update_check(&plan, &spec->update, err);
+    int rc = job_file_plan(spec, model, &plan, err);
     rc = rc != 0 ? rc : output_update_init(&update, &plan, spec, err);
     if (rc == 0) {
         memory_need_of(&update, model, train, test, out);
         output_update_release(&update);
     }
-    free(variables);
     plan_release(&plan);
     return rc;
 }

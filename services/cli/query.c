@@ -69,7 +69,7 @@ int query_job_long(const struct cli_common *common, const char *id, const char *
                    bool *stopped, struct err *err)
 {
     struct found_job found = {0};
-    follow_block_signals();
+    follow_block_signals(false);
     int rc = find_live_job(common, id, &found, err);
     rc = rc != 0 ? rc
                  : client_call_last(&found.client, method, body, timeout_ms, reply, stopped, err);

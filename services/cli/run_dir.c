@@ -84,7 +84,10 @@ int run_dir_claim(const char *given, struct run_dir *out, struct err *err)
         free(dir);
     }
     free(usual);
-    return rc == 0 ? 0 : err_set(err, local.code, "%s", local.msg);
+    return rc == 0 ? 0
+           : rc == ERR_PERMISSION
+               ? err_set(err, rc, "%s; --state-dir DIR says where a run may write", local.msg)
+               : err_set(err, local.code, "%s", local.msg);
 }
 
 void run_dir_release(struct run_dir *d)

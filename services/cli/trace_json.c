@@ -268,7 +268,11 @@ static void add_arrows(struct writer *w)
 
 static void add_string(struct buf *out, const char *s)
 {
-    json_add_string(out, text_is_utf8(s, strlen(s)) ? s : "(not UTF-8)");
+    const size_t n = 4 * strlen(s) + 1; /* each byte as \xNN */
+    char *shown = mem_new(n, 1);
+    text_utf8(s, shown, n);
+    json_add_string(out, shown);
+    free(shown);
 }
 
 static void next(struct writer *w)

@@ -565,6 +565,16 @@ def http():
     write("http", "tls", bytes.fromhex("16030100a5010000a10303") + bytes(range(64)))
 
 
+def infer_json():
+    features = '{"name": "features", "datatype": "FP32", "shape": [1, 2], "data": [[1.5, null]]}'
+    texts = '{"name": "c", "datatype": "BYTES", "shape": [2], "data": ["red", "caf\\u00e9"]}'
+    keys = '{"name": "0", "datatype": "%s", "shape": [1, 2], "data": [%s]}'
+    write("infer_json", "all", ('\0{"id": "7", "inputs": [%s], "outputs": [{"name": "class"}]}' % ", ".join(
+        (features, texts, keys % ("UINT64", "1, 18446744073709551615"), keys % ("INT64", "-1, 2")))).encode())
+    write("infer_json", "binary", b'\x08{"inputs": [{"name": "features", "datatype": "FP32", "shape": [1, 2], "parameters": '
+          b'{"binary_data_size": 8}}], "parameters": {"binary_data_output": true}}' + b"\0\0\x80\x3f" * 2)
+
+
 def infer():
     def one(slot, name, text):
         packed = subprocess.run(["protoc", "-I", os.path.join(ROOT, "proto"), "--encode=inference.ModelInferRequest",
@@ -614,7 +624,7 @@ def onnx():
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for make in (data_files, packed, seek, index, checkpoints, texts, tokens, certificates, store, ps_calls, master_calls, worker_calls,
-                 answers, table_gradients, libgradus, http, infer, onnx):
+                 answers, table_gradients, libgradus, http, infer, infer_json, onnx):
         make()
     return 0
 

@@ -262,13 +262,13 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(done.returncode, expect, done.stderr + done.stdout)
         return json.loads(done.stdout) if done.stdout else None
 
-    def start_run(self, state="state", file=None, extra=(), slow_down=None, **sets):
+    def start_run(self, state="state", file=None, extra=(), slow_down=None, before=None, **sets):
         """@slow_down: of its workers, so that something can happen to the job while it runs, however fast the machine is and
-        however busy."""
+        however busy. @before: what its process does first of all."""
         env = {**os.environ, "GRADUS_SLOW_DOWN": str(slow_down)} if slow_down else None
         process = subprocess.Popen(
             [os.path.join(BIN, "gradus"), *self.run_args(file or SOURCE + "/examples/digits.yaml", state, *extra, **sets)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, preexec_fn=before)
         self.processes.append(process)
         return process
 

@@ -10,6 +10,7 @@ import re
 import select
 import shlex
 import signal
+import stat
 import struct
 import subprocess
 import termios
@@ -54,6 +55,70 @@ def shown_lines(text):
 
 
 class Terminal(ClusterTest):
+    def test_a_terminal_that_cannot_go_back(self):
+        """Of an editor, say: it shows lines alone."""
+        with unittest.mock.patch.dict(os.environ, {"TERM": "dumb"}):
+            text, code = on_terminal(os.path.join(BIN, "gradus"), "run", DIGITS, *self.job(name="dumb"))
+        self.assertEqual(code, 0, text)
+        self.assertNotIn("\033", text)
+        self.assertNotIn("\r", text.replace("\r\n", "\n"))
+
+    def test_outputs_that_are_no_files(self):
+        """A pipe is written into, a link leads to what is replaced, "-" is the standard output."""
+        rows, pipe, link = (os.path.join(self.dir, name) for name in ("rows.csv", "pipe", "link"))
+        with open(rows, "w", encoding="utf-8") as f:
+            f.write("a,y\n1,0\n")
+        os.mkfifo(pipe)
+        os.symlink("target", link)
+        program = os.path.join(BIN, "gradus")
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        for output in pipe, link, "-":
+            done = subprocess.run([program, "convert", rows, "--output", output], capture_output=True, timeout=TIMEOUT)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if output == "-":
+                self.assertIn(b"packed into", done.stderr)
+        with open(link, "rb") as f:
+            packed = f.read()
+        self.assertEqual((os.read(reader, 65536), done.stdout), (packed, packed))
+        os.close(reader)
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode) and os.path.islink(link))
+
+    def test_one_answer_to_more_servers_than_partitions(self):
+        rows, job = os.path.join(self.dir, "rows.csv"), os.path.join(self.dir, "job.yaml")
+        with open(rows, "w", encoding="utf-8") as f:
+            f.write("a,y\n" + "1,0\n2,1\n" * 20)
+        with open(job, "w", encoding="utf-8") as f:
+            f.write("name: few\ndata: {train: {file: rows.csv}, label: y}\n"
+                    "model: {layers: [dense: {units: 1}], loss: sigmoid_cross_entropy}\n"
+                    "update: {rule: sgd, learning_rate: 0.1}\ntraining: {epochs: 1, batch_size: 4}\ncluster: {ps: 6}\n")
+        for command in ["validate"], ["plan"], ["run", "--state-dir", os.path.join(self.dir, "state")]:
+            done = gradus(*command, job, "--set", f"data.dir={self.dir}")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("partitions cannot fill 6 parameter servers", " ".join(done.stderr.split()), command)
+
+    def test_a_damaged_checkpoint_is_told(self):
+        """Who asks for the newest and gets the one before hears so."""
+        self.run_job(training__epochs=2, training__checkpoint_every="1 epoch")
+        checkpoints = os.path.join(self.dir, "state", "checkpoints", "digits-1")
+        newest = sorted(name for name in os.listdir(checkpoints) if name.startswith("step-"))[-1]
+        shard = [name for name in os.listdir(os.path.join(checkpoints, newest)) if name.endswith(".safetensors")][0]
+        with open(os.path.join(checkpoints, newest, shard), "w", encoding="utf-8") as f:
+            f.write("x" * 130)
+        out = os.path.join(self.dir, "out.safetensors")
+        for command in ["evaluate", checkpoints, "--set", f"data.dir={self.shared}/digits"], ["export", "--from", checkpoints, out]:
+            done = gradus(*command)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("warning: ", done.stderr)
+            self.assertIn(newest, done.stderr)
+            self.assertIn("the one before it is taken", " ".join(done.stderr.split()))
+
+    def test_all_or_an_error(self):
+        """What is longer than a buffer is lost in its middle, too."""
+        with open("/dev/full", "wb") as full:
+            for command in ["schema", "--json"], ["rules", "--json"], ["rules"], ["--help"], ["roles"]:
+                done = subprocess.run([os.path.join(BIN, "gradus"), *command], stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT)
+                self.assertEqual((done.returncode, done.stderr), (1, b"gradus: cannot write to stdout\n"), command)
+
     def assert_fits(self, text, columns=COLUMNS):
         for line in shown_lines(text):
             self.assertNotIn("\033", line)

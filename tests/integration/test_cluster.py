@@ -237,6 +237,35 @@ class Deaths(ClusterTest):
         self.assert_gone(children)
         self.export(result["job"])
 
+    def test_a_closed_terminal_leaves_a_checkpoint(self):
+        process = self.start_run(training__epochs=ENDLESS)
+        self.wait_run("state", 1)
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)  # the shell sends one, too
+        out, err = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, 3, err)
+        self.assertTrue(os.path.exists(json.loads(out)["checkpoint"] + "/manifest.json"))
+
+    def test_who_was_told_not_to_hear_it_does_not(self):
+        process = self.start_run(training__epochs=ENDLESS, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.wait_run("state", 1)
+        process.send_signal(signal.SIGHUP)
+        result, err, _ = self.end_run(process, "state", 2)
+        self.assertEqual(result["state"], "SUCCEEDED", err)
+
+    def test_a_suspended_run_stops_as_a_whole(self):
+        process = self.start_run(training__epochs=ENDLESS)
+        self.wait_run("state", 1)
+        children = [pid for kind in ("master", "ps", "worker") for pid in self.child(process, "gradus-" + kind)]
+        process.send_signal(signal.SIGTSTP)
+        for pid in (process.pid, *children):
+            self.wait_for(f"{pid} stops", lambda pid=pid: process_state(pid) == "T")
+        process.send_signal(signal.SIGCONT)
+        for pid in children:
+            self.wait_for(f"{pid} goes on", lambda pid=pid: process_state(pid) != "T")
+        result, err, _ = self.end_run(process, "state", 2)
+        self.assertEqual(result["state"], "SUCCEEDED", err)
+
     def test_async_interrupt(self):
         process = self.start_run(training__epochs=ENDLESS, training__mode="async", cluster__workers=2)
         self.wait_run("state", 1)
@@ -281,6 +310,12 @@ def says(service, check):
             return page.status, page.read().decode()
     except urllib.error.HTTPError as e:
         return e.code, e.read().decode()
+
+
+def process_state(pid):
+    """The letter that ps(1) shows: T is stopped."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return f.read().rsplit(")", 1)[1].split()[0]
 
 
 class Services(ClusterTest):

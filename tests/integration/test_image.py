@@ -112,7 +112,7 @@ class Compose(unittest.TestCase):
 
     def test_ports_are_published_on_this_machine_only(self):
         ports = re.findall(r'- "(\S+:\d+)"$', self.services()["master"] + self.services()["serve"], re.M)
-        self.assertEqual(len(ports), 3)
+        self.assertEqual(len(ports), 4)
         for port in ports:
             self.assertTrue(port.startswith("127.0.0.1:"), port)
 

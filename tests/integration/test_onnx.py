@@ -250,8 +250,6 @@ class Exported(ClusterTest):
         self.refused(hashed, 1, "column weather: its categories become features by a hash")
         self.refused(hashed, 2, "--external is for ONNX alone", "--external", name="refused.safetensors")
         self.refused(hashed, 2, "--set is for ONNX alone", "--set", "data.label=x", name="refused.safetensors")
-        os.rename(self.dir + "/train.csv", self.dir + "/moved.csv")
-        self.refused(hashed, 5, "what was measured on the train data: ")
         self.assertEqual(gradus("export", "--from", hashed["checkpoint"], self.dir + "/plain").returncode, 0)
 
     def job_of(self, net):

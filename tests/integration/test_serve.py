@@ -296,8 +296,6 @@ class Wrong(ServeTest):
         refused(2, "exclude each other", "--checkpoint=/tmp", "--job=a")
         refused(2, "ftp", "--checkpoint=ftp://a/b")
         refused(1, "none", f"--checkpoint={self.dir}/none")
-        result = self.run_job(file=SOURCE + "/examples/digits.yaml", training__epochs=1)
-        refused(1, "what was measured on the train data: ", f"--checkpoint={result['checkpoint']}", "--data-dir=/none")
 
 
 class Access(ServeTest):

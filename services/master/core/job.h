@@ -236,6 +236,7 @@ struct job {
     struct given_variables given;    /* of model.program, model.onnx, from */
     uint64_t from_fingerprint;       /* of the values of `from`; 0: nobody has looked */
     struct variable_spec *given_own; /* owned: those of given */
+    char *encoding;                  /* what was measured on the train records; NULL: unknown */
     struct plan plan;
     bool has_plan;
     struct step_map step_map; /* from the beginning, the checkpoint or the last change on */

@@ -181,6 +181,7 @@ struct master_call_done {
     struct given_variables given; /* of a job whose variables workers tell */
     const char *from;             /* of a job with `from` that begins: what is taken; NULL: none */
     uint64_t from_fingerprint;    /* of these values */
+    const char *encoding;         /* what was measured on the train records; NULL or "": unknown */
     /* OPEN, MEMBERSHIP, PIN, UNPIN, CHECKPOINT */
     uint64_t version;
     const struct ledger *ledger;                    /* the same; may be NULL */
@@ -400,6 +401,7 @@ struct master_manifest {
     uint64_t step, examples, generation;
     const char *directory; /* as in the CHECKPOINT calls */
     const char *base;      /* likewise, when it may be a delta: it is when a file is; else NULL */
+    const char *encoding;  /* as an inspection had it; NULL: unknown */
     struct best best;      /* as of its step */
     bool result_is_best;   /* the job ends with it, and the result is the version that best says */
     const struct master_shard_file *shards; /* [plan->shard_count] */

@@ -245,7 +245,9 @@ void start_forget_fields(struct job *j)
     j->field_names = NULL;
     j->train.fields = j->test.fields = (struct sparse_names){0};
     free(j->given_own);
+    free(j->encoding);
     j->given_own = NULL;
+    j->encoding = NULL;
     j->given = (struct given_variables){0};
 }
 
@@ -274,6 +276,9 @@ void start_inspect_done(struct master *m, struct job *j, const struct master_cal
         j->from_fingerprint = done->from_fingerprint;
         action_log(m, LOG_LEVEL_INFO, "job_from", "job=%s took=%s", j->record.id,
                    log_quote(done->from, quoted, sizeof quoted));
+    }
+    if (done->encoding != NULL && done->encoding[0] != '\0') {
+        j->encoding = mem_strdup(done->encoding);
     }
     j->inspected = true;
 }

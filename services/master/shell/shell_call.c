@@ -45,6 +45,7 @@ static int take_inspection(const Gradus__V1__DataInfo *r, struct master_call_don
 {
     int rc = wire_data_from_proto(r, &done->train, &done->test, err);
     done->from = r->from;
+    done->encoding = r->encoding;
     done->from_fingerprint = r->from_fingerprint;
     return rc != 0 || r->program == NULL
                ? rc

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outputs are always raw, which all clients of the protocol read. */
+/* Puts a message together of what is there already. */
 #include "serve/rpc/infer_answer.h"
 
 #include <string.h>
@@ -70,17 +70,7 @@ static void add_classes(const struct serve_model *m, const float *answers, size_
     }
 }
 
-/* The message on its way. Protobuf-c's types have no const. */
-struct answer {
-    Inference__ModelInferResponse message;
-    Inference__ModelInferResponse__InferOutputTensor tensors[INFER_OUTPUTS_MAX];
-    Inference__ModelInferResponse__InferOutputTensor *list[INFER_OUTPUTS_MAX];
-    ProtobufCBinaryData raw[INFER_OUTPUTS_MAX];
-    int64_t shapes[INFER_OUTPUTS_MAX][2];
-    struct buf classes;
-};
-
-static void add_output(struct answer *a, const struct serve_model *m,
+static void add_output(struct infer_answer *a, const struct serve_model *m,
                        const struct infer_output *output, const float *answers, size_t records)
 {
     const size_t n = a->message.n_outputs++;
@@ -102,23 +92,26 @@ static void add_output(struct answer *a, const struct serve_model *m,
     }
 }
 
-void infer_answer(struct rpc_call *call, const char *name, const struct serve_model *m,
-                  const Inference__ModelInferRequest *q, const float *answers, size_t records)
+void infer_answer_make(struct infer_answer *a, const char *name, const struct serve_model *m,
+                       const Inference__ModelInferRequest *q, const float *answers, size_t records)
 {
     struct infer_output outputs[INFER_OUTPUTS_MAX];
     const size_t count = infer_outputs(m, outputs);
-    struct answer a = {.classes = {0}};
-    inference__model_infer_response__init(&a.message);
-    a.message.model_name = (char *)(uintptr_t)name;
-    a.message.model_version = (char *)(uintptr_t)m->version;
-    a.message.id = q->id;
-    a.message.outputs = a.list;
+    a->classes = (struct buf){0};
+    inference__model_infer_response__init(&a->message);
+    a->message.model_name = (char *)(uintptr_t)name;
+    a->message.model_version = (char *)(uintptr_t)m->version;
+    a->message.id = q->id;
+    a->message.outputs = a->list;
     for (size_t i = 0; i < (q->n_outputs > 0 ? q->n_outputs : count); i++) {
         const size_t k = q->n_outputs > 0 ? find(outputs, count, q->outputs[i]->name) : i;
-        add_output(&a, m, &outputs[k], answers, records);
+        add_output(a, m, &outputs[k], answers, records);
     }
-    a.message.raw_output_contents = a.raw;
-    a.message.n_raw_output_contents = a.message.n_outputs;
-    (void)rpc_reply(call, &a.message.base, NULL);
-    buf_release(&a.classes);
+    a->message.raw_output_contents = a->raw;
+    a->message.n_raw_output_contents = a->message.n_outputs;
+}
+
+void infer_answer_release(struct infer_answer *a)
+{
+    buf_release(&a->classes);
 }

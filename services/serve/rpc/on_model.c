@@ -38,18 +38,29 @@ static void on_model_ready(struct rpc_call *call, struct rpc_msg *msg, void *ser
     (void)rpc_reply(call, &r.base, NULL);
 }
 
-static void on_server_metadata(struct rpc_call *call, struct rpc_msg *msg, void *service)
+static void reply(void *ctx, const ProtobufCMessage *message)
+{
+    (void)rpc_reply(ctx, message, NULL);
+}
+
+void serve_say_server(serve_say *say, void *ctx)
 {
     Inference__ServerMetadataResponse r = INFERENCE__SERVER_METADATA_RESPONSE__INIT;
-    char name[] = "gradus-serve", version[] = GRADUS_VERSION, extension[] = "model_configuration";
-    char *extensions[] = {extension};
-    (void)msg;
-    (void)service;
+    char name[] = "gradus-serve", version[] = GRADUS_VERSION;
+    char configuration[] = "model_configuration", binary[] = "binary_tensor_data";
+    char *extensions[] = {configuration, binary};
     r.name = name;
     r.version = version;
     r.extensions = extensions;
-    r.n_extensions = 1;
-    (void)rpc_reply(call, &r.base, NULL);
+    r.n_extensions = sizeof extensions / sizeof extensions[0];
+    say(ctx, &r.base);
+}
+
+static void on_server_metadata(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)msg;
+    (void)service;
+    serve_say_server(reply, call);
 }
 
 /* ---- what the model is ---- */
@@ -112,30 +123,39 @@ static void describe(const struct serve_model *m, struct metadata *d,
     r->n_outputs = n;
 }
 
-static void on_model_metadata(struct rpc_call *call, struct rpc_msg *msg, void *service)
+int serve_say_model(struct serve *s, const char *name, const char *version, serve_say *say,
+                    void *ctx, struct err *err)
 {
-    const Inference__ModelMetadataRequest *q = (const Inference__ModelMetadataRequest *)msg->body;
     Inference__ModelMetadataResponse r = INFERENCE__MODEL_METADATA_RESPONSE__INIT;
     struct metadata d = {0};
-    struct err err = {0};
+    struct err why = {0};
     char platform[] = PLATFORM;
-    struct serve_model *m = serve_find(service, q->name, q->version, &err);
+    struct serve_model *m = serve_find(s, name, version, &why);
     if (m == NULL) {
-        (void)rpc_fail(call, &err);
-        return;
+        return err_set(err, why.code, "%s", why.msg);
     }
     char *versions[] = {m->version};
     describe(m, &d, &r);
-    r.name = q->name;
+    r.name = (char *)(uintptr_t)name;
     r.platform = platform;
     r.versions = versions;
     r.n_versions = 1;
-    (void)rpc_reply(call, &r.base, NULL);
+    say(ctx, &r.base);
     free(d.tensors);
     free(d.dims);
     free(d.inputs);
     free(d.outputs);
     serve_model_unref(m);
+    return 0;
+}
+
+static void on_model_metadata(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const Inference__ModelMetadataRequest *q = (const Inference__ModelMetadataRequest *)msg->body;
+    struct err err = {0};
+    if (serve_say_model(service, q->name, q->version, reply, call, &err) != 0) {
+        (void)rpc_fail(call, &err);
+    }
 }
 
 /* ---- the same as Triton's clients ask for it ---- */
@@ -184,37 +204,77 @@ static void configure(const struct serve_model *m, struct config *c, Inference__
     r->max_batch_size = (int32_t)m->batch_max;
 }
 
-static void on_model_config(struct rpc_call *call, struct rpc_msg *msg, void *service)
+int serve_say_config(struct serve *s, const char *name, const char *version, serve_say *say,
+                     void *ctx, struct err *err)
 {
-    const Inference__ModelConfigRequest *q = (const Inference__ModelConfigRequest *)msg->body;
     Inference__ModelConfigResponse r = INFERENCE__MODEL_CONFIG_RESPONSE__INIT;
     Inference__ModelConfig config = INFERENCE__MODEL_CONFIG__INIT;
     Inference__ModelDynamicBatching batching = INFERENCE__MODEL_DYNAMIC_BATCHING__INIT;
     struct config c = {0};
-    struct err err = {0};
+    struct err why = {0};
     char platform[] = PLATFORM;
-    struct serve_model *m = serve_find(service, q->name, q->version, &err);
+    struct serve_model *m = serve_find(s, name, version, &why);
     if (m == NULL) {
-        (void)rpc_fail(call, &err);
-        return;
+        return err_set(err, why.code, "%s", why.msg);
     }
     configure(m, &c, &config);
-    config.name = q->name;
+    config.name = (char *)(uintptr_t)name;
     config.platform = platform;
-    batching.max_queue_delay_microseconds = serve_delay_us(service);
+    batching.max_queue_delay_microseconds = serve_delay_us(s);
     config.scheduling_choice_case = INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
     config.dynamic_batching = &batching;
     r.config = &config;
-    (void)rpc_reply(call, &r.base, NULL);
+    say(ctx, &r.base);
     free(c.inputs);
     free(c.input_list);
     free(c.dims);
     serve_model_unref(m);
+    return 0;
+}
+
+static void on_model_config(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const Inference__ModelConfigRequest *q = (const Inference__ModelConfigRequest *)msg->body;
+    struct err err = {0};
+    if (serve_say_config(service, q->name, q->version, reply, call, &err) != 0) {
+        (void)rpc_fail(call, &err);
+    }
+}
+
+/* ---- requests ---- */
+
+struct asked {
+    struct rpc_call *call;
+    struct rpc_msg *msg;
+};
+
+static void end_asked(struct asked *a)
+{
+    rpc_msg_unref(a->msg);
+    rpc_call_unref(a->call);
+    free(a);
+}
+
+static void answer_call(void *ctx, const Inference__ModelInferResponse *answer)
+{
+    struct asked *a = ctx;
+    (void)rpc_reply(a->call, &answer->base, NULL);
+    end_asked(a);
+}
+
+static void fail_call(void *ctx, const struct err *err)
+{
+    struct asked *a = ctx;
+    (void)rpc_fail(a->call, err);
+    end_asked(a);
 }
 
 static void on_infer(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
-    serve_infer(service, call, msg);
+    static const struct serve_asker asker = {answer_call, fail_call};
+    struct asked *a = mem_new(1, sizeof *a);
+    *a = (struct asked){.call = rpc_call_ref(call), .msg = rpc_msg_ref(msg)};
+    serve_infer(service, (const Inference__ModelInferRequest *)msg->body, &asker, a);
 }
 
 const struct rpc_method serve_methods[] = {

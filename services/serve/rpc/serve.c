@@ -21,8 +21,9 @@
 
 struct request {
     struct request *next;
-    struct rpc_call *call;
-    struct rpc_msg *msg;
+    const Inference__ModelInferRequest *message;
+    const struct serve_asker *asker;
+    void *ctx; /* of the asker */
     struct serve_model *model;
     size_t records;
     uint64_t since_us;
@@ -136,11 +137,6 @@ size_t serve_busy(struct serve *s)
 
 /* ---- computing ---- */
 
-static const Inference__ModelInferRequest *message_of(const struct request *q)
-{
-    return (const Inference__ModelInferRequest *)q->msg->body;
-}
-
 /* Who has an answer finds it counted. */
 static void finish(struct serve *s, struct request *q, const float *answers, const struct err *err)
 {
@@ -148,13 +144,14 @@ static void finish(struct serve *s, struct request *q, const float *answers, con
     meter_add(s->failures, answers == NULL);
     meter_observe(s->seconds, (double)(now_us() - q->since_us) / 1e6);
     if (answers != NULL) {
-        infer_answer(q->call, serve_name(s), q->model, message_of(q), answers, q->records);
+        struct infer_answer a;
+        infer_answer_make(&a, serve_name(s), q->model, q->message, answers, q->records);
+        q->asker->answer(q->ctx, &a.message);
+        infer_answer_release(&a);
     } else {
-        (void)rpc_fail(q->call, err);
+        q->asker->fail(q->ctx, err);
     }
     serve_model_unref(q->model);
-    rpc_msg_unref(q->msg);
-    rpc_call_unref(q->call);
     free(q);
 }
 
@@ -319,9 +316,9 @@ static void enter(struct serve *s, struct request *q)
     }
 }
 
-void serve_infer(struct serve *s, struct rpc_call *call, struct rpc_msg *msg)
+void serve_infer(struct serve *s, const Inference__ModelInferRequest *q,
+                 const struct serve_asker *asker, void *ctx)
 {
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)msg->body;
     struct err err = {0};
     struct serve_model *m = serve_find(s, q->model_name, q->model_version, &err);
     struct request *r = NULL;
@@ -334,13 +331,14 @@ void serve_infer(struct serve *s, struct rpc_call *call, struct rpc_msg *msg)
     if (rc != 0) {
         meter_add(s->requests, 1);
         meter_add(s->failures, 1);
-        (void)rpc_fail(call, &err);
+        asker->fail(ctx, &err);
         serve_model_unref(m);
         free(r);
         return;
     }
-    r->call = rpc_call_ref(call);
-    r->msg = rpc_msg_ref(msg);
+    r->message = q;
+    r->asker = asker;
+    r->ctx = ctx;
     r->model = m;
     r->since_us = now_us();
     enter(s, r);

@@ -46,8 +46,23 @@ bool serve_ready(struct serve *s);
 uint64_t serve_delay_us(const struct serve *s);
 size_t serve_busy(struct serve *s); /* requests that have no answer yet */
 
-/* Answer @call, now or later. */
-void serve_infer(struct serve *s, struct rpc_call *call, struct rpc_msg *msg);
+/* How who has asked gets the answer: exactly one of both, on any thread. */
+struct serve_asker {
+    void (*answer)(void *ctx, const Inference__ModelInferResponse *answer);
+    void (*fail)(void *ctx, const struct err *err);
+};
+/* Answer @q, which stays as it is until then, now or later. */
+void serve_infer(struct serve *s, const Inference__ModelInferRequest *q,
+                 const struct serve_asker *asker, void *ctx);
+
+/* What is served, as a message to @say. */
+typedef void serve_say(void *ctx, const ProtobufCMessage *message);
+void serve_say_server(serve_say *say, void *ctx);
+/* Errors: those of serve_find(). */
+int serve_say_model(struct serve *s, const char *name, const char *version, serve_say *say,
+                    void *ctx, struct err *err);
+int serve_say_config(struct serve *s, const char *name, const char *version, serve_say *say,
+                     void *ctx, struct err *err);
 
 extern const struct rpc_method serve_methods[]; /* of GRPCInferenceService; ctx: struct serve */
 extern const size_t serve_method_count;

@@ -64,6 +64,12 @@ static int load(struct serve_follow *f, const char *path, struct err *err)
         log_info("serving", "model=%s version=%s checkpoint=%s load_ms=%" PRIu64,
                  serve_name(o->serve), m->version, log_quote(path, shown, sizeof shown),
                  chrono_now_ms() - begin);
+        if (saved_model_measured_anew(m->saved)) {
+            log_warn("measured_anew",
+                     "checkpoint=%s reason=\"it keeps nothing of what was measured on its train "
+                     "data, which have to be those of before\"",
+                     shown);
+        }
     }
     if (rc == 0 && before == NULL && o->served != NULL) {
         o->served(o->ctx);
@@ -75,7 +81,7 @@ static int load(struct serve_follow *f, const char *path, struct err *err)
 int serve_follow_look(struct serve_follow *f, struct err *err)
 {
     char *path = NULL;
-    int rc = checkpoint_resolve(f->options.where, &path, err);
+    int rc = checkpoint_resolve(f->options.where, &path, NULL, err);
     if (rc == 0 && f->path != NULL && strcmp(path, f->path) == 0) {
         free(path);
         return 0;

@@ -11,6 +11,7 @@
 #include "inference/open_inference.pb-c.h"
 #include "serve/rpc/serve.h"
 #include "serve/rpc/serve_follow.h"
+#include "serve/rpc/serve_pages.h"
 #include "storage/storage.h"
 
 #define DRAIN_PAUSE_NS 2000000
@@ -38,8 +39,8 @@ const struct field serve_fields[] = {
      .type = FIELD_STRING,
      .offset = AT(data_dir),
      .def = "",
-     .help = "Where the train data are, on which scaling and classes are measured; empty: where "
-             "the job file says"},
+     .help = "Where the train data are, of checkpoints of before they kept what was measured on "
+             "them; empty: where the job file says"},
     {.path = "cache_dir",
      .type = FIELD_STRING,
      .offset = AT(cache_dir),
@@ -173,6 +174,10 @@ int serve_service_start(struct service_context *sc, struct err *err)
                                                 .methods = serve_methods,
                                                 .method_count = serve_method_count,
                                                 .ctx = st->serve};
+        struct http_pages pages = serve_pages(st->serve);
+        pages.body_bytes_max = (size_t)service_common(sc)->message_bytes_max;
+        pages.bodies_bytes_max = (size_t)service_common(sc)->inflight_bytes_max;
+        service_serve_pages(sc, &pages);
         rc = service_serve(sc, &methods, err);
     }
     if (rc != 0) {

@@ -179,8 +179,14 @@ static void handle_inspect(struct worker_job *j, struct rpc_call *call,
     if (from != NULL) {
         info.from = from;
     }
+    const char *encoding = j->model.train == NULL ? NULL : dataset_measured(j->model.train);
+    char *measured = encoding == NULL ? NULL : mem_strdup(encoding);
+    if (measured != NULL) {
+        info.encoding = measured;
+    }
     (void)rpc_reply(call, &info.base, NULL);
     wire_program_release(&program);
+    free(measured);
     free(from);
 }
 

@@ -6,6 +6,7 @@
 #include "support/tmp_dir.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,6 +223,44 @@ static void what_fails_is_said_and_leaves_the_old(void **state)
     free(path);
 }
 
+/* A link stays one, to a file that is replaced or made; a pipe and a device stay what they are. */
+static void what_is_no_file_is_not_replaced(void **state)
+{
+    (void)state;
+    char *file = file_join(dir, "file"), *link = file_join(dir, "link"),
+         *pipe = file_join(dir, "pipe");
+    char *loop = file_join(dir, "loop");
+    struct stat st;
+    assert_int_equal(symlink("file", link), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(file_write_atomic(link, i == 0 ? "one" : "two", 3, NULL), 0);
+        expect_content(file, i == 0 ? "one" : "two");
+        assert_true(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
+    }
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    const int reader = open(pipe, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    char text[8] = "";
+    assert_int_equal(file_write_atomic(pipe, "three", 5, NULL), 0);
+    assert_int_equal(read(reader, text, sizeof text), 5);
+    assert_memory_equal(text, "three", 5);
+    assert_true(lstat(pipe, &st) == 0 && S_ISFIFO(st.st_mode));
+    assert_int_equal(file_write_atomic("/dev/null", "four", 4, NULL), 0);
+    assert_true(lstat("/dev/null", &st) == 0 && S_ISCHR(st.st_mode));
+    struct err err = {0};
+    assert_true(file_write_atomic("/dev/full", "five", 4, &err) < 0);
+    assert_true(lstat("/dev/full", &st) == 0 && S_ISCHR(st.st_mode));
+    assert_int_equal(symlink("loop", loop), 0);
+    assert_true(file_write_atomic(loop, "six", 3, &err) < 0);
+    (void)close(reader);
+    (void)unlink(loop);
+    (void)unlink(pipe);
+    (void)unlink(link);
+    free(loop);
+    free(pipe);
+    free(link);
+    free(file);
+}
+
 static void writes_are_continued(void **state)
 {
     (void)state;
@@ -327,6 +366,7 @@ int main(void)
         TEST(what_is_given_up_leaves_nothing),
         TEST(a_loss_of_power_leaves_the_old_or_the_new),
         TEST(what_fails_is_said_and_leaves_the_old),
+        TEST(what_is_no_file_is_not_replaced),
         TEST(writes_are_continued),
         TEST(a_file_without_a_directory_is_in_this_one),
         TEST(reading_has_a_limit),

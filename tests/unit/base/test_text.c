@@ -340,6 +340,27 @@ static void test_utf8(void **state)
     assert_false(text_is_utf8("a\0b", 3));
 }
 
+static void test_bytes_become_utf8(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"b\xc3\xb6se", "b\xc3\xb6se"},
+        {"b\xf6se\x80", "b\\xF6se\\x80"},
+        {"\xc3", "\\xC3"},
+        {"\xff\xfe\xe2\x82\xac", "\\xFF\\xFE\xe2\x82\xac"},
+    };
+    char out[32];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        text_utf8(cases[i][0], out, sizeof out);
+        assert_string_equal(out, cases[i][1]);
+    }
+    text_utf8("abc\xe2\x82\xac", out, 6); /* no half character, no half escape */
+    assert_string_equal(out, "abc");
+    text_utf8("ab\xff", out, 6);
+    assert_string_equal(out, "ab");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +376,7 @@ int main(void)
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_what_is_shown),
         cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_bytes_become_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

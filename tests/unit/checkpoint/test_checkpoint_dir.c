@@ -179,13 +179,13 @@ static void a_path_resolves_to_a_checkpoint(void **state)
     char *first = write_checkpoint(f, 1, 1, 1);
     char *second = write_checkpoint(f, 1, 2, 1);
     char *path = NULL;
-    assert_int_equal(checkpoint_resolve(first, &path, NULL), 0);
+    assert_int_equal(checkpoint_resolve(first, &path, NULL, NULL), 0);
     assert_string_equal(path, first);
     free(path);
-    assert_int_equal(checkpoint_resolve(f->dir, &path, NULL), 0);
+    assert_int_equal(checkpoint_resolve(f->dir, &path, NULL, NULL), 0);
     assert_string_equal(path, second);
     free(path);
-    assert_int_equal(checkpoint_resolve("/nonexistent", &path, NULL), ERR_NOT_FOUND);
+    assert_int_equal(checkpoint_resolve("/nonexistent", &path, NULL, NULL), ERR_NOT_FOUND);
     free(first);
     free(second);
 }

@@ -39,6 +39,26 @@ static void a_manifest_comes_back(void **state)
     free(path);
 }
 
+static void what_was_measured_comes_back(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = write_checkpoint(f, 1, 1, 1);
+    struct manifest m;
+    assert_int_equal(manifest_read(path, &m, NULL), 0);
+    assert_null(m.encoding);
+    m.encoding = mem_strdup("{\"scale\": [0.10000000000000001, 1e-300], \"of\": \"é\"}");
+    assert_int_equal(manifest_write(path, &m, NULL), 0);
+    manifest_release(&m);
+    assert_int_equal(manifest_read(path, &m, NULL), 0);
+    assert_string_equal(m.encoding, "{\"scale\": [0.10000000000000001, 1e-300], \"of\": \"é\"}");
+    m.encoding[1] = '}';
+    struct err err = {0};
+    assert_int_equal(manifest_write(path, &m, &err), ERR_CORRUPT);
+    assert_message(err, "what a worker has measured");
+    manifest_release(&m);
+    free(path);
+}
+
 /* Every bit of the file counts. */
 static void no_flipped_bit_is_taken(void **state)
 {
@@ -282,6 +302,7 @@ int main(void)
         TEST(a_file_name_tells_the_generation),
         TEST(a_manifest_names_files_of_a_generation),
         TEST(a_manifest_comes_back),
+        TEST(what_was_measured_comes_back),
         TEST(no_flipped_bit_is_taken),
         TEST(sums_of_metrics_are_kept),
         TEST(hostile_manifests_are_refused),

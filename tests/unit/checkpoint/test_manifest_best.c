@@ -83,10 +83,10 @@ static void it_lies_beside(void **state)
     assert_non_null(strstr(path, "/step-000000010"));
     free(path);
     /* The job ended with it: that is what its directory resolves to. */
-    assert_int_equal(checkpoint_resolve(f->dir, &path, NULL), 0);
+    assert_int_equal(checkpoint_resolve(f->dir, &path, NULL, NULL), 0);
     assert_non_null(strstr(path, "/step-000000010"));
     free(path);
-    assert_int_equal(checkpoint_resolve(thirty, &path, NULL), 0); /* who names one gets that one */
+    assert_int_equal(checkpoint_resolve(thirty, &path, NULL, NULL), 0); /* who names one gets that one */
     assert_string_equal(path, thirty);
     free(path);
     /* It is gone: there is the newest. */
@@ -95,7 +95,7 @@ static void it_lies_beside(void **state)
     struct err err = {0};
     assert_int_equal(checkpoint_best(thirty, &path, &err), ERR_NOT_FOUND);
     assert_message(err, "the best version of checkpoint ");
-    assert_int_equal(checkpoint_resolve(f->dir, &path, NULL), 0);
+    assert_int_equal(checkpoint_resolve(f->dir, &path, NULL, NULL), 0);
     assert_string_equal(path, thirty);
     free(path);
     free(ten);
@@ -109,7 +109,7 @@ static void only_an_end_makes_it_the_result(void **state)
     const struct best best = {.count = 3, .last = 30, .known = true, .kept = true, .kept_step = 10};
     char *ten = write_best(f, 10, &best, false), *thirty = write_best(f, 30, &best, false);
     char *path = NULL;
-    assert_int_equal(checkpoint_resolve(f->dir, &path, NULL), 0);
+    assert_int_equal(checkpoint_resolve(f->dir, &path, NULL, NULL), 0);
     assert_string_equal(path, thirty);
     free(path);
     free(ten);

@@ -85,6 +85,30 @@ static void same(const struct seen *a, const struct seen *b)
     assert_memory_equal(a->numbers, b->numbers, a->count * sizeof *a->numbers);
 }
 
+/* What was measured is enough: without the train file, the test part has the same numbers. */
+static void check_recalled(const struct data_spec *spec, enum data_label_kind kind,
+                           const char *measured, const struct seen *expected)
+{
+    char gone[] = "no-such-file";
+    struct data_spec here = *spec;
+    struct encoder *e = NULL;
+    struct err err = {0};
+    struct seen file, part = {0};
+    here.train.file = gone;
+    if (encoder_recall(measured, &here, kind, &e, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    file = read_all(e, spec->test.file, false);
+    same(&file, expected);
+    if (encoder_read_part(e, &here, true, see, &part, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    same(&part, expected);
+    free(file.numbers);
+    free(part.numbers);
+    encoder_free(e);
+}
+
 /* The file @labelled gives the numbers of the test part of a data set, and @unlabelled the same. */
 static void check(struct data_spec spec, enum data_label_kind kind, char *labelled,
                   const char *unlabelled)
@@ -99,6 +123,7 @@ static void check(struct data_spec spec, enum data_label_kind kind, char *labell
     struct seen expected = {0};
     assert_int_equal(see(&expected, test, NULL), 0);
     same(&with, &expected);
+    check_recalled(&spec, kind, dataset_measured(train), &expected);
     dataset_free(train);
     dataset_free(test);
     free(with.numbers);

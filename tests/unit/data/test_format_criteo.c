@@ -97,6 +97,18 @@ static void counts_may_be_keys(void **state)
     buf_release(&text);
 }
 
+/* Lines of the test file of Criteo: all fields but the label. */
+static void a_missing_label_is_told(void **state)
+{
+    (void)state;
+    struct buf text = {0};
+    add_line(&text, "1", "1", "1", "1", "1");
+    struct data_spec spec = clicks_spec(buf_str(&text) + 2);
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "x:1: 39 fields, expected 40: the label is missing");
+    buf_release(&text);
+}
+
 static void lines_may_be_cut(void **state)
 {
     (void)state;
@@ -261,10 +273,10 @@ static void parts_keep_their_lists(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_become_records),   cmocka_unit_test(counts_may_be_keys),
-        cmocka_unit_test(lines_may_be_cut),       cmocka_unit_test(wrong_lines_name_their_place),
-        cmocka_unit_test(declarations_must_fit),  cmocka_unit_test(tables_stay_tables),
-        cmocka_unit_test(parts_keep_their_lists),
+        cmocka_unit_test(lines_become_records),         cmocka_unit_test(counts_may_be_keys),
+        cmocka_unit_test(a_missing_label_is_told),      cmocka_unit_test(lines_may_be_cut),
+        cmocka_unit_test(wrong_lines_name_their_place), cmocka_unit_test(declarations_must_fit),
+        cmocka_unit_test(tables_stay_tables),           cmocka_unit_test(parts_keep_their_lists),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

@@ -116,6 +116,14 @@ static void headers_are_recognised(void **state)
     spec.header = DATA_HEADER_FALSE;
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
                     "t.csv:1: column 0: \"a\" is not a number");
+    spec = csv_spec("kind,shape\nx,a\ny,b\nx,a\ny,b\n"); /* words that the rows do not have */
+    spec.label = (char[]){"0"};
+    spec.categorical = (char[]){"1"};
+    check_features(&spec, DATA_LABEL_CLASS, (float[]){1, 0, 0, 1, 1, 0, 0, 1}, 4, 2);
+    spec = csv_spec("x,b\nx,a\ny,b\nx,a\ny,b\n"); /* the first row is as the others */
+    spec.label = (char[]){"0"};
+    spec.categorical = (char[]){"1"};
+    check_features(&spec, DATA_LABEL_CLASS, (float[]){0, 1, 1, 0, 0, 1, 1, 0, 0, 1}, 5, 2);
     spec = csv_spec("shape,kind\nround,x\nflat,y\n"); /* only the label's name tells */
     spec.label = (char[]){"kind"};
     spec.categorical = (char[]){"shape"};
@@ -361,9 +369,10 @@ static void sources_must_have_the_same_columns(void **state)
     struct data_spec spec = csv_spec("a,b,y\n1,2,0\n");
     spec.test.file = (char[]){"test.csv"};
     fixture_text("test.csv", "b,a,y\n1,2,0\n");
-    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "column \"b\" stands where");
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "test.csv: its columns are b, a; those of ");
     fixture_text("test.csv", "a,y\n1,0\n");
-    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "a record has shape [1], in ");
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "test.csv: its columns are a; those of ");
     fixture_text("test.csv", "3,4,0\n"); /* no header: by position */
     struct dataset *test, *train = fixture_open(&spec, DATA_LABEL_CLASS, &test);
     dataset_free(train);

@@ -137,7 +137,9 @@ static void wrong_lines_name_their_place(void **state)
         {"1 1:2:0.5\n", "x:1:3: \"1:2:0.5\" has two colons"},
         {"1 1:1 qid:3\n", "x:1:7: \"qid:3\" must stand right behind the label"},
         {"1 qid:x 1:1\n", "x:1:3: \"qid:x\" must stand right behind the label, with a whole"},
-        {"1 1000001:1\n", "x:1:3: \"1000001:1\" is too far out: records can have 1000000 features"},
+        {"1 1000001:1\n",
+         "x:1:3: \"1000001:1\" is too far out: dense records can have 1000000 features; with "
+         "data.columns: [{column: features, as: sparse}] indices may be any of 64 bits"},
         {"1 99999999999999999999999:1\n", "is too far out"},
         {"1:1 2:1\n", "x:1:1: \"1:1\" stands where the label is expected"},
         {"1,3 2:1\n", "x:1:1: \"1,3\" are several labels; a record has one"},

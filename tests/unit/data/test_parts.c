@@ -93,8 +93,8 @@ static void files_of_another_kind_are_refused(void **state)
     static const struct {
         const char *second, *message;
     } cases[] = {
-        {"a,y\n1,2\n", "/k2: a record has shape [1], in "},
-        {"a,c,y\n1,2,0\n", "/k2: column \"c\" stands where "},
+        {"a,y\n1,2\n", "/k2: its columns are a; those of "},
+        {"a,c,y\n1,2,0\n", "/k2: its columns are a, c; those of "},
         {"1,2,0\n3,4,1\n", "/k2 begins with a record, "},
         {"", "/k2: the file is empty"},
         {"a,b,y\n", "/k2: a header line and no records"},
@@ -109,6 +109,88 @@ static void files_of_another_kind_are_refused(void **state)
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_NOT_FOUND, "/k9");
     spec.train.file = (char[]){"z*"};
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_NOT_FOUND, "data.train.file: no file matches ");
+}
+
+/* Parts as Spark leaves them. */
+static void parts_without_records_do_not_count(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *parts[4], *all;
+    } cases[] = {
+        {{"", "a,b,y\n1,2,0\n3,4,1\n", "a,b,y\n", "a,b,y\n5,6,0\n"},
+         "a,b,y\n1,2,0\n3,4,1\n5,6,0\n"},
+        {{"a,b,y\n", "", "a,b,y\n1,2,0\n", "a,b,y\n5,6,1\n"}, "a,b,y\n1,2,0\n5,6,1\n"},
+        {{"", "1 1:2\n", "", "2 2:3\n"}, "1 1:2\n2 2:3\n"},
+    };
+    fixture_text("_SUCCESS", "");
+    fixture_text("_metadata", "what is no record");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (size_t k = 0; k < 4; k++) {
+            char name[16];
+            (void)snprintf(name, sizeof name, "part-%zu", k);
+            fixture_text(name, cases[i].parts[k]);
+        }
+        fixture_text("all", cases[i].all);
+        for (int loading = 0; loading < 2; loading++) {
+            struct data_spec spec = files_spec((char[]){"part-*"});
+            spec.loading = loading == 0 ? DATA_LOADING_MEMORY : DATA_LOADING_STREAM;
+            struct dataset *d = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
+            spec.train.file = (char[]){"all"};
+            struct dataset *one = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
+            assert_int_equal(dataset_info(d)->records, dataset_info(one)->records);
+            struct batch b = fixture_read(d), of_one = fixture_read(one);
+            assert_memory_equal(b.features, of_one.features, b.count * 2 * sizeof *b.features);
+            batch_release(&b);
+            batch_release(&of_one);
+            dataset_free(d);
+            dataset_free(one);
+        }
+    }
+    struct data_spec spec = files_spec((char[]){"[part-1, part-0]"}); /* named: an error */
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "/part-0: ");
+    for (size_t k = 0; k < 4; k++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "part-%zu", k);
+        fixture_text(name, k == 2 ? "a,b,y\n" : "");
+    }
+    for (int loading = 0; loading < 2; loading++) {
+        spec = files_spec((char[]){"part-*"});
+        spec.loading = loading == 0 ? DATA_LOADING_MEMORY : DATA_LOADING_STREAM;
+        fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                        "part-0 and the other files: empty, or a header alone");
+    }
+}
+
+static void other_programs_files_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t count;
+        const char *message;
+    } cases[] = {
+        {"BZh91AY&SY....", 14, "this is a file packed with bzip2; unpack it with bunzip2"},
+        {"\xFD"
+         "7zXZ\0....",
+         10, "packed with xz"},
+        {"PAR1....PAR1", 12, "a Parquet file; write it as CSV"},
+        {"PK\x03\x04..........................[Content_Types].xml", 49, "a spreadsheet (XLSX)"},
+        {"PK\x03\x04..........................train.csv....", 43, "a zip archive"},
+        {"\x93NUMPY\x01\0v\0", 10, "an array of NumPy"},
+        {"\n <!DOCTYPE HTML><html><body>404</body></html>", 46, "a web page (HTML)"},
+        {"version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n", 66,
+         "a pointer of Git LFS, not the file itself; fetch the file with git lfs pull"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct data_spec spec = files_spec((char[]){"other"});
+        fixture_write("other", cases[i].bytes, cases[i].count);
+        fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, cases[i].message);
+        spec.format = DATA_FORMAT_CSV;
+        fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, cases[i].message);
+        fixture_write_gz("other", cases[i].bytes, cases[i].count);
+        fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, cases[i].message);
+    }
 }
 
 static void limits_and_splits_are_of_all(void **state)
@@ -146,6 +228,8 @@ int main(void)
         cmocka_unit_test(categories_and_headers_go_together),
         cmocka_unit_test(idx_files_come_in_pairs),
         cmocka_unit_test(files_of_another_kind_are_refused),
+        cmocka_unit_test(parts_without_records_do_not_count),
+        cmocka_unit_test(other_programs_files_are_told),
         cmocka_unit_test(limits_and_splits_are_of_all),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

@@ -195,6 +195,34 @@ static void test_whole_numbers_go_as_far_as_ours(void **state)
     expect_corrupt("{\"a\\", "line 1");
 }
 
+static void test_kinds_of_values(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"a\": [-5, 1.5, \"x\", 9223372036854775808], \"n\": null, \"t\": "
+                               "true, \"o\": {}}";
+    struct json_t *root = NULL;
+    struct err err = {0};
+    int64_t number = 7;
+    bool truth = false;
+    assert_int_equal(json_doc_parse(text, sizeof text - 1, &root, &err), 0);
+    const struct json_t *a = json_doc_member(root, "a");
+    assert_true(json_doc_is_array(a));
+    assert_false(json_doc_is_array(json_doc_member(root, "o")));
+    assert_true(json_doc_item_i64(a, 0, &number));
+    assert_int_equal(number, -5);
+    for (size_t i = 1; i < 5; i++) {
+        assert_false(json_doc_item_i64(a, i, &number));
+    }
+    assert_int_equal(number, -5);
+    assert_true(json_doc_is_null(json_doc_member(root, "n")));
+    assert_false(json_doc_is_null(a));
+    assert_true(json_doc_bool(json_doc_member(root, "t"), &truth));
+    assert_true(truth);
+    assert_false(json_doc_bool(a, &truth));
+    assert_null(json_doc_member(root, "none"));
+    json_doc_free(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_lists_have_a_maximum),
         cmocka_unit_test(test_members_come_in_the_order_of_the_text),
         cmocka_unit_test(test_whole_numbers_go_as_far_as_ours),
+        cmocka_unit_test(test_kinds_of_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

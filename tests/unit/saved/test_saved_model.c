@@ -218,6 +218,9 @@ static void test_what_cannot_be_opened(void **state)
     /* The checkpoint has three classes of two numbers. */
     const char *width[] = {"model.layers.0.units=4"};
     refused(path, width, 1, ERR_INVALID, "4");
+    /* Fewer numbers than are there would be others. */
+    const char *narrow[] = {"model.layers.0.units=2"};
+    refused(path, narrow, 1, ERR_INVALID, "");
     const char *file[] = {"data.train.file=gone"};
     refused(path, file, 1, ERR_NOT_FOUND, "what was measured on the train data");
     /* Another layer has variables of other names. */

@@ -197,7 +197,7 @@ static void test_what_it_says_of_itself(void **state)
         (const Inference__ServerMetadataResponse *)reply->body;
     assert_string_equal(who->name, "gradus-serve");
     assert_string_equal(who->version, GRADUS_VERSION);
-    assert_int_equal(who->n_extensions, 1);
+    assert_int_equal(who->n_extensions, 2);
     assert_string_equal(who->extensions[0], "model_configuration");
     rpc_msg_unref(reply);
     assert_int_equal(call(&s, "ModelMetadata", &of.base, &reply), 0);

@@ -139,6 +139,34 @@ static void test_who_is_interrupted_connects_all_the_same(void **state)
     held_port_release(&port);
 }
 
+/* 0.0.0.0 is all addresses of the host, those of IPv6 as well where it has any. */
+static void any_is_of_both_families(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct address a = {.host = "::1"};
+    int only = address_listen(&a, &err);
+    if (only < 0) {
+        skip(); /* no IPv6 here */
+    }
+    (void)close(only);
+    for (int i = 0; i < 2; i++) {
+        struct address any = {0};
+        (void)snprintf(any.host, sizeof any.host, "%s", i == 0 ? "0.0.0.0" : "::");
+        int fd = address_listen(&any, &err);
+        assert_true(fd >= 0);
+        static const char *const hosts[] = {"127.0.0.1", "::1"};
+        for (size_t k = 0; k < 2; k++) {
+            struct address to = {.port = any.port};
+            (void)snprintf(to.host, sizeof to.host, "%s", hosts[k]);
+            int client = address_connect(&to, 60000, &err);
+            assert_true(client >= 0);
+            (void)close(client);
+        }
+        (void)close(fd);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +174,7 @@ int main(void)
         cmocka_unit_test(test_bad_addresses),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_listen_and_connect),
+        cmocka_unit_test(any_is_of_both_families),
         cmocka_unit_test(test_who_is_interrupted_connects_all_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -266,7 +266,7 @@ static void test_slow_clients_leave_room_for_a_probe(void **state)
     struct fixture *f = *state;
     struct address a;
     assert_int_equal(address_parse(http_address(f->http), &a, NULL), 0);
-    int fds[3 * HTTP_CONNECTIONS_MAX];
+    int fds[2 * HTTP_CONNECTIONS_MAX];
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         fds[i] = address_connect(&a, 0, NULL);
         assert_true(fds[i] >= 0);

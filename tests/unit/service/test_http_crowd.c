@@ -50,6 +50,27 @@ static void test_the_oldest_of_the_busiest_peer_goes(void **state)
     assert_ptr_equal(enter(&c, 1, 500), first); /* its place is free */
 }
 
+static void test_a_request_in_hand_stays(void **state)
+{
+    (void)state;
+    struct http_crowd c = {0};
+    struct http_guest *first = enter(&c, 1, 1);
+    http_crowd_asked(first);
+    struct http_guest *second = enter(&c, 1, 2);
+    for (int i = 2; i < HTTP_CONNECTIONS_MAX; i++) {
+        http_crowd_asked(enter(&c, 1, 3));
+    }
+    struct http_guest *newer = enter(&c, 1, 4);
+    assert_ptr_equal(http_crowd_surplus(&c), second);
+    http_crowd_leave(second);
+    http_crowd_asked(newer);
+    newer = enter(&c, 1, 5);
+    http_crowd_asked(newer);
+    assert_null(http_crowd_surplus(&c)); /* all have one */
+    http_crowd_answered(newer, 6);
+    assert_ptr_equal(http_crowd_surplus(&c), newer);
+}
+
 /* All within one millisecond; a newer one has the lowest place. */
 static void test_of_those_that_came_at_once_the_first_goes(void **state)
 {
@@ -91,6 +112,7 @@ int main(void)
         cmocka_unit_test(test_a_request_has_a_deadline),
         cmocka_unit_test(test_the_oldest_of_the_busiest_peer_goes),
         cmocka_unit_test(test_of_those_that_came_at_once_the_first_goes),
+        cmocka_unit_test(test_a_request_in_hand_stays),
         cmocka_unit_test(test_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that are no data files: packings that are not read, files of other programs, and what a
+ * failed download leaves. They are told by their first bytes. */
+#ifndef GRADUS_DATA_FOREIGN_FILE_H
+#define GRADUS_DATA_FOREIGN_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* That many first bytes tell all of them. */
+#define FOREIGN_FILE_HEAD_BYTES 512
+
+/* 0: nothing is known against a file that begins with @head[@n].
+ * ERR_INVALID: what it is, with @path, and what to do. */
+int foreign_file_check(const char *path, const uint8_t *head, size_t n, struct err *err);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests for a service's own pages on the HTTP port, from their headers to their answers. A
+ * request that has no answer yet is suspended: the HTTP thread goes on with others. Private to
+ * common/service, as libmicrohttpd is. */
+#ifndef GRADUS_SERVICE_HTTP_CALLS_H
+#define GRADUS_SERVICE_HTTP_CALLS_H
+
+#include <microhttpd.h>
+
+#include "service/http.h"
+
+struct http_calls;
+
+/* Returns owned. @pages is copied; prefix NULL: there are none. NULL: there is no file left. */
+struct http_calls *http_calls_new(const struct http_pages *pages);
+/* Can be read when the library has to look at answers that are there; emptied by the look. */
+int http_calls_fd(const struct http_calls *cs);
+void http_calls_look(struct http_calls *cs);
+/* When the daemon has stopped. */
+void http_calls_free(struct http_calls *cs);
+void http_calls_close(struct http_calls *cs);
+
+/* The row for a path below the prefix, into *@row (NULL: no such page); false: it is another. */
+bool http_calls_has(const struct http_calls *cs, const char *path, const char **row);
+/* The headers are there. @refusal (code 0: none) is copied. Returns what the library's state of the
+ * request becomes. */
+struct http_call *http_calls_begin(struct http_calls *cs, struct MHD_Connection *c,
+                                   const char *method, const char *path, const struct err *refusal);
+/* A part of the body, or, with none, its end; or the answer is there. */
+enum MHD_Result http_calls_go_on(struct http_call *call, const char *upload, size_t *upload_bytes);
+/* The library is through with the request. */
+void http_calls_end(struct http_call *call);
+
+#endif

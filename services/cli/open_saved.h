@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening a trained model for a command. */
+#ifndef GRADUS_CLI_OPEN_SAVED_H
+#define GRADUS_CLI_OPEN_SAVED_H
+
+#include "saved/saved_model.h"
+
+/* As saved_model_open(); warns of a checkpoint that keeps nothing of what was measured. */
+int open_saved(const struct saved_model_request *request, struct saved_model **out,
+               struct err *err);
+
+#endif
