@@ -176,6 +176,18 @@ const char *const *dataset_class_names(const struct dataset *d)
     return (const char *const *)d->class_names;
 }
 
+void dataset_class_counts(const struct dataset *d, uint64_t *out)
+{
+    memset(out, 0, d->info.classes * sizeof *out);
+    if (d->stream != NULL) {
+        dataset_stream_class_counts(d, out);
+        return;
+    }
+    for (uint64_t i = 0; i < d->info.records && d->classes != NULL; i++) {
+        out[d->classes[i]]++;
+    }
+}
+
 int dataset_read(const struct dataset *d, const uint64_t *records, size_t count, struct batch *b,
                  struct err *err)
 {

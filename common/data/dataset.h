@@ -70,6 +70,8 @@ const struct sparse_fields *dataset_fields(const struct dataset *d); /* may be n
 const char *dataset_measured(const struct dataset *d);
 /* Class names in order, or NULL when they are plain numbers. */
 const char *const *dataset_class_names(const struct dataset *d);
+/* How many records each class has, [info.classes]. */
+void dataset_class_counts(const struct dataset *d, uint64_t *out);
 /* Errors: ERR_INVALID a record's list in sparse field @field is beyond @limit; names the record and
  * the key, and says that it is one of the @part ("train"). */
 int dataset_check_lists(const struct dataset *d, const char *part, size_t field,

@@ -59,6 +59,7 @@ void dataset_stream_free(struct dataset_stream *st)
         stream_source_release(&st->sources[i]);
         stream_part_release(&st->views[i].part);
         sparse_summary_free(st->views[i].summary);
+        free(st->views[i].class_counts);
     }
     digest_release(&st->digest);
     encoding_release(&st->encoding);
@@ -175,6 +176,19 @@ static int stream_open(const struct data_spec *spec, bool label_is_class,
 }
 
 /* ---- data sets ---- */
+
+size_t dataset_stream_classes(const struct dataset_stream *st)
+{
+    return st->encoding.labels.is_class ? st->encoding.labels.classes.count : 0;
+}
+
+void dataset_stream_class_counts(const struct dataset *d, uint64_t *out)
+{
+    const uint64_t *counts = d->stream->views[d->stream_view].class_counts;
+    if (counts != NULL) {
+        memcpy(out, counts, d->info.classes * sizeof *out);
+    }
+}
 
 /* Keep the shape of what @d has, and no record. */
 static void forget_records(struct dataset *d)

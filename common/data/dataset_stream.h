@@ -20,7 +20,8 @@ int dataset_stream_open(const struct data_spec *spec, enum data_label_kind label
 /* As dataset_read(), of a data set that this room made. */
 int dataset_stream_read(const struct dataset *d, const uint64_t *records, size_t count,
                         struct batch *b, struct err *err);
-uint64_t dataset_stream_bytes(const struct dataset_stream *s); /* of memory, at most */
+void dataset_stream_class_counts(const struct dataset *d, uint64_t *out); /* where it has classes */
+uint64_t dataset_stream_bytes(const struct dataset_stream *s);            /* of memory, at most */
 const char *dataset_stream_note(const struct dataset_stream *s);
 void dataset_stream_free(struct dataset_stream *s); /* by each owner; NULL is fine */
 

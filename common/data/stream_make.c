@@ -218,6 +218,9 @@ static int add_to_view(struct dataset_stream *st, struct stream_view *v, struct 
         return rc;
     }
     fingerprint_add(v->print, block);
+    for (uint64_t i = 0; i < block->info.records && block->classes != NULL; i++) {
+        v->class_counts[block->classes[i]]++;
+    }
     if (block->fields.count > 0) {
         v->summary = v->summary == NULL ? sparse_summary_new(block->fields.count) : v->summary;
         sparse_summary_add(v->summary, &block->fields);
@@ -276,6 +279,9 @@ static int finish(struct dataset_stream *st, struct err *err)
 {
     for (size_t i = 0; i < st->view_count; i++) {
         st->views[i].print = fingerprint_new();
+        if (dataset_stream_classes(st) > 0) {
+            st->views[i].class_counts = mem_new(dataset_stream_classes(st), sizeof(uint64_t));
+        }
     }
     int rc = stream_source_walk(&st->sources[STREAM_TRAIN], finish_train, st, err);
     if (rc == 0 && st->source_count > 1) {
@@ -287,6 +293,8 @@ static int finish(struct dataset_stream *st, struct err *err)
             v->fingerprint = fingerprint_value(v->print, v->last, v->part.records);
             notes_add_number(&st->made, v->fingerprint);
             note_summary(v->summary, &st->made);
+            notes_add_bytes(&st->made, v->class_counts == NULL ? "" : (const void *)v->class_counts,
+                            dataset_stream_classes(st) * sizeof *v->class_counts);
         }
         fingerprint_free(v->print);
         dataset_free(v->last);

@@ -123,6 +123,17 @@ static struct sparse_summary *recall_summary(struct notes *n)
     return s;
 }
 
+static void recall_counts(const struct dataset_stream *st, struct stream_view *v, struct notes *n)
+{
+    size_t bytes = 0;
+    const void *known = notes_bytes(n, &bytes);
+    n->ok = n->ok && bytes == dataset_stream_classes(st) * sizeof *v->class_counts;
+    if (n->ok && bytes > 0) {
+        v->class_counts = mem_new(bytes, 1);
+        memcpy(v->class_counts, known, bytes);
+    }
+}
+
 /* The digest, whose columns are those of the first record. */
 static int recall_digest(struct dataset_stream *st, struct err *err)
 {
@@ -164,6 +175,7 @@ int dataset_stream_recall(struct dataset_stream *st, struct err *err)
     for (size_t i = 0; i < st->view_count && rc == 0; i++) {
         st->views[i].fingerprint = notes_number(n);
         st->views[i].summary = recall_summary(n);
+        recall_counts(st, &st->views[i], n);
     }
     buf_release(&st->taken);
     return rc == 0 && !n->ok ? unexpected(err) : rc;

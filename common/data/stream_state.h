@@ -23,6 +23,7 @@ struct stream_view {
     size_t source;
     uint64_t fingerprint;
     struct sparse_summary *summary;
+    uint64_t *class_counts; /* [classes]; NULL of real labels */
     /* While it is made. */
     struct fingerprint *print;
     uint64_t added;
@@ -61,6 +62,8 @@ int dataset_stream_make(struct dataset_stream *st, struct err *err);
 int dataset_stream_recall(struct dataset_stream *st, struct err *err);
 /* Which records the parts have. Errors: ERR_INVALID none. */
 int dataset_stream_views(struct dataset_stream *st, struct err *err);
+/* Of the labels; 0: they are real. Known with the encoding. */
+size_t dataset_stream_classes(const struct dataset_stream *st);
 /* Records of a source as their format reads them. */
 int dataset_stream_raw(struct dataset_stream *st, size_t source, const uint64_t *records,
                        size_t count, struct records *out, struct err *err);

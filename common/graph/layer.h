@@ -77,11 +77,12 @@ struct model_spec {
     struct model_table *tables;
     size_t table_count;
     enum loss_kind loss;
-    unsigned metrics; /* bit set of 1 << metric_kind; METRIC_LOSS is always in */
-    int64_t top_k;    /* of top_k_accuracy */
-    char *group_by;   /* the sparse field whose key is a record's group; "" or NULL: none */
-    char *program;    /* workers' programs compute it under this name, and there are no layers; ""
-                         or NULL: the layers do */
+    unsigned metrics;    /* bit set of 1 << metric_kind; METRIC_LOSS is always in */
+    int64_t top_k;       /* of top_k_accuracy */
+    char *class_weights; /* FIELD_TEXTS: "balanced", or one for each class; "" or NULL: 1 */
+    char *group_by;      /* the sparse field whose key is a record's group; "" or NULL: none */
+    char *program;   /* workers' programs compute it under this name, and there are no layers; ""
+                        or NULL: the layers do */
     char *onnx;      /* the file whose graph it is, and there are no layers; "" or NULL: the same */
     char *output;    /* of that graph; "" or NULL: the only one */
     char *trainable; /* field_texts.h: patterns of the variables in it; "" or NULL: all */

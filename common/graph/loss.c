@@ -11,6 +11,12 @@
 #include "tensor/activation.h"
 #include "tensor/kernel.h"
 
+/* What a record counts in the gradient. Metrics count each once, so that they can be compared. */
+static float weight_of(const struct loss_run *r, size_t record)
+{
+    return r->class_weights == NULL ? 1.0F : r->class_weights[r->batch->classes[record]];
+}
+
 /* loss = log(sum e^y) - y[class]; gradient = softmax(y) - onehot(class). */
 static void softmax_cross_entropy(const struct loss_run *r)
 {
@@ -27,11 +33,11 @@ static void softmax_cross_entropy(const struct loss_run *r)
             loss_count_classes(r, i, y, e, (double)sum);
         }
         if (r->dy != NULL) {
-            const float scale = 1.0F / sum;
+            const float weight = weight_of(r, i), scale = weight / sum;
             for (size_t j = 0; j < r->width; j++) {
                 e[j] *= scale;
             }
-            e[class] -= 1.0F;
+            e[class] -= weight;
         }
     }
     if (r->metrics != NULL) {
@@ -48,7 +54,7 @@ static void sigmoid_cross_entropy(const struct loss_run *r)
         const double small = exp(-fabs(y));
         const double probability = (y < 0.0 ? small : 1.0) / (1.0 + small);
         if (r->dy != NULL) {
-            r->dy[i] = (float)(probability - t);
+            r->dy[i] = (float)(probability - t) * weight_of(r, i);
         }
         if (r->metrics != NULL) {
             loss += (y > 0.0 ? y : 0.0) - y * t + log1p(small);

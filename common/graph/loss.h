@@ -12,10 +12,11 @@ struct loss_run {
     size_t top_k;   /* for METRIC_TOP_K_ACCURACY */
     const float *y; /* [batch->count × width] */
     const struct batch *batch;
-    float *dy;               /* gradient of the sum of losses; NULL: not wanted */
-    float *scratch;          /* [width] */
-    const uint64_t *groups;  /* [batch->count], for METRIC_GROUPED_AUC */
-    struct metrics *metrics; /* added to; NULL: not wanted */
+    float *dy;                  /* gradient of the sum of losses; NULL: not wanted */
+    const float *class_weights; /* of them, for the gradient alone; NULL: 1 */
+    float *scratch;             /* [width] */
+    const uint64_t *groups;     /* [batch->count], for METRIC_GROUPED_AUC */
+    struct metrics *metrics;    /* added to; NULL: not wanted */
 };
 
 struct loss {

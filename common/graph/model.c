@@ -356,6 +356,7 @@ static int finish(struct model *m, const struct model_spec *spec, uint32_t class
         rc = check_metrics(m, spec->metrics, loss, err);
     }
     rc = rc != 0 ? rc : check_classes(spec, classes, err);
+    rc = rc != 0 ? rc : model_weights_take(m, spec, classes, err);
     if (rc != 0) {
         return rc;
     }
@@ -443,6 +444,7 @@ void model_free(struct model *m)
     free(m->layers);
     free(m->variables);
     free(m->table_dims);
+    free(m->class_weights);
     free(m);
 }
 

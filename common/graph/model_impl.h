@@ -34,6 +34,9 @@ struct model {
     size_t table_count;
     size_t *table_dims; /* [table_count] */
     size_t top_k;
+    bool balanced;
+    uint32_t classes;
+    float *class_weights;     /* [classes]; NULL: 1 each, or not balanced yet */
     size_t group_field;       /* whose keys are the groups of grouped_auc; SIZE_MAX: none */
     enum loss_kind loss_kind; /* not LOSS_AUTO */
     const struct loss *loss;
@@ -61,5 +64,9 @@ size_t model_lookups_above(const struct model *m, size_t i, const struct sparse_
 /* The layer that computes what layer @i gives: a view gives what it reads. Indices as in
  * layer_input.from. */
 size_t model_source(const struct model *m, size_t i);
+
+/* The weights of the spec. Errors: ERR_INVALID not as many as there are classes. */
+int model_weights_take(struct model *m, const struct model_spec *spec, uint32_t classes,
+                       struct err *err);
 
 #endif

@@ -145,6 +145,45 @@ class Metrics(ClusterTest):
                               data__label_kind="real")
         self.assertEqual(sorted(result["metrics"]["test"]), ["loss", "r2", "rmse"])
 
+    def write_rare(self):
+        """Every tenth record is of class 1."""
+        draw = random.Random(9)
+        rows = [(y, draw.gauss(y, 1), draw.gauss(-y, 1.5)) for y in (int(draw.random() < 0.1) for _ in range(3000))]
+        for name, part in (("train", rows[:2000]), ("test", rows[2000:])):
+            with open(os.path.join(self.dir, f"{name}.csv"), "w") as f:
+                f.write("a,b,label\n" + "".join(f"{a:.4f},{b:.4f},{y}\n" for y, a, b in part))
+        return rows[:2000]
+
+    @unittest.skipUnless(reference, "scikit-learn is not installed")
+    def test_balanced_classes(self):
+        """Weights as scikit-learn has them, whoever says them and wherever the records are; the loss is that of records."""
+        from sklearn.linear_model import LogisticRegression
+        rows = self.write_rare()
+        rare = sum(y for y, _, _ in rows)
+        named = [len(rows) / 2 / (len(rows) - rare), len(rows) / 2 / rare]
+        found = {}
+        for name, loss, sets in (("none", "sigmoid_cross_entropy", {}), ("said", "sigmoid_cross_entropy", {"model__class_weights": named}),
+                                 ("memory", "sigmoid_cross_entropy", {"model__class_weights": "balanced"}),
+                                 ("stream", "sigmoid_cross_entropy", {"model__class_weights": "balanced", "data__loading": "stream"}),
+                                 ("index", "sigmoid_cross_entropy", {"model__class_weights": "balanced", "data__loading": "stream"}),
+                                 ("softmax", "softmax_cross_entropy", {"model__class_weights": "balanced"})):
+            file = self.job_file("job.yaml", loss, "accuracy, recall, auc, log_loss", 0)
+            result = self.run_job(name, file=file, data__dir=self.dir, training__replicas=2, training__epochs=15,
+                                  cluster__workers=1 + (name == "stream"), **sets)
+            found[name] = result["metrics"]["test"]
+            self.assertEqual(found[name]["loss"], found[name]["log_loss"])
+        self.assertEqual(found["memory"], found["stream"])
+        self.assertEqual(found["memory"], found["index"])
+        for metric, value in found["memory"].items():
+            self.assertAlmostEqual(found["said"][metric], value, places=5)
+        self.assertLess(found["none"]["recall"], 0.4)
+        with open(os.path.join(self.dir, "test.csv"), newline="") as f:
+            test = [(float(r["a"]), float(r["b"]), int(r["label"])) for r in csv.DictReader(f)]
+        model = LogisticRegression(class_weight="balanced", C=1e6).fit([r[1:] for r in rows], [r[0] for r in rows])
+        expected = reference.recall_score([r[2] for r in test], model.predict([r[:2] for r in test]))
+        for name in ("memory", "softmax"):
+            self.assertAlmostEqual(found[name]["recall"], expected, delta=0.05)
+
     def test_what_does_not_fit(self):
         with open(os.path.join(self.dir, "train.csv"), "w") as f:
             f.write("a,label\n" + "".join(f"{i},{i % 300}\n" for i in range(3000)))
@@ -153,6 +192,9 @@ class Metrics(ClusterTest):
                 ("top_k_accuracy", ("model.top_k=300",), "top_k_accuracy is always 1 with model.top_k: 300 of 300 classes"),
                 ("calibration", (), "'calibration' does not fit the loss softmax_cross_entropy"),
                 ("r2", (), "'r2' does not fit the loss softmax_cross_entropy"),
+                ("accuracy", ("model.class_weights=[1, 2]",), "model.class_weights: 2 weights, but the data has 300 classes"),
+                ("accuracy", ("model.class_weights=[1, heavy]",), "model.class_weights: 'heavy' is no weight; allowed: balanced, or"),
+                ("accuracy", ("model.class_weights=[0, 0]",), "model.class_weights: all weights are 0"),
                 ("confusion_matrix", ("training.stop.metric=confusion_matrix",), "'confusion_matrix' is not known")):
             file = self.job_file("job.yaml", "softmax_cross_entropy", metrics, 0)
             sets = [w for s in sets + (f"data.dir={self.dir}", "data.test.file=", "data.test_fraction=0.1") for w in ("--set", s)]

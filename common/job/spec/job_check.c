@@ -2,8 +2,10 @@
 /* What single keys cannot know: which values go together. */
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "graph/model_weights.h"
 #include "job/spec/job_internal.h"
 
 static void check_name(const struct job_reader *r)
@@ -118,6 +120,18 @@ static void check_staleness(const struct job_reader *r)
     }
 }
 
+static void check_weights(const struct job_reader *r)
+{
+    bool balanced;
+    float *weights;
+    size_t count;
+    struct err err = {0};
+    if (model_weights_read(r->spec->model.class_weights, &balanced, &weights, &count, &err) != 0) {
+        job_report(r, "model.class_weights", "model.class_weights: %s", err.msg);
+    }
+    free(weights);
+}
+
 static void check_labels(const struct job_reader *r)
 {
     if (!r->loss_known) {
@@ -135,6 +149,12 @@ static void check_labels(const struct job_reader *r)
         job_report(r, "data.label_kind",
                    "data.label_kind: %s needs real labels; allowed: real or "
                    "auto",
+                   loss_kind_names[loss]);
+    }
+    const char *weights = r->spec->model.class_weights;
+    if (real_loss && weights != NULL && weights[0] != '\0') {
+        job_report(r, "model.class_weights",
+                   "model.class_weights: %s has no classes; allowed: a cross entropy",
                    loss_kind_names[loss]);
     }
     if (data->label_scale != DATA_LABEL_SCALE_NONE && !real_loss) {
@@ -314,10 +334,10 @@ static void check_update_async(const struct job_reader *r)
 void job_check(struct job_reader *r)
 {
     static void (*const checks[])(const struct job_reader *) = {
-        check_name,        check_input,    check_length,       check_replicas,   check_aggregate,
-        check_staleness,   check_overlap,  check_labels,       check_sources,    check_columns,
-        check_separator,   check_update,   check_update_async, job_tables_check, job_groups_check,
-        job_program_check, job_onnx_check, job_stop_check,     job_from_check,
+        check_name,       check_input,       check_length,   check_replicas,     check_aggregate,
+        check_staleness,  check_overlap,     check_labels,   check_weights,      check_sources,
+        check_columns,    check_separator,   check_update,   check_update_async, job_tables_check,
+        job_groups_check, job_program_check, job_onnx_check, job_stop_check,     job_from_check,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](r);

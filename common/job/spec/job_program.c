@@ -63,8 +63,8 @@ void job_program_check(const struct job_reader *r)
     if (!job_program_given(r)) {
         return;
     }
-    static const char *const others[] = {"layers", "loss",   "input",    "group_by",
-                                         "onnx",   "output", "trainable"};
+    static const char *const others[] = {"layers", "loss",   "input",     "group_by",
+                                         "onnx",   "output", "trainable", "class_weights"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         const struct yaml_entry *entry = model_key(r, others[i]);
         if (entry != NULL && !is_empty(entry->value)) {

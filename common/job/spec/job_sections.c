@@ -92,6 +92,14 @@ static const struct field model_fields[] = {
              "(logits) and need no softmax or sigmoid layer before them. auto is by the labels: "
              "sigmoid_cross_entropy with one output for two classes, softmax_cross_entropy for "
              "more, mean_squared_error with data.label_kind: real"},
+    {.path = "class_weights",
+     .type = FIELD_TEXTS,
+     .offset = MODEL_AT(class_weights),
+     .def = "",
+     .help = "What the gradient of a record is multiplied by, by its class: a number for each "
+             "class, in their order, or balanced, by which the train records of each class count "
+             "as much as those of any other; empty: 1. Metrics, the loss among them, count each "
+             "record once"},
     {.path = "top_k",
      .type = FIELD_INT,
      .offset = MODEL_AT(top_k),

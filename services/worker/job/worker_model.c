@@ -10,6 +10,7 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "graph/model_import.h"
+#include "graph/model_weights.h"
 #include "tensor/half.h"
 #include "worker/job/worker_model_program.h"
 
@@ -41,6 +42,12 @@ static int make_model(struct worker_model *m, struct err *err)
     const struct dataset_info *info = dataset_info(m->train);
     int rc = model_new(&m->spec.model, &info->features, &info->fields,
                        info->label_is_class ? info->classes : 0, &m->model, err);
+    if (rc == 0 && model_is_balanced(m->model)) {
+        uint64_t *counts = mem_new(info->classes, sizeof *counts);
+        dataset_class_counts(m->train, counts);
+        model_balance(m->model, counts);
+        free(counts);
+    }
     return rc != 0 ? rc : model_check_batch(m->model, (size_t)m->spec.training.batch_size, err);
 }
 

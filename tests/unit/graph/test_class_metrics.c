@@ -163,6 +163,36 @@ static void test_scores_of_a_sure_model(void **state)
     metrics_release(&m);
 }
 
+/* Gradients are multiplied, what is measured is not. */
+static void test_class_weights(void **state)
+{
+    (void)state;
+    static const float weights[3] = {2, 0, 0.5F};
+    const float y[6] = {1, 2, 3, 2, 0, 1};
+    float scratch[3], plain[6], dy[6], targets[2] = {1, 0};
+    for (size_t width = 1; width <= 3; width += 2) {
+        int32_t classes[2] = {width == 1 ? 1 : 2, 0};
+        const struct batch b = {.capacity = 2, .count = 2, .classes = classes, .targets = targets};
+        struct metrics m, n;
+        metrics_init(&m, 0);
+        metrics_init(&n, 0);
+        struct loss_run r = {
+            .width = width, .y = y, .batch = &b, .dy = plain, .scratch = scratch, .metrics = &m};
+        const enum loss_kind loss =
+            width == 1 ? LOSS_SIGMOID_CROSS_ENTROPY : LOSS_SOFTMAX_CROSS_ENTROPY;
+        loss_of(loss)->run(&r);
+        r.dy = dy;
+        r.metrics = &n;
+        r.class_weights = weights;
+        loss_of(loss)->run(&r);
+        assert_true(m.loss_sum == n.loss_sum);
+        for (size_t i = 0; i < 2 * width; i++) {
+            const float expected = plain[i] * weights[classes[i / width]];
+            assert_true(fabsf(dy[i] - expected) < 1e-6F);
+        }
+    }
+}
+
 /* Far from 0, where a sum of squares would have nothing left. */
 static void test_r2(void **state)
 {
@@ -197,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_two_classes),
         cmocka_unit_test(test_classes_that_are_not_there),
         cmocka_unit_test(test_scores_of_a_sure_model),
+        cmocka_unit_test(test_class_weights),
         cmocka_unit_test(test_r2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,10 +191,11 @@ static void test_layers(void **state)
         7, "    - relu: {name: a/b}",
         "job.yaml:7:20: model.layers.1.name: not a layer name; allowed: letters, digits, '_' "
         "and '-', at most 63\n");
-    job_line_refused(5, "  layers: []\n  x:",
-                     "job.yaml:5:11: model.layers: allowed: a list of 1 to 256 layers\n"
-                     "job.yaml:6:3: unknown key 'x' in model; allowed: tables, layers, metrics, "
-                     "input, program, onnx, output, trainable, loss, top_k, group_by\n");
+    job_line_refused(
+        5, "  layers: []\n  x:",
+        "job.yaml:5:11: model.layers: allowed: a list of 1 to 256 layers\n"
+        "job.yaml:6:3: unknown key 'x' in model; allowed: tables, layers, metrics, "
+        "input, program, onnx, output, trainable, loss, class_weights, top_k, group_by\n");
 }
 
 /* A model of the workers' programs: neither layers nor loss, and data only where the job has them.
