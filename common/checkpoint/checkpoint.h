@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
 
 enum checkpoint_check {
     CHECKPOINT_QUICK, /* files are there with the right sizes and headers */
@@ -70,12 +71,16 @@ struct checkpoint_past {
 /* From now on such rows are exported as they read (all borrowed). */
 void checkpoint_catch_up(struct checkpoint *c, const struct checkpoint_past *pasts, size_t count);
 
-/* One safetensors file of whole variables, without metadata: equal values give equal bytes. They
+/* One safetensors file of whole variables: without metadata equal values give equal bytes. They
  * are the parameters, or with @slot what that slot has for each of them ("average"). Of a table
  * "ads" there are "ads.keys" (U64) and "ads.values" (F32, a row for each key); 8 MiB of each file
  * are in memory at a time.
  * Errors: ERR_NOT_FOUND no such slot; ERR_INVALID it is not per parameter; those of files. */
 int checkpoint_export(const struct checkpoint *c, const char *slot, const char *out_path,
                       struct err *err);
+/* The same with what the file says of itself. */
+int checkpoint_export_described(const struct checkpoint *c, const char *slot, const char *out_path,
+                                const struct safetensors_meta *meta, size_t meta_count,
+                                struct err *err);
 
 #endif

@@ -87,6 +87,13 @@ static int export_all(const struct checkpoint *c, const char *slot, struct safet
 int checkpoint_export(const struct checkpoint *c, const char *slot, const char *out_path,
                       struct err *err)
 {
+    return checkpoint_export_described(c, slot, out_path, NULL, 0, err);
+}
+
+int checkpoint_export_described(const struct checkpoint *c, const char *slot, const char *out_path,
+                                const struct safetensors_meta *meta, size_t meta_count,
+                                struct err *err)
+{
     const struct manifest *m = checkpoint_manifest(c);
     if (slot != NULL && check_slot(m, slot, err) != 0) {
         return err_wrap(err, "export");
@@ -95,7 +102,7 @@ int checkpoint_export(const struct checkpoint *c, const char *slot, const char *
     struct safetensors_tensor *tensors = declare(m, names);
     const size_t count = m->variable_count + 2 * m->table_count;
     struct safetensors_writer w;
-    int rc = safetensors_writer_open(&w, out_path, tensors, count, NULL, 0, err);
+    int rc = safetensors_writer_open(&w, out_path, tensors, count, meta, meta_count, err);
     if (rc == 0) {
         rc = export_all(c, slot, &w, err);
         if (rc == 0) {

@@ -170,7 +170,9 @@ static int measure(struct column_vocabulary *v, const char *where,
             err_set(err, rc, "%s: column %s: %s; hash them (buckets)", where,
                     cells_mark(cells->name, CSV_SHOWN_BYTES, true, shown, sizeof shown), cause.msg);
     } else {
-        qsort(found.texts, found.count, sizeof *found.texts, by_text);
+        if (found.count > 0) {
+            qsort(found.texts, found.count, sizeof *found.texts, by_text);
+        }
         uint32_t number;
         for (size_t i = 0; i < found.count; i++) {
             (void)names_add(&v->known, found.texts[i], &number, NULL); /* fits: as many */

@@ -37,7 +37,7 @@ static int known_of(const struct json_t *object, const char *what, struct names 
                     struct err *err)
 {
     const struct json_t *array;
-    size_t count;
+    size_t count = 0;
     out->limit = ENCODE_FEATURES_MAX;
     int rc = json_doc_array(object, "known", ENCODE_FEATURES_MAX, &array, &count, err);
     return rc != 0 ? rc : names_of(array, count, what, out, err);
@@ -104,7 +104,7 @@ static int fills_of(const struct json_t *root, const struct records *like, struc
                     struct err *err)
 {
     const struct json_t *array;
-    size_t count;
+    size_t count = 0;
     int rc = json_doc_array(root, "fills", ENCODING_NUMBERS_MAX, &array, &count, err);
     if (rc != 0 || count == 0) {
         return rc;
@@ -127,7 +127,7 @@ static int categories_of(const struct json_t *root, const struct records *like,
                          struct encode_known *k, struct err *err)
 {
     const struct json_t *array;
-    size_t count;
+    size_t count = 0;
     k->width = like->numbers;
     int rc = json_doc_array(root, "categories", ENCODING_NUMBERS_MAX, &array, &count, err);
     if (rc == 0 && count != (like->declared == NULL ? like->category_count : 0)) {
@@ -152,7 +152,7 @@ static int floats_of(const struct json_t *o, const char *key, size_t n, float **
                      struct err *err)
 {
     const struct json_t *array;
-    size_t count;
+    size_t count = 0;
     int rc = json_doc_array(o, key, ENCODING_NUMBERS_MAX, &array, &count, err);
     if (rc != 0 || count != n) {
         return rc != 0 ? rc : encoding_lies(key, err);
@@ -191,7 +191,7 @@ static int files_of(const struct json_t *root, struct data_spec *spec, struct en
                     struct err *err)
 {
     const struct json_t *array;
-    size_t count;
+    size_t count = 0;
     int rc = json_doc_array(root, "vocabulary_files", ENCODING_NUMBERS_MAX, &array, &count, err);
     r->vocabulary_count = spec->column_count;
     r->vocabularies = mem_new(spec->column_count + 1, sizeof *r->vocabularies);
@@ -215,7 +215,7 @@ static int texts_of(const struct json_t *o, const struct data_spec *spec, struct
                     struct err *err)
 {
     const struct json_t *groups;
-    size_t count, at = 0;
+    size_t count = 0, at = 0;
     int rc = json_doc_array(o, "categories", ENCODING_NUMBERS_MAX, &groups, &count, err);
     for (size_t k = 0; k < digest->category_count && rc == 0; k++) {
         struct category_column *c = &digest->categories[k];
@@ -255,7 +255,7 @@ static int layout_of(const struct json_t *root, const struct data_spec *spec,
                      struct encoding_recalled *r, struct err *err)
 {
     const struct json_t *o, *numbers;
-    size_t count;
+    size_t count = 0;
     if (r->like.declared == NULL) {
         return 0;
     }

@@ -45,7 +45,7 @@ char *encoding_text(const struct json_t *value)
 static int shape_of(const struct json_t *o, struct records *r, struct err *err)
 {
     const struct json_t *shape;
-    size_t rank;
+    size_t rank = 0;
     int rc = json_doc_array(o, "shape", SHAPE_RANK_MAX, &shape, &rank, err);
     uint64_t all = 1;
     for (size_t i = 0; i < rank && rc == 0; i++) {
@@ -63,7 +63,7 @@ static int shape_of(const struct json_t *o, struct records *r, struct err *err)
 static int columns_of(const struct json_t *o, struct records *r, struct err *err)
 {
     const struct json_t *array;
-    size_t count;
+    size_t count = 0;
     int rc = json_doc_array(o, "categories", ENCODING_NUMBERS_MAX, &array, &count, err);
     r->categories = mem_new(count + 1, sizeof *r->categories);
     for (size_t i = 0; i < count && rc == 0; i++) {
@@ -93,7 +93,7 @@ static int declared_of(const struct json_t *o, const struct data_spec *spec, str
                        struct err *err)
 {
     const struct json_t *array;
-    size_t count;
+    size_t count = 0;
     if (json_doc_array(o, "declared", ENCODING_NUMBERS_MAX, &array, &count, NULL) != 0) {
         return 0;
     }
@@ -104,6 +104,11 @@ static int declared_of(const struct json_t *o, const struct data_spec *spec, str
     for (size_t i = 0; i < count; i++) {
         uint64_t entry;
         if (!json_doc_item_u64(array, i, &entry) || entry >= spec->column_count) {
+            return encoding_lies("declared", err);
+        }
+        const int as = spec->columns[entry].as;
+        if (i < r->numbers ? as != COLUMN_NUMBER
+                           : as != COLUMN_CATEGORY && as != COLUMN_LIST && as != COLUMN_SPARSE) {
             return encoding_lies("declared", err);
         }
         r->declared[i] = (uint32_t)entry;
@@ -137,7 +142,7 @@ static int field_of(const struct json_t *o, struct records *r, struct err *err)
 static int fields_of(const struct json_t *o, struct records *r, struct err *err)
 {
     const struct json_t *array;
-    size_t count;
+    size_t count = 0;
     int rc = json_doc_array(o, "fields", SPARSE_FIELDS_MAX, &array, &count, err);
     for (size_t i = 0; i < count && rc == 0; i++) {
         rc = field_of(json_doc_item(array, i), r, err);

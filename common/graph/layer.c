@@ -71,6 +71,7 @@ const char *const loss_kind_names[LOSS_KIND_COUNT + 1] = {
     [LOSS_SOFTMAX_CROSS_ENTROPY] = "softmax_cross_entropy",
     [LOSS_SIGMOID_CROSS_ENTROPY] = "sigmoid_cross_entropy",
     [LOSS_MEAN_SQUARED_ERROR] = "mean_squared_error",
+    [LOSS_AUTO] = "auto",
     [LOSS_KIND_COUNT] = NULL,
 };
 

@@ -43,6 +43,7 @@ enum loss_kind {
     LOSS_SOFTMAX_CROSS_ENTROPY,
     LOSS_SIGMOID_CROSS_ENTROPY,
     LOSS_MEAN_SQUARED_ERROR,
+    LOSS_AUTO, /* of classes: by how many there are; model_loss_of() */
     LOSS_KIND_COUNT
 };
 enum metric_kind {

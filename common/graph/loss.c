@@ -82,7 +82,7 @@ extern const struct layer_kind layer_softmax, layer_sigmoid;
 
 const struct loss *loss_of(enum loss_kind kind)
 {
-    static const struct loss losses[LOSS_KIND_COUNT] = {
+    static const struct loss losses[LOSS_AUTO] = {
         [LOSS_SOFTMAX_CROSS_ENTROPY] = {.link = &layer_softmax,
                                         .metrics = OF_CLASSES | KIND(METRIC_TOP_K_ACCURACY),
                                         .needs_classes = true,
@@ -104,5 +104,7 @@ const struct loss *loss_of(enum loss_kind kind)
 
 unsigned model_metrics_of(enum loss_kind loss)
 {
-    return loss_of(loss)->metrics;
+    return loss == LOSS_AUTO ? loss_of(LOSS_SOFTMAX_CROSS_ENTROPY)->metrics |
+                                   loss_of(LOSS_SIGMOID_CROSS_ENTROPY)->metrics
+                             : loss_of(loss)->metrics;
 }

@@ -37,6 +37,6 @@ void loss_count_classes(const struct loss_run *r, size_t record, const float *y,
                         double sum);
 void loss_count_values(const struct loss_run *r);
 
-const struct loss *loss_of(enum loss_kind kind);
+const struct loss *loss_of(enum loss_kind kind); /* not of LOSS_AUTO */
 
 #endif

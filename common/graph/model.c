@@ -347,7 +347,7 @@ static int check_metrics(const struct model *m, unsigned metrics, const char *lo
 /* Everything about the whole. */
 static int finish(struct model *m, const struct model_spec *spec, uint32_t classes, struct err *err)
 {
-    const char *loss = loss_kind_names[spec->loss];
+    const char *loss = loss_kind_names[m->loss_kind];
     int rc = check_readers(m, spec, err);
     if (rc == 0) {
         rc = check_labels(m, loss, classes, err);
@@ -381,6 +381,18 @@ static int finish(struct model *m, const struct model_spec *spec, uint32_t class
     return 0;
 }
 
+enum loss_kind model_loss_of(const struct model_spec *spec, uint32_t classes)
+{
+    return spec->loss != LOSS_AUTO ? spec->loss
+           : classes == 2          ? LOSS_SIGMOID_CROSS_ENTROPY
+                                   : LOSS_SOFTMAX_CROSS_ENTROPY;
+}
+
+enum loss_kind model_loss(const struct model *m)
+{
+    return m->loss_kind;
+}
+
 int model_new(const struct model_spec *spec, const struct shape *input,
               const struct sparse_names *fields, uint32_t classes, struct model **out,
               struct err *err)
@@ -392,7 +404,8 @@ int model_new(const struct model_spec *spec, const struct shape *input,
     }
     struct model *m = mem_new(1, sizeof *m);
     m->layers = mem_new(2 * spec->layer_count + 1, sizeof *m->layers);
-    m->loss = loss_of(spec->loss);
+    m->loss_kind = model_loss_of(spec, classes);
+    m->loss = loss_of(m->loss_kind);
     m->loss_outputs = m->loss->output_per_class && classes > 0 ? classes : 1;
     m->top_k = (size_t)spec->top_k;
     m->fields = fields;

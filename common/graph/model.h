@@ -28,7 +28,11 @@ int model_new(const struct model_spec *spec, const struct shape *input,
               const struct sparse_names *fields, uint32_t classes, struct model **out,
               struct err *err);
 void model_free(struct model *m);
-/* The metrics that say something about a loss, as a bit set. */
+/* The loss that is minimised: of LOSS_AUTO two classes have one output (sigmoid_cross_entropy),
+ * more have one each. */
+enum loss_kind model_loss_of(const struct model_spec *spec, uint32_t classes);
+enum loss_kind model_loss(const struct model *m);
+/* The metrics that say something about a loss, as a bit set; of LOSS_AUTO about one of the two. */
 unsigned model_metrics_of(enum loss_kind loss);
 size_t model_variable_count(const struct model *m);
 const struct variable_spec *model_variable(const struct model *m, size_t i);

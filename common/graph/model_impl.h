@@ -34,7 +34,8 @@ struct model {
     size_t table_count;
     size_t *table_dims; /* [table_count] */
     size_t top_k;
-    size_t group_field; /* whose keys are the groups of grouped_auc; SIZE_MAX: none */
+    size_t group_field;       /* whose keys are the groups of grouped_auc; SIZE_MAX: none */
+    enum loss_kind loss_kind; /* not LOSS_AUTO */
     const struct loss *loss;
 };
 

@@ -253,6 +253,11 @@ const char *json_doc_next(const struct json_t *object, void **iterator, const st
     return json_object_iter_key(*iterator);
 }
 
+const struct json_t *json_doc_member(const struct json_t *object, const char *key)
+{
+    return json_object_get(object, key);
+}
+
 bool json_doc_true(const struct json_t *object, const char *key)
 {
     return json_is_true(json_object_get(object, key));

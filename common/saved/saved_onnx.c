@@ -10,62 +10,27 @@
 #include "graph/model_import.h"
 #include "graph/model_onnx.h"
 #include "json/json_write.h"
+#include "saved/saved_notes.h"
 #include "saved/saved_onnx_features.h"
 
 /* ---- what the file says of itself ---- */
 
-/* What is said, as pairs of key and text. */
-struct notes {
-    char *(*items)[2];
-    size_t count, capacity;
-};
-
-static void note(struct notes *n, const char *key, char *text)
+static void describe(const struct saved_model *m, struct saved_notes *n)
 {
-    n->items = mem_grow(n->items, &n->capacity, n->count + 1, sizeof *n->items);
-    n->items[n->count][0] = mem_strdup(key);
-    n->items[n->count++][1] = text;
-}
-
-static void note_list(struct notes *n, const char *key, const char *const *texts, size_t count)
-{
-    struct buf text = {0};
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_append(list, json_text(texts[i]));
-    }
-    json_print(list, 9, false, &text);
-    note(n, key, buf_take(&text));
-}
-
-static void notes_release(struct notes *n)
-{
-    for (size_t i = 0; i < n->count; i++) {
-        free(n->items[i][0]);
-        free(n->items[i][1]);
-    }
-    free(n->items);
-}
-
-static void describe(const struct saved_model *m, struct notes *n)
-{
-    const struct manifest *manifest = saved_model_manifest(m);
     const struct records *raw = encoder_raw(saved_model_encoder(m));
     const size_t classes = saved_model_classes(m);
-    note(n, "gradus.job", mem_strdup(manifest->job));
-    note(n, "gradus.step", mem_printf("%" PRIu64, manifest->step));
-    note(n, "gradus.epoch", mem_printf("%" PRIu64, manifest->epoch));
-    note(n, "gradus.loss", mem_strdup(loss_kind_names[saved_model_spec(m)->model.loss]));
+    saved_note_version(n, saved_model_manifest(m));
+    saved_note(n, "gradus.loss", mem_strdup(loss_kind_names[model_loss(saved_model_graph(m))]));
     if (classes > 0) {
         const char **names = mem_new(classes, sizeof *names);
         for (size_t i = 0; i < classes; i++) {
             names[i] = saved_model_class_name(m, i);
         }
-        note_list(n, "gradus.classes", names, classes);
+        saved_note_list(n, "gradus.classes", names, classes);
         free(names);
     }
     if (raw->columns != NULL) {
-        note_list(n, "gradus.columns", (const char *const *)raw->columns, raw->numbers);
+        saved_note_list(n, "gradus.columns", (const char *const *)raw->columns, raw->numbers);
     }
 }
 
@@ -150,12 +115,11 @@ static int build(const struct saved_model *m, struct onnx_graph *g, struct err *
     return rc;
 }
 
-static int write_layers(const struct saved_model *m, const struct notes *notes,
+static int write_layers(const struct saved_model *m, const struct saved_notes *notes,
                         const char *location, bool external, bool *wrote_external, struct err *err)
 {
-    const struct manifest *manifest = saved_model_manifest(m);
-    struct onnx_graph *g =
-        onnx_graph_new(saved_model_spec(m)->name, (int64_t)(manifest->step & INT64_MAX));
+    struct onnx_graph *g = onnx_graph_new(saved_model_spec(m)->name,
+                                          (int64_t)(saved_model_manifest(m)->step & INT64_MAX));
     for (size_t i = 0; i < notes->count; i++) {
         onnx_graph_describe(g, notes->items[i][0], notes->items[i][1]);
     }
@@ -169,7 +133,7 @@ int saved_onnx_write(const struct saved_model *m, const char *location, bool ext
                      bool *wrote_external, struct err *err)
 {
     const struct model_spec *spec = &saved_model_spec(m)->model;
-    struct notes notes = {.items = NULL};
+    struct saved_notes notes = {0};
     int rc;
     describe(m, &notes);
     if (!model_is_imported(spec)) {
@@ -181,6 +145,6 @@ int saved_onnx_write(const struct saved_model *m, const char *location, bool ext
         rc = model_import_write(spec, saved_model_values(m), (const char *const(*)[2])notes.items,
                                 notes.count, location, err);
     }
-    notes_release(&notes);
+    saved_notes_release(&notes);
     return rc;
 }

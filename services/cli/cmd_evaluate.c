@@ -93,7 +93,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_evaluate = {
     .name = "evaluate",
     .summary = "Measure a checkpoint on a data source, in this process",
-    .usage = "JOB|CHECKPOINT_DIR",
+    .usage = "JOB[@best]|CHECKPOINT_DIR",
     .examples = "  gradus evaluate digits-1\n"
                 "  gradus evaluate state/checkpoints/iris-1 --set data.dir=/data --on train\n",
     .notes =

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "cli/cli.h"
@@ -16,6 +17,7 @@
 #include "json/json_write.h"
 #include "onnx/onnx_graph.h"
 #include "saved/saved_job.h"
+#include "saved/saved_notes.h"
 #include "saved/saved_onnx.h"
 #include "saved/saved_tables.h"
 
@@ -26,7 +28,7 @@ struct options {
     struct cli_common common;
     char *from;
     int format;
-    bool average, external, best;
+    bool average, external, best, bare;
 };
 
 static const struct field fields[] = {
@@ -53,6 +55,11 @@ static const struct field fields[] = {
      .def = "false",
      .help = "Of onnx: the parameters in a file of their own, OUT" ONNX_EXTERNAL_SUFFIX
              ", which those of more than 2 GB are in any case"},
+    {.path = "bare",
+     .type = FIELD_BOOL,
+     .offset = offsetof(struct options, bare),
+     .def = "false",
+     .help = "Of safetensors: without metadata, so that equal values give equal bytes"},
     CLI_BEST_ROW(struct options),
     CLI_MASTER_ROWS(struct options),
     CLI_RULES_DIR_ROW(struct options),
@@ -61,8 +68,9 @@ static const struct field fields[] = {
 
 /* Rows of tables are written as they read, which the job file says how to find. */
 static int export(struct checkpoint *c, const char *path, const char *slot, const char *out_path,
-                  struct err *err)
+                  bool bare, struct err *err)
 {
+    struct saved_notes notes = {0};
     struct job_spec spec = {0};
     struct saved_tables tables = {0};
     int rc = 0;
@@ -70,7 +78,14 @@ static int export(struct checkpoint *c, const char *path, const char *slot, cons
         rc = saved_job_read(c, path, NULL, 0, &spec, err);
         rc = rc != 0 ? rc : saved_tables_open(&tables, c, &spec, err);
     }
-    rc = rc != 0 ? rc : checkpoint_export(c, slot, out_path, err);
+    rc = rc != 0 || bare ? rc : saved_note_all(&notes, c, path, err);
+    struct safetensors_meta *meta = mem_new(notes.count + 1, sizeof *meta);
+    for (size_t i = 0; i < notes.count; i++) {
+        meta[i] = (struct safetensors_meta){.key = notes.items[i][0], .value = notes.items[i][1]};
+    }
+    rc = rc != 0 ? rc : checkpoint_export_described(c, slot, out_path, meta, notes.count, err);
+    free(meta);
+    saved_notes_release(&notes);
     saved_tables_release(&tables);
     job_spec_release(&spec);
     return rc;
@@ -166,7 +181,7 @@ static int write_out(const struct cli_args *args, const char *path, const char *
     if (rc == 0) {
         rc = is_onnx(o, out_path)
                  ? export_onnx(args, path, out_path, &external, err)
-                 : export(checkpoint, path, o->average ? "average" : NULL, out_path, err);
+                 : export(checkpoint, path, o->average ? "average" : NULL, out_path, o->bare, err);
     }
     if (rc == 0 && o->common.json) {
         print_json(said, path, out_path, checkpoint_manifest(checkpoint), external);
@@ -224,14 +239,17 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_export = {
     .name = "export",
     .summary = "Merge a checkpoint into one file: safetensors of whole variables, or ONNX",
-    .usage = "[JOB] OUT",
+    .usage = "[JOB[@best]] OUT",
     .examples = "  gradus export digits-1 model.safetensors\n"
                 "  gradus export --from state/checkpoints/digits-1/step-000009380 out.safetensors\n"
                 "  gradus export digits-1 digits.onnx\n",
-    .notes = "Equal values give equal bytes, however many servers wrote the checkpoint. Of a table "
-             "T there are T.keys and T.values, a row for each key. An ONNX file is the model: it "
-             "takes what gradus-serve takes as `features` and answers as it does "
-             "(docs/onnx.md).\n" CLI_PLACES_NOTE,
+    .notes =
+        "A safetensors file says of itself what it is (job, step, job file, what was measured on "
+        "the train data, inputs, outputs, classes, metrics; docs/serving.md); with --bare equal "
+        "values give equal bytes, however many servers wrote the checkpoint. Of a table T there "
+        "are T.keys and T.values, a row for each key. An ONNX file is the model: it "
+        "takes what gradus-serve takes as `features` and answers as it does "
+        "(docs/onnx.md).\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

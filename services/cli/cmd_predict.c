@@ -289,7 +289,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_predict = {
     .name = "predict",
     .summary = "Ask a checkpoint about records in files, in this process",
-    .usage = "JOB|CHECKPOINT_DIR --data FILE [--out FILE]",
+    .usage = "JOB[@best]|CHECKPOINT_DIR --data FILE [--out FILE]",
     .examples = "  gradus predict iris-1 --data new.csv --unlabelled --out answers.csv\n"
                 "  gradus predict state/checkpoints/iris-1 --data - --unlabelled < new.csv\n",
     .notes =

@@ -2,22 +2,30 @@
 /* gradus resume: a job that is paused, or has ended, goes back into the queue; keys of its file can
  * change at the same moment. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/find_job.h"
+#include "cli/follow.h"
+#include "cli/local_job.h"
 #include "cli/query.h"
+#include "cli/run_dir.h"
 #include "wire/wire.h"
 
 #define RESUME_MS 60000 /* the master reads the job's file and looks for its checkpoints */
 
 struct options {
     struct cli_common common;
+    bool overcommit;
+    char *worker;
 };
 
 static const struct field fields[] = {
     CLI_MASTER_ROWS(struct options),
+    CLI_RULES_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
+    CLI_LOCAL_ROWS(struct options),
 };
 
 /* What a job that has ended goes on from, in words: its state says only that it waits. */
@@ -36,18 +44,86 @@ static void tell(const Gradus__V1__Job *before)
     }
 }
 
-static int ask(struct found_job *found, const struct cli_args *args, struct rpc_msg **reply,
+static int ask(struct client *client, const struct cli_args *args, struct rpc_msg **reply,
                struct err *err)
 {
     Gradus__V1__ResumeRequest request = GRADUS__V1__RESUME_REQUEST__INIT;
     request.job = mem_strdup(args->positional[0]);
     request.sets = mem_copy_texts(args->sets, args->set_count);
     request.n_sets = args->set_count;
-    int rc = client_call(&found->client, "Resume", &request.base, client_at_least_ms(RESUME_MS),
-                         reply, err);
+    int rc =
+        client_call(client, "Resume", &request.base, client_at_least_ms(RESUME_MS), reply, err);
     mem_free_texts(request.sets, request.n_sets);
     free(request.job);
     return rc;
+}
+
+/* ---- a job of `gradus run`, whose master has ended with it ---- */
+
+struct resuming {
+    const struct cli_args *args;
+    const Gradus__V1__Job *before;
+};
+
+static int begin(void *ctx, struct client *client, char **job, struct err *err)
+{
+    const struct resuming *r = ctx;
+    struct rpc_msg *reply = NULL;
+    int rc = ask(client, r->args, &reply, err);
+    rpc_msg_unref(reply);
+    if (rc == 0) {
+        tell(r->before);
+        *job = mem_strdup(r->before->id);
+    }
+    return rc;
+}
+
+static int read_spec(const Gradus__V1__Job *job, const struct cli_args *args, struct job_spec *spec,
+                     struct err *err)
+{
+    struct diags diags = {0};
+    int rc = job_spec_parse(job->text, strlen(job->text), job->id, args->sets, args->set_count,
+                            spec, &diags);
+    if (rc != 0) {
+        struct buf messages = {0};
+        diags_format(&diags, &messages);
+        err_set(err, rc, "%s", buf_str(&messages));
+        buf_release(&messages);
+    }
+    diags_release(&diags);
+    return rc;
+}
+
+static int run_here(const struct found_job *found, const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    struct job_spec spec = {0};
+    struct run_dir dir = {.lock_fd = -1};
+    struct err err = {0};
+    int code = cli_load_rules(&o->common);
+    if (code == CLI_OK && read_spec(found->job, args, &spec, &err) != 0) {
+        code = cli_fail(&err);
+    }
+    code = code != CLI_OK ? code : local_job_check(&spec, o->worker, o->overcommit);
+    if (code == CLI_OK) {
+        follow_block_signals(true);
+        code = run_dir_claim(found->state_dir, &dir, &err) == 0 ? CLI_OK : cli_fail(&err);
+    }
+    if (code == CLI_OK) {
+        struct resuming resuming = {.args = args, .before = found->job};
+        const struct local_job job = {.spec = &spec,
+                                      .state_dir = dir.path,
+                                      .rules_dir = o->common.rules_dir,
+                                      .worker = o->worker,
+                                      .where = args->where,
+                                      .json = o->common.json,
+                                      .begin = begin,
+                                      .ctx = &resuming};
+        code = local_job_run(&job);
+        run_dir_release(&dir);
+    }
+    job_spec_release(&spec);
+    return code;
 }
 
 static int run(const struct cli_args *args)
@@ -57,7 +133,12 @@ static int run(const struct cli_args *args)
     struct rpc_msg *reply = NULL;
     struct err err = {0};
     int rc = find_live_job(&o->common, args->positional[0], &found, &err);
-    rc = rc != 0 ? rc : ask(&found, args, &reply, &err);
+    if (rc == ERR_STATE && found.row != NULL) {
+        int code = run_here(&found, args);
+        found_job_release(&found);
+        return code;
+    }
+    rc = rc != 0 ? rc : ask(&found.client, args, &reply, &err);
     if (rc == 0) {
         struct buf out = {0};
         tell(found.job);
@@ -76,11 +157,15 @@ const struct cli_command cmd_resume = {
     .usage = "JOB",
     .examples = "  gradus resume digits-1\n"
                 "  gradus resume digits-1 --set training.epochs=20 --json\n",
-    .notes = "The job keeps its id and its history, and waits for nodes like any other. One that "
-             "has FAILED or was CANCELLED goes on from its newest checkpoint, or begins again when "
-             "it never had one; one that has SUCCEEDED needs more to do (--set "
-             "training.epochs=MORE), unless it was stopped early. --set changes keys as `gradus "
-             "set` does. Data, and variables of a program, have to be those of before.",
+    .notes =
+        "The job keeps its id and its history, and waits for nodes like any other. One that "
+        "has FAILED or was CANCELLED goes on from its newest checkpoint, or begins again when "
+        "it never had one; one that has SUCCEEDED needs more to do (--set "
+        "training.epochs=MORE), unless it was stopped early. --set changes keys as `gradus "
+        "set` does. Data, and variables of a program, have to be those of before.\nA job "
+        "of `gradus run`, of which no master runs any more, goes on here as `gradus run` would "
+        "train it: processes are started in its state directory, and the job is followed to "
+        "its end.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -2,15 +2,12 @@
 /* gradus run: train one job on this machine. It starts a whole cluster as child processes, follows
  * the job to its end and stops the cluster; a job that may not fit in memory is refused first. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/cli.h"
 #include "cli/follow.h"
 #include "cli/from_source.h"
 #include "cli/job_file.h"
-#include "cli/local.h"
-#include "cli/memory_need.h"
-#include "cli/places.h"
+#include "cli/local_job.h"
 #include "cli/run_dir.h"
 #include "cli/submit.h"
 
@@ -20,127 +17,35 @@ struct options {
     char *worker;
 };
 
-static const struct field fields[] = {CLI_STATE_DIR_ROW(struct options),
-                                      CLI_RULES_DIR_ROW(struct options),
-                                      CLI_TIMEOUT_ROW(struct options),
-                                      CLI_JSON_ROW(struct options),
-                                      {.path = "overcommit",
-                                       .type = FIELD_BOOL,
-                                       .offset = offsetof(struct options, overcommit),
-                                       .def = "false",
-                                       .help = "Go on although the processes may need more memory "
-                                               "than this host has left"},
-                                      {.path = "worker",
-                                       .type = FIELD_STRING,
-                                       .offset = offsetof(struct options, worker),
-                                       .def = "",
-                                       .help = "Command that computes the model of a job with "
-                                               "model.program, one for each worker"}};
+static const struct field fields[] = {
+    CLI_STATE_DIR_ROW(struct options), CLI_RULES_DIR_ROW(struct options),
+    CLI_TIMEOUT_ROW(struct options), CLI_JSON_ROW(struct options), CLI_LOCAL_ROWS(struct options)};
 
-static int tick(void *ctx, struct buf *notices, struct err *err)
-{
-    return local_tick(ctx, notices, err);
-}
+/* What is submitted once the cluster is there. */
+struct submission {
+    const struct job_file *file;
+    const struct cli_args *args;
+};
 
-static void suspend(void *ctx, bool stop)
+static int begin(void *ctx, struct client *client, char **job, struct err *err)
 {
-    local_suspend(ctx, stop);
-}
-
-static int train(struct local *local, const struct job_file *file, const struct cli_args *args,
-                 bool json)
-{
-    places_remember(local->state_dir);
-    struct client client = {0};
-    struct err err = {0};
-    char *job = NULL;
-    int rc = client_open(&client, local->master_address, NULL, &err);
-    if (rc == 0) {
-        rc = submit_job(&client, file, args, "", &job, &err);
-    }
-    if (rc != 0) {
-        client_close(&client);
-        return cli_fail(&err);
-    }
-    (void)fprintf(stderr, "job %s: 1 master, %zu parameter server%s, %zu worker%s\nlogs in %s\n",
-                  job, local->ps_count, local->ps_count == 1 ? "" : "s", local->worker_count,
-                  local->worker_count == 1 ? "" : "s", local->log_dir);
-    struct follow_options follow_options = {
-        .job = job,
-        .where = args->where,
-        .json = json,
-        .interrupt = FOLLOW_CANCEL,
-        .tick = tick,
-        .suspend = suspend,
-        .ctx = local,
-    };
-    int code = follow(&client, &follow_options);
-    free(job);
-    return code;
+    const struct submission *s = ctx;
+    return submit_job(client, s->file, s->args, "", job, err);
 }
 
 static int run_in(const char *state_dir, const struct job_file *file, const struct cli_args *args)
 {
     const struct options *o = args->options;
-    struct local local = {0};
-    struct err err = {0};
-    int code = CLI_FAILED;
-    bool at_once = false;
-    if (local_start(&local, state_dir, o->common.rules_dir, o->worker,
-                    (size_t)file->spec.cluster.ps, (size_t)file->spec.cluster.workers.max,
-                    &err) != 0) {
-        const bool stopped = err.code == ERR_CANCELLED;
-        (void)err_wrap(&err, "start the local cluster");
-        (void)cli_fail(&err); /* a process that is late is no master that cannot be reached */
-        code = stopped ? FOLLOW_STOPPED : CLI_FAILED;
-    } else {
-        code = train(&local, file, args, o->common.json);
-        at_once = code == FOLLOW_STOPPED;
-    }
-    local_stop(&local, at_once);
-    return code;
-}
-
-/* What `gradus plan` would say: a job that cannot be is not started. */
-static int check_plan(struct job_spec *spec, bool overcommit)
-{
-    struct memory_need need;
-    struct err err = {0};
-    if (memory_need_of_job(spec, &need, &err) != 0) {
-        return cli_fail(&err);
-    }
-    const struct host_memory host = host_memory("");
-    if (memory_need_fits(&need, &host)) {
-        return CLI_OK;
-    }
-    struct buf table = {0};
-    memory_need_text(&need, &host, &table);
-    (void)fputs(buf_str(&table), stderr);
-    buf_release(&table);
-    if (overcommit) {
-        cli_note("that may not be enough; it goes on for --overcommit");
-        return CLI_OK;
-    }
-    (void)err_set(
-        &err, ERR_EXHAUSTED,
-        "the job may not fit in the memory of this host; fewer workers or servers take less, and "
-        "--overcommit tries it all the same");
-    return cli_fail(&err);
-}
-
-/* What the program is, only its workers will tell. */
-static int check_program(const struct job_spec *spec, const char *worker)
-{
-    struct err err = {0};
-    if (worker[0] == '\0') {
-        (void)err_set(
-            &err, ERR_INVALID,
-            "the job's model is program '%s' (model.program): --worker 'COMMAND' says what "
-            "computes it",
-            spec->model.program);
-        return cli_fail(&err);
-    }
-    return CLI_OK;
+    struct submission submission = {.file = file, .args = args};
+    const struct local_job job = {.spec = &file->spec,
+                                  .state_dir = state_dir,
+                                  .rules_dir = o->common.rules_dir,
+                                  .worker = o->worker,
+                                  .where = args->where,
+                                  .json = o->common.json,
+                                  .begin = begin,
+                                  .ctx = &submission};
+    return local_job_run(&job);
 }
 
 static int run(const struct cli_args *args)
@@ -156,8 +61,7 @@ static int run(const struct cli_args *args)
         job_file_release(&file);
         return cli_fail(&err);
     }
-    code = job_spec_is_program(&file.spec) ? check_program(&file.spec, o->worker)
-                                           : check_plan(&file.spec, o->overcommit);
+    code = local_job_check(&file.spec, o->worker, o->overcommit);
     if (code != CLI_OK) {
         job_file_release(&file);
         return code;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus status: all that is known of one job, of its master or of what it has left. */
+#include <stdlib.h>
 #include <unistd.h>
 
+#include "cli/find_checkpoint.h"
 #include "cli/find_job.h"
 #include "cli/output.h"
 #include "cli/query.h"
@@ -27,13 +29,37 @@ static void show(const struct cli_common *common, const struct found_job *found,
     }
 }
 
+/* Its checkpoint is that of the best version. @shown: the job as it is told then. */
+static int take_best(struct found_job *found, Gradus__V1__Job *shown, struct err *err)
+{
+    const Gradus__V1__BestVersion *best = found->job->best;
+    if (best == NULL || best->checkpoint[0] == '\0') {
+        return err_set(
+            err, ERR_NOT_FOUND,
+            "job %s: no best version was kept; training.checkpoints_keep_best of the job "
+            "file does it",
+            found->job->id);
+    }
+    *shown = *found->job;
+    shown->checkpoint = best->checkpoint;
+    found->job = shown;
+    return 0;
+}
+
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     struct found_job found = {0};
+    Gradus__V1__Job shown;
     struct err err = {0};
     struct buf out = {0};
-    int rc = find_job(&o->common, args->positional[0], &found, &err);
+    bool best = false;
+    char *name = find_checkpoint_name(args->positional[0], &best);
+    int rc = find_job(&o->common, name, &found, &err);
+    if (rc == 0 && best) {
+        rc = take_best(&found, &shown, &err);
+    }
+    free(name);
     if (rc == 0) {
         show(&o->common, &found, &out);
         query_print(&o->common, &out);
@@ -46,10 +72,11 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_status = {
     .name = "status",
     .summary = "Show one job: state, reason, progress, evaluations, nodes",
-    .usage = "JOB",
+    .usage = "JOB[@best]",
     .examples = "  gradus status digits-1\n"
                 "  gradus status digits-1 --master master:7000\n",
-    .notes = CLI_PLACES_NOTE,
+    .notes = "With @best behind it the checkpoint is that of the best version "
+             "(training.checkpoints_keep_best).\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

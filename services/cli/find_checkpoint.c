@@ -118,11 +118,23 @@ static int find_result(const char *what, const struct cli_common *common, char *
     return by_name(what, common, path, err);
 }
 
+char *find_checkpoint_name(const char *what, bool *best)
+{
+    static const char suffix[] = "@best";
+    const size_t n = strlen(what), m = sizeof suffix - 1;
+    const bool has = n > m && strcmp(what + n - m, suffix) == 0;
+    *best = *best || has;
+    return mem_printf("%.*s", (int)(has ? n - m : n), what);
+}
+
 int find_checkpoint(const char *what, const struct cli_common *common, bool best, char **path,
                     struct err *err)
 {
     char *result = NULL;
-    int rc = find_result(what, common, &result, err);
+    /* A directory may be called so. */
+    char *name = look_for(what, NULL) == 0 ? mem_strdup(what) : find_checkpoint_name(what, &best);
+    int rc = find_result(name, common, &result, err);
+    free(name);
     if (rc == 0 && best) {
         rc = checkpoint_best(result, path, err);
         free(result);

@@ -270,7 +270,7 @@ int find_live_job(const struct cli_common *common, const char *id, struct found_
                      s.best.state_dir, id, wire_state_name(job->state),
                      job_has_ended(job) ? "" : "; ", job_has_ended(job) ? "" : job->reason);
     }
-    if (rc == 0) {
+    if (rc == 0 || s.best.row != NULL) {
         *out = s.best;
         s.best = (struct found_job){0};
     }

@@ -21,7 +21,8 @@ struct found_job {
 int find_job(const struct cli_common *common, const char *id, struct found_job *out,
              struct err *err);
 /* The same, for what only a master can do: one that has not ended goes first. Errors: ERR_STATE no
- * master runs where the job is, or two have one that has not ended. */
+ * master runs where the job is, which @out says all the same (its row), or two have one that has
+ * not ended. */
 int find_live_job(const struct cli_common *common, const char *id, struct found_job *out,
                   struct err *err);
 void found_job_release(struct found_job *f);

@@ -52,6 +52,14 @@ static void make_request_id(char *out, size_t n)
     (void)snprintf(out, n, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
 }
 
+static void tell_never(const struct training_spec *t)
+{
+    if (t->checkpoint_every.count == 0 && t->checkpoint_within_ms == 0) {
+        cli_note("no checkpoint is written before the end (training.checkpoint_every: never, "
+                 "checkpoint_within: 0): a job that loses a parameter server begins again");
+    }
+}
+
 int submit_job(struct client *client, const struct job_file *file, const struct cli_args *args,
                const char *request_id, char **job, struct err *err)
 {
@@ -85,6 +93,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
                          &reply, err);
     if (rc == 0) {
         *job = mem_strdup(((const Gradus__V1__SubmitResponse *)reply->body)->job);
+        tell_never(&file->spec.training);
     }
     rpc_msg_unref(reply);
     mem_free_texts(sets, request.n_sets);

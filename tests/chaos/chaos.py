@@ -129,7 +129,7 @@ class Cluster:
 
     def export(self, job):
         out = f"{self.dir}/{job}.safetensors"
-        done = gradus("export", job, out, "--state-dir", self.dir + "/state")
+        done = gradus("export", job, out, "--bare", "--state-dir", self.dir + "/state")
         if done.returncode != 0:
             raise Trouble(f"export: {done.stderr}")
         with open(out, "rb") as f:

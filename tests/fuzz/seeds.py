@@ -624,9 +624,31 @@ def onnx():
         [o.node("Add", ["x", "c"], ["b"]), o.node("LSTM", ["b"], ["c"])], [], [o.value("x")], [o.value("c")]))
 
 
+def encodings():
+    plain = {"version": 1, "format": "csv", "labels": {"kind": "class", "count": 2, "names": ["x", "y"]}, "fills": [2.0, None],
+             "records": {"where": "t.csv", "shape": [2], "bytes": False, "named": False, "columns": ["0", "2"], "categories": ["1"],
+                         "fields": [], "weighted": False, "labels": "texts"},
+             "categories": [["blue", {"hex": "73e9"}]], "vocabulary_files": [],
+             "scaling": {"count": 2, "uniform": False, "shift": [1.5, 0.0], "factor": [2.0, 1.0]}}
+    write("encoding", "plain", b"\0" + json.dumps(plain).encode())
+    declared = {**plain, "labels": {"kind": "real", "scale": 2.0, "offset": 1.0}, "fills": [], "categories": [],
+                "columns": {"numbers": [{"column": 0, "log": True, "mean": 1.0, "deviation": 0.5}], "buckets": [],
+                            "categories": [{"column": "1", "known": ["red"], "missing": False, "unknown": False}], "sparse": []},
+                "scaling": {"count": 1, "uniform": True, "shift": [0.0], "factor": [1.0]}}
+    declared["records"] = {**plain["records"], "shape": [1], "columns": ["0"], "declared": [0, 1], "labels": "numbers"}
+    write("encoding", "declared", b"\1" + json.dumps(declared).encode())
+    lists = {**declared, "format": "libffm", "scaling": {"count": 0, "uniform": True, "shift": [0.0], "factor": [1.0]}}
+    del lists["columns"]
+    lists["records"] = {**plain["records"], "shape": [0], "columns": [], "categories": [], "labels": "numbers",
+                        "fields": [{"name": str(i), "width": 0, "fold": "none"} for i in range(3)], "weighted": True}
+    write("encoding", "lists", b"\2" + json.dumps(lists).encode())
+    lists["records"] = {k: v for k, v in lists["records"].items() if k != "categories"}
+    write("encoding", "no-categories", b"\2" + json.dumps(lists).encode())
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for make in (data_files, packed, seek, index, checkpoints, texts, tokens, certificates, store, ps_calls, master_calls, worker_calls,
+    for make in (data_files, packed, seek, index, encodings, checkpoints, texts, tokens, certificates, store, ps_calls, master_calls, worker_calls,
                  answers, table_gradients, libgradus, http, infer, infer_json, onnx):
         make()
     return 0

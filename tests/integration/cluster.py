@@ -249,7 +249,7 @@ class ClusterTest(unittest.TestCase):
 
     def job(self, **sets):
         base = {"data.dir": self.shared + "/digits", "training.epochs": 2, "cluster.workers": 1,
-                "cluster.ps": 1, "training.replicas": 0, **self.model}
+                "cluster.ps": 1, "training.replicas": 0, "training.checkpoint_within": "1h", **self.model}
         base.update({key.replace("__", "."): value for key, value in sets.items()})
         return [item for key, value in base.items() for item in ("--set", f"{key}={value}")]
 
@@ -343,7 +343,7 @@ class ClusterTest(unittest.TestCase):
 
     def export(self, job, state="state"):
         out = os.path.join(self.dir, f"{state}-{job}.safetensors")
-        done = gradus("export", job, out, "--state-dir", os.path.join(self.dir, state))
+        done = gradus("export", job, out, "--bare", "--state-dir", os.path.join(self.dir, state))
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(out, "rb") as f:
             return f.read()

@@ -116,7 +116,8 @@ class FaultTest(ClusterTest):
 
     def keys(self, **more):
         """Of a job; with __ for each dot."""
-        return {"data.dir": self.data_dir(), "training.evaluate_every": "never", "training.epochs": self.epochs, **self.sizes,
+        return {"data.dir": self.data_dir(), "training.evaluate_every": "never", "training.epochs": self.epochs,
+                "training.checkpoint_within": "1h", **self.sizes,
                 **{key.replace("__", "."): value for key, value in more.items()}}
 
     def sets(self, **more):

@@ -201,7 +201,7 @@ class Runs(ClusterTest):
             measured = gradus("evaluate", job, "--json")
             self.assertEqual(json.loads(measured.stdout)["checkpoint"], result["checkpoint"], measured.stderr)
             out = os.path.join(self.dir, job)
-            self.assertEqual(gradus("export", job, out).returncode, 0)
+            self.assertEqual(gradus("export", job, out, "--bare").returncode, 0)
 
     def test_logs_as_json(self):
         process = subprocess.Popen([os.path.join(BIN, "gradus"), "run", DIGITS, "--json",

@@ -55,7 +55,7 @@ class ClientLibrary(ClusterTest):
         self.assertEqual(self.tool("job", job).split()[:3], last[:3])
         self.assertEqual(self.tool("wait", job), "")
         out = os.path.join(self.dir, "out.safetensors")
-        self.assertEqual(gradus("export", job, out, "--master", self.master.address).returncode, 0)
+        self.assertEqual(gradus("export", job, out, "--bare", "--master", self.master.address).returncode, 0)
         values = {}
         for line in self.tool("values", job).splitlines():
             name, rest = line.split(" ", 1)

@@ -96,7 +96,7 @@ class DeltaCheckpoints(tables.TableJobs):
                 servers[1].stop(signal.SIGKILL)
                 with open(f"{root}/{damaged}/shard-0-of-2.safetensors", "r+b") as f:
                     f.truncate(1000)
-        done = gradus("export", "--from", f"{root}/{name}", self.dir + "/out")
+        done = gradus("export", "--from", f"{root}/{name}", self.dir + "/out", "--bare")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(f"{name}: its base {damaged}", " ".join(done.stderr.split()))
         self.start("ps", f"--master={master.address}", f"--checkpoint-dir={self.dir}/cluster/checkpoints")
@@ -126,14 +126,14 @@ class DeltaCheckpoints(tables.TableJobs):
         for path in name, base:
             shutil.copytree(f"{root}/{path}", f"{copy}/{path}")
         for path, to in (f"{root}/{name}", out), (f"{copy}/{name}/", other):
-            done = gradus("export", "--from", path, to)
+            done = gradus("export", "--from", path, to, "--bare")
             self.assertEqual(done.returncode, 0, done.stderr)
         with open(out, "rb") as a, open(other, "rb") as b:
             self.assertTrue(a.read() == b.read())
         done = gradus("evaluate", f"{copy}/{name}", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         shutil.rmtree(f"{copy}/{base}")
-        done = gradus("export", "--from", f"{copy}/{name}", other)
+        done = gradus("export", "--from", f"{copy}/{name}", other, "--bare")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(f"its base {base}", " ".join(done.stderr.split()))
 

@@ -38,31 +38,40 @@ def calibration_error(answers):
 class Metrics(ClusterTest):
     model = {}
 
-    def train(self, loss, metrics, units=1, classes=2):
+    def write_data(self, classes, real=False):
         draw = random.Random(5)
         for name, count in (("train", 900), ("test", 2500)):  # more than one part of an evaluation
             with open(os.path.join(self.dir, f"{name}.csv"), "w") as f:
                 f.write("a,b,label\n")
                 for _ in range(count):
                     label = min(draw.randrange(classes + 1), classes - 1)  # the last one twice as often
-                    value = f"{1000 + 3 * label + draw.random():.4f}" if loss == "mean_squared_error" else label
+                    value = f"{1000 + 3 * label + draw.random():.4f}" if real else label
                     f.write(f"{draw.gauss(label, 1):.4f},{draw.gauss(-label, 1.5):.4f},{value}\n")
-        file = os.path.join(self.dir, "job.yaml")
+
+    def job_file(self, name, loss, metrics, units):
+        file = os.path.join(self.dir, name)
         with open(file, "w") as f:
             f.write(JOB.format(loss=loss, metrics=metrics, units=units))
+        return file
+
+    def answers(self, result):
+        out = os.path.join(self.dir, "answers.csv")
+        done = gradus("predict", result["checkpoint"], "--data", os.path.join(self.dir, "test.csv"), "--out", out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, newline="") as f:
+            return list(csv.DictReader(f))
+
+    def train(self, loss, metrics, units=1, classes=2):
+        self.write_data(classes, loss == "mean_squared_error")
+        file = self.job_file("job.yaml", loss, metrics, units)
         results = [self.run_job(f"state-{workers}", file=file, data__dir=self.dir, training__epochs=2, training__replicas=2,
                                 cluster__workers=workers, model__top_k=3) for workers in (1, 2)]
         self.assertEqual(results[0]["metrics"]["test"], results[1]["metrics"]["test"])
         measured = gradus("evaluate", results[1]["checkpoint"], "--json")
         self.assertEqual(measured.returncode, 0, measured.stderr)
         self.assert_close(json.loads(measured.stdout)["metrics"], results[1]["metrics"]["test"], 9)
-        out = os.path.join(self.dir, "answers.csv")
-        done = gradus("predict", results[1]["checkpoint"], "--data", os.path.join(self.dir, "test.csv"), "--out", out)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        with open(out, newline="") as f:
-            answers = list(csv.DictReader(f))
         with open(os.path.join(self.dir, "test.csv"), newline="") as f:
-            return results[1], answers, [float(r["label"]) for r in csv.DictReader(f)]
+            return results[1], self.answers(results[1]), [float(r["label"]) for r in csv.DictReader(f)]
 
     def assert_close(self, found, expected, places):
         self.assertEqual(sorted(found), sorted(expected))
@@ -118,8 +127,25 @@ class Metrics(ClusterTest):
         for name, value in expected.items():
             self.assertAlmostEqual(found[name], value, delta=1e-4 * value)
 
+    def test_the_loss_follows_the_labels(self):
+        """Bit by bit what the job is that names the loss."""
+        for classes, loss, units in ((2, "sigmoid_cross_entropy", 1), (3, "softmax_cross_entropy", 3)):
+            with self.subTest(loss):
+                self.write_data(classes)
+                same = []
+                for name, given, outputs in (("auto", "auto", 0), ("named", loss, units)):
+                    file = self.job_file(f"{name}.yaml", given, "accuracy, auc", outputs)
+                    result = self.run_job(f"{name}-{classes}", file=file, data__dir=self.dir)
+                    self.assertEqual(json.loads(gradus("evaluate", result["checkpoint"], "--json").stdout)["metrics"].keys(),
+                                     result["metrics"]["test"].keys())
+                    same.append((self.answers(result), result["metrics"]))
+                self.assertEqual(*same)
+                self.assertEqual(list(same[0][0][0]), ["class"] + [f"p_{k}" for k in range(classes)])
+        result = self.run_job("real", file=self.job_file("real.yaml", "auto", "rmse, r2", 0), data__dir=self.dir,
+                              data__label_kind="real")
+        self.assertEqual(sorted(result["metrics"]["test"]), ["loss", "r2", "rmse"])
+
     def test_what_does_not_fit(self):
-        file = os.path.join(self.dir, "job.yaml")
         with open(os.path.join(self.dir, "train.csv"), "w") as f:
             f.write("a,label\n" + "".join(f"{i},{i % 300}\n" for i in range(3000)))
         for metrics, sets, said in (
@@ -128,8 +154,7 @@ class Metrics(ClusterTest):
                 ("calibration", (), "'calibration' does not fit the loss softmax_cross_entropy"),
                 ("r2", (), "'r2' does not fit the loss softmax_cross_entropy"),
                 ("confusion_matrix", ("training.stop.metric=confusion_matrix",), "'confusion_matrix' is not known")):
-            with open(file, "w") as f:
-                f.write(JOB.format(loss="softmax_cross_entropy", metrics=metrics, units=0))
+            file = self.job_file("job.yaml", "softmax_cross_entropy", metrics, 0)
             sets = [w for s in sets + (f"data.dir={self.dir}", "data.test.file=", "data.test_fraction=0.1") for w in ("--set", s)]
             done = gradus("validate", file, *sets)
             self.assertEqual(done.returncode, 2, done.stdout)

@@ -42,7 +42,7 @@ class Polling(ClusterTest):
 
     def exported(self, master, poll_us):
         out = os.path.join(self.dir, f"{poll_us}.safetensors")
-        done = gradus("export", "digits-1", out, "--state-dir", os.path.join(self.dir, f"cluster-{poll_us}"))
+        done = gradus("export", "digits-1", out, "--bare", "--state-dir", os.path.join(self.dir, f"cluster-{poll_us}"))
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(out, "rb") as f:
             return f.read()

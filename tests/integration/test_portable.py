@@ -9,7 +9,10 @@ import os
 import random
 import re
 import shutil
+import struct
 import unittest
+
+import numpy
 
 from cluster import ClusterTest, gradus
 
@@ -21,7 +24,7 @@ data:
   categorical: city
   missing: mean
 model:
-  layers: [{dense: {units: 8, activation: relu}}, {dense: {units: 0}}]
+  layers: [{dense: {units: 8, activation: relu, name: dense_1}}, {dense: {units: 0}}]
   loss: softmax_cross_entropy
   metrics: [accuracy]
 update: {rule: adam, learning_rate: 0.02}
@@ -97,6 +100,39 @@ class Portable(ClusterTest):
         self.assertIn("never.csv:22: label \"perhaps\" does not occur in the train records",
                       self.evaluate(path, "--set", "data.test.file=" + never, code=2))
         self.assertIn("trained with other settings of data", self.evaluate(path, "--set", "data.scale=unit", code=2))
+
+    def test_safetensors_say_what_they_are(self):
+        """The metadata are enough for a few lines of NumPy to answer as `gradus predict` does."""
+        result = self.train()
+        for file in (self.dir + "/whole.safetensors", self.dir + "/bare.safetensors"):
+            args = ("--bare",) if "bare" in file else ()
+            self.assertEqual(gradus("export", "--from", result["checkpoint"], file, *args).returncode, 0)
+            with open(file, "rb") as f:
+                header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+                data = f.read()
+            meta = header.pop("__metadata__", None)
+            if "bare" in file:
+                self.assertIsNone(meta)
+                continue
+            said = {k: json.loads(v) if v[:1] in "[{" else v for k, v in meta.items()}
+            tensors = {k: numpy.frombuffer(data[slice(*t["data_offsets"])], "<f4").reshape(t["shape"]) for k, t in header.items()}
+        self.assertEqual((said["gradus.job"], said["gradus.step"], said["gradus.classes"]), ("shop-1", str(result["steps"]), ["no", "yes"]))
+        self.assertEqual([(i["name"], i["shape"]) for i in said["gradus.inputs"]], [("features", [-1, 2]), ("city", [-1, 1])])
+        self.assertEqual([(o["name"], o["shape"]) for o in said["gradus.outputs"]], [("probabilities", [-1, 2])])
+        self.assertAlmostEqual(said["gradus.metrics"]["train"]["loss"], result["metrics"]["train"]["loss"], places=6)
+        self.assertIn("dense_1", said["gradus.text"])
+        e = said["gradus.encoding"]
+        x = []
+        for age, score, city, _ in visits(700, 2):
+            row = [float(v) if v else fill for v, fill in zip((age, score), e["fills"])]
+            row = [(v - shift) * factor for v, shift, factor in zip(row, e["scaling"]["shift"], e["scaling"]["factor"])]
+            x.append(row + [float(city == known) for known in e["categories"][0]])
+        x = numpy.maximum(numpy.array(x) @ tensors["dense_1.kernel"] + tensors["dense_1.bias"], 0)
+        x = numpy.exp(x @ tensors["dense_2.kernel"] + tensors["dense_2.bias"])
+        x /= x.sum(1, keepdims=True)
+        done = gradus("predict", result["checkpoint"], "--data", self.dir + "/test.csv", "--out", "-")
+        answers = numpy.array([[float(a["p_no"]), float(a["p_yes"])] for a in csv.DictReader(done.stdout.splitlines())])
+        self.assertLess(numpy.abs(x - answers).max(), 1e-5)
 
     def change(self, path, change):
         """A manifest that somebody has written anew, with its checksum."""

@@ -46,6 +46,36 @@ class Resume(FairTest):
         whole = json.loads(gradus("status", "digits-1", "--json", "--state-dir", self.dir + "/quiet").stdout)
         self.assertEqual([e["step"] for e in done["evaluations"]], [e["step"] for e in whole["evaluations"]])
 
+    def test_a_job_of_gradus_run(self):
+        """No master runs there any more: one is started, as the run had."""
+        short = self.run_job(state="short", training__epochs=1, **self.job_keys)
+        state = ("--state-dir", self.dir + "/short")
+        idle = gradus("resume", short["job"], *state)
+        self.assertEqual(idle.returncode, 1, idle.stderr)
+        self.assertIn("which are all of its file", idle.stderr)
+        wrong = gradus("resume", short["job"], "--set", "training.epochs=none", *state)
+        self.assertEqual(wrong.returncode, 2, wrong.stderr)
+        self.assertIn("--set training.epochs=none", wrong.stderr)
+        done = gradus("resume", short["job"], "--set", "training.epochs=3", "--json", *state)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"job {short['job']} had SUCCEEDED; it goes on from its newest checkpoint", done.stderr)
+        told = json.loads(done.stdout)
+        self.assertEqual((told["job"], told["state"], told["epochs"]), (short["job"], "SUCCEEDED", 3))
+        whole = self.run_job(state="whole", training__epochs=3, **self.job_keys)
+        self.assertEqual(self.export(short["job"], "short"), self.export(whole["job"], "whole"))
+        self.assertIn("no master runs in", gradus("pause", short["job"], *state).stderr)
+
+    def test_checkpoints_that_nobody_asks_for(self):
+        self.cluster(workers=2)
+        keys = {"training__evaluate_every": "never", **self.job_keys}
+        for mode in ("sync", "async"):
+            job = self.start_job(training__mode=mode, training__checkpoint_within="200ms", **keys)
+            first = self.wait_checkpoint(job)
+            self.wait_for("the next one", lambda job=job, first=first: self.now(job)["checkpoint"] != first)
+            self.wait_end(job)
+        done = gradus("submit", self.file, "--master", self.master.address, *self.sets(training__checkpoint_within=0, **keys))
+        self.assertIn("no checkpoint is written before the end (training.checkpoint_every: never", " ".join(done.stderr.split()))
+
     def test_each_record_once_in_async_mode(self):
         self.cluster(workers=2)
         job = self.start_job(training__mode="async", **self.job_keys)

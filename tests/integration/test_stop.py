@@ -31,7 +31,7 @@ class Stop(Digits, FaultTest):
     def weights(self, what, *flags, state=True):
         out = os.path.join(self.dir, "out.safetensors")
         where = ("--state-dir", self.state_dir) if state else ()
-        done = gradus("export", what, out, *flags, *where)
+        done = gradus("export", what, out, "--bare", *flags, *where)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(out, "rb") as f:
             return f.read()
@@ -90,7 +90,10 @@ class Stop(Digits, FaultTest):
             self.wait_for("these two alone", lambda: kept == sorted(
                 name for name in os.listdir(os.path.dirname(status["checkpoint"])) if name.startswith("step-")))
             self.assertNotEqual(self.weights(job), self.weights(job, "--best"))
-            evaluated = gradus("evaluate", job, "--best", "--json", "--state-dir", self.state_dir)
+            self.assertEqual(self.weights(job + "@best"), self.weights(job, "--best"))
+            shown = gradus("status", job + "@best", "--json", "--state-dir", self.state_dir)
+            self.assertEqual(json.loads(shown.stdout)["checkpoint"], status["best"]["checkpoint"], shown.stderr)
+            evaluated = gradus("evaluate", job + "@best", "--json", "--state-dir", self.state_dir)
             self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
             self.assertAlmostEqual(json.loads(evaluated.stdout)["metrics"]["accuracy"], best["test"]["accuracy"], places=6)
 
@@ -101,6 +104,10 @@ class Stop(Digits, FaultTest):
         done = gradus("export", job, os.path.join(self.dir, "x"), "--best", "--state-dir", self.state_dir)
         self.assertEqual(done.returncode, 5, done.stderr)
         self.assertIn("no best version was kept; training.checkpoints_keep_best of the job file does it", done.stderr)
+        for command in (["status"], ["evaluate"], ["predict", "--data=x", "--out=-"]):
+            done = gradus(*command, job + "@best", "--state-dir", self.state_dir)
+            self.assertEqual(done.returncode, 5, done.stderr)
+            self.assertIn("no best version was kept", " ".join(done.stderr.split()))
 
 
 if __name__ == "__main__":

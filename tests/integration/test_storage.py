@@ -363,7 +363,7 @@ class CheckpointsTest(StorageTest):
             epochs = self.end_job(master.client(), job, [w.process.pid for w in workers], self.epochs)
             self.wait_for("the end", lambda: master.job(job)["state"] == "SUCCEEDED", 120 * SLOWER)
             out = f"{self.dir}/{job}.safetensors"
-            done = gradus("export", job, out, "--master", master.address)
+            done = gradus("export", job, out, "--bare", "--master", master.address)
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(out, "rb") as f:
                 models.append(f.read())

@@ -108,7 +108,7 @@ class TableCheckpoints(TableJobs):
         data = exported[8 + struct.unpack("<Q", exported[:8])[0]:]
         keys = struct.unpack(f"<{rows}Q", data[begin:end])
         self.assertEqual(len(set(keys)), rows)
-        done = gradus("export", result["job"], self.dir + "/again", "--state-dir", self.dir + "/three", "--json")
+        done = gradus("export", result["job"], self.dir + "/again", "--bare", "--state-dir", self.dir + "/three", "--json")
         self.assertEqual(json.loads(done.stdout)["tables"], [{"name": "wide", "rows": header["wide.keys"]["shape"][0], "dim": 1},
                                                              {"name": "deep", "rows": rows, "dim": 4}])
         done = gradus("evaluate", result["job"], "--state-dir", self.dir + "/three", "--json")

@@ -268,7 +268,7 @@ def the_job(name):
 
 def digest(job):
     """Of the parameters, as the master's checkpoints have them."""
-    kubectl("exec", "gradus-master-0", "--", "gradus", "export", job, "/tmp/model.safetensors")
+    kubectl("exec", "gradus-master-0", "--", "gradus", "export", job, "/tmp/model.safetensors", "--bare")
     text = subprocess.run(["kubectl", "-n", NAMESPACE, "exec", "gradus-master-0", "--", "cat", "/tmp/model.safetensors"],
                           capture_output=True, check=True).stdout
     return hashlib.sha256(text).hexdigest()

@@ -258,6 +258,7 @@ static unsigned metrics_of(const struct model_spec *model)
         [LOSS_SOFTMAX_CROSS_ENTROPY] = 1U << METRIC_ACCURACY,
         [LOSS_SIGMOID_CROSS_ENTROPY] = 1U << METRIC_ACCURACY | 1U << METRIC_AUC,
         [LOSS_MEAN_SQUARED_ERROR] = 1U << METRIC_RMSE,
+        [LOSS_AUTO] = 1U << METRIC_ACCURACY,
     };
     const bool program = model->program != NULL && model->program[0] != '\0';
     return (program ? 0 : usual[model->loss]) | 1U << METRIC_LOSS;
@@ -308,6 +309,20 @@ static bool loss_given(const struct yaml_node *map)
     return false;
 }
 
+/* Of real labels auto is one thing alone; of classes the data say how many there are. */
+static void settle_loss(struct job_reader *r)
+{
+    struct model_spec *model = &r->spec->model;
+    if (r->loss_known && model->loss == LOSS_AUTO && r->spec->data.label_kind == DATA_LABEL_REAL) {
+        model->loss = LOSS_MEAN_SQUARED_ERROR;
+    }
+    if (r->loss_known && model->loss == LOSS_AUTO && job_onnx_given(r)) {
+        job_report(r, "model.loss",
+                   "model.loss: the outputs of a graph are as many as its file says; allowed: the "
+                   "loss that they are for");
+    }
+}
+
 void job_model_read(struct job_reader *r)
 {
     const struct yaml_entry *section = yaml_find(r->root, "model");
@@ -317,6 +332,7 @@ void job_model_read(struct job_reader *r)
     }
     const struct yaml_node *map = section->value;
     r->loss_known = loss_given(map) && !job_program_given(r);
+    settle_loss(r);
     const struct yaml_entry *layers = yaml_find(map, "layers");
     const bool program = job_program_given(r); /* whose checks are job_program_check()'s */
     if (layers == NULL && !program && !job_onnx_given(r)) {

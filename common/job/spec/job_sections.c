@@ -89,7 +89,9 @@ static const struct field model_fields[] = {
      .offset = MODEL_AT(loss),
      .choices = loss_kind_names,
      .help = "What training makes small; the cross entropies take the last layer's raw values "
-             "(logits) and need no softmax or sigmoid layer before them"},
+             "(logits) and need no softmax or sigmoid layer before them. auto is by the labels: "
+             "sigmoid_cross_entropy with one output for two classes, softmax_cross_entropy for "
+             "more, mean_squared_error with data.label_kind: real"},
     {.path = "top_k",
      .type = FIELD_INT,
      .offset = MODEL_AT(top_k),
@@ -257,6 +259,13 @@ static const struct field training_fields[] = {
      .min = 1,
      .max = 1e12,
      .help = "How often a checkpoint is written; the end always does"},
+    {.path = "checkpoint_within",
+     .type = FIELD_MS,
+     .offset = TRAINING_AT(checkpoint_within_ms),
+     .def = "5m",
+     .max = 86400000,
+     .help = "A job that trains also writes a checkpoint when the last one is so old, and at the "
+             "end of an epoch when it is a fifth of that; 0: by checkpoint_every alone"},
     {.path = "checkpoint_full_every",
      .type = FIELD_INT,
      .offset = TRAINING_AT(checkpoint_full_every),
@@ -397,7 +406,7 @@ static const struct job_extra model_extras[] = {
                 "confusion_matrix",
      .def = "by loss",
      .help = "What evaluation reports besides the loss; by default accuracy for "
-             "softmax_cross_entropy, accuracy and auc for sigmoid_cross_entropy, rmse for "
+             "softmax_cross_entropy and auto, accuracy and auc for sigmoid_cross_entropy, rmse for "
              "mean_squared_error (docs/models.md). grouped_auc and confusion_matrix are of test "
              "records alone. Programs tell loss, accuracy, rmse and mae"},
     {.name = NULL},

@@ -46,6 +46,7 @@ struct training_spec {
     int64_t split_batches; /* batches per split (lease unit); 0: chosen from the data size */
     struct field_interval evaluate_every;   /* default "1 epoch" */
     struct field_interval checkpoint_every; /* default never; the end always has one */
+    int64_t checkpoint_within_ms;  /* one that is older is followed by another; 0: whatever */
     int64_t checkpoint_full_every; /* of so many one has all rows of tables; others what changed */
     int64_t checkpoints_keep;      /* older ones are removed; 0: all */
     bool checkpoints_keep_best;    /* and that of the best version, by stop.metric, beside them */

@@ -341,6 +341,11 @@ void progress_show_train(struct job *j);
 uint64_t sync_point_next(const struct job *j, uint64_t step); /* the next step to stand at */
 void sync_point_plan(struct job *j, uint64_t step); /* when the next ones after it are due */
 
+/* training.checkpoint_within: when one is to be asked for, UINT64_MAX: not now; does the end of an
+ * epoch, at which the job stands, get one; it has one of @step, or will in a moment. */
+uint64_t sync_point_save_ms(const struct job *j);
+bool sync_point_saves_epoch(const struct master *m, const struct job *j, uint64_t step);
+void sync_point_saved(const struct master *m, struct job *j, uint64_t step);
 /* It goes on from a checkpoint of @step: if an evaluation is due there that was not made, all stand
  * for it before they train. */
 void sync_point_make_up(struct job *j, uint64_t step);

@@ -259,6 +259,8 @@ struct job {
     uint64_t step_limit;               /* sync */
     bool hold_limit;                   /* sync: it is where a hold ends */
     bool hold_checkpoint, hold_cancel; /* asked for and not begun */
+    uint64_t saved_ms,
+        saved_epoch;         /* its last checkpoint, or its start; training.checkpoint_within */
     char *preempted_by;      /* the id of the job that it is to make way for; owned; NULL: none */
     bool victim;             /* preempt.c: it would make way */
     bool awaited;            /* others make way for it: the next nodes are its */

@@ -72,6 +72,10 @@ static void end_pauses(struct master *m)
         if (j->phase == PHASE_START && j->go_ms != 0 && j->go_ms <= m->now_ms) {
             job_touch(j);
         }
+        if (sync_point_save_ms(j) <= m->now_ms) {
+            j->hold_checkpoint = true;
+            job_touch(j);
+        }
         if (j->yield_again_ms != 0 && j->yield_again_ms <= m->now_ms) {
             j->yield_again_ms = 0;
             job_touch(j);
@@ -190,6 +194,7 @@ static void job_timer(const struct master *m, const struct job *j, uint64_t *nex
     if (schedule_waits(j) && j->resume && j->resume_fewer_ms > m->now_ms) {
         earlier(next, j->resume_fewer_ms);
     }
+    earlier(next, sync_point_save_ms(j));
     if (j->store_again_ms != 0) {
         earlier(next, j->store_again_ms);
     }

@@ -47,6 +47,7 @@ void start_begin(struct master *m, struct job *j)
 
 void start_inspect(struct master *m, struct job *j)
 {
+    j->saved_ms = m->now_ms;
     for (size_t i = 0; i < j->worker_count; i++) {
         call_start(m, j, j->workers[i].node, MASTER_CALL_INSPECT, 0); /* all load at once */
     }

@@ -47,3 +47,28 @@ void sync_point_make_up(struct job *j, uint64_t step)
     j->next_evaluate = step;
     j->step_limit = job_is_sync(j) ? step : 0;
 }
+
+/* ---- training.checkpoint_within ---- */
+
+#define EPOCHS_SHARE 5 /* of that time; the end of an epoch that follows sooner is passed over */
+
+uint64_t sync_point_save_ms(const struct job *j)
+{
+    const uint64_t within_ms = (uint64_t)j->spec.training.checkpoint_within_ms;
+    const bool trains = j->record.state == JOB_RUNNING && j->phase == PHASE_TRAIN && !j->over &&
+                        j->work == WORK_NONE && !j->hold_checkpoint;
+    return within_ms > 0 && trains ? j->saved_ms + within_ms : UINT64_MAX;
+}
+
+bool sync_point_saves_epoch(const struct master *m, const struct job *j, uint64_t step)
+{
+    const uint64_t within_ms = (uint64_t)j->spec.training.checkpoint_within_ms;
+    return within_ms > 0 && step_map_epoch(&j->step_map, step) != j->saved_epoch &&
+           m->now_ms - j->saved_ms >= within_ms / EPOCHS_SHARE;
+}
+
+void sync_point_saved(const struct master *m, struct job *j, uint64_t step)
+{
+    j->saved_ms = m->now_ms;
+    j->saved_epoch = step_map_epoch(&j->step_map, step);
+}

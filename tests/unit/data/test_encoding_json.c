@@ -92,6 +92,7 @@ static void what_does_not_hold_together_is_refused(void **state)
         {"\"shape\": [2]", "\"shape\": [3]", "columns"},
         {"\"shape\": [2]", "\"shape\": [4294967296, 4294967296]", "shape"},
         {"\"shape\": [2]", "\"shape\": \"x\"", "shape"},
+        {"\"categories\": [\"colour\"", "\"others\": [\"colour\"", "categories"},
         {"\"columns\": [\"a\", \"b\"]", "\"columns\": [\"a\", 7]", "columns"},
         {"\"kind\": \"class\"", "\"kind\": \"real\"", "labels"},
         {"\"count\": 2, \"names\"", "\"count\": 3, \"names\"", "labels"},

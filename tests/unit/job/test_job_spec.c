@@ -111,7 +111,7 @@ static void test_missing_parts(void **state)
                       "job.yaml:2:6: data.train.file is missing; allowed: text, or a list of "
                       "texts\n"
                       "job.yaml:3:7: model.loss is missing; allowed: one of softmax_cross_entropy, "
-                      "sigmoid_cross_entropy, mean_squared_error\n"
+                      "sigmoid_cross_entropy, mean_squared_error, auto\n"
                       "job.yaml:3:7: model.layers is missing; allowed: a list of 1 to 256 layers\n"
                       "job.yaml:4:8: update.rule is missing; allowed: one of " RULE_NAMES "\n");
     job_check_refused(

@@ -153,7 +153,7 @@ static void test_what_does_not_fit_together(void **state)
     /* A wrong loss says nothing about the metrics. */
     job_line_refused(10, "  loss: mse",
                      "job.yaml:10:9: model.loss: 'mse' is not known; allowed: one of "
-                     "softmax_cross_entropy, sigmoid_cross_entropy, mean_squared_error\n");
+                     "softmax_cross_entropy, sigmoid_cross_entropy, mean_squared_error, auto\n");
 }
 
 /* The job with all of @sets (NULL-terminated) is refused. */

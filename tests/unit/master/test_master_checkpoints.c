@@ -171,6 +171,52 @@ static void a_server_that_cannot_read_is_asked_again(void **state)
     }
 }
 
+/* Nobody asks: what is older than that is followed by another, in all modes, and one that cannot be
+ * written is tried again after as long. */
+static void a_checkpoint_is_never_older_than_that(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"training.mode=sync", "training.mode=async",
+                                        "training.mode=bounded"};
+    for (size_t i = 0; i < 3; i++) {
+        struct cluster *c = cluster_new(8060 + i, 2, 2);
+        char id[64];
+        cluster_submit(c, "demo", id,
+                       SETS(modes[i], "training.checkpoint_every=never", "training.epochs=0",
+                            "training.steps=100000", "training.evaluate_every=never",
+                            "training.checkpoint_within=20s"));
+        cluster_until_in(c, id, "TRAIN");
+        assert_int_equal(c->manifests, 0);
+        cluster_run_ms(c, 60000);
+        const size_t made = c->manifests;
+        assert_in_range(made, 2, 15); /* ends of epochs count, from 4 s on */
+        assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
+        assert_true(cluster_job(c, id)->checkpoint[0] != '\0');
+        c->manifest_fails = true;
+        cluster_run_ms(c, 60000);
+        assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
+        c->manifest_fails = false;
+        cluster_run_ms(c, 60000);
+        assert_true(c->manifests > made);
+        cluster_free(c);
+    }
+}
+
+static void without_it_there_is_none_before_the_end(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(8070, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id,
+                   SETS("training.checkpoint_every=never", "training.epochs=0",
+                        "training.steps=100000", "training.checkpoint_within=0"));
+    cluster_until_in(c, id, "TRAIN");
+    cluster_run_ms(c, 400000);
+    assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
+    assert_int_equal(c->manifests, 0);
+    cluster_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +224,8 @@ int main(void)
         cmocka_unit_test(a_cancelled_job_ends_without_a_checkpoint),
         cmocka_unit_test(a_pin_that_is_refused_fails_a_checkpoint),
         cmocka_unit_test(a_job_waits_for_its_checkpoints),
+        cmocka_unit_test(a_checkpoint_is_never_older_than_that),
+        cmocka_unit_test(without_it_there_is_none_before_the_end),
         cmocka_unit_test(a_damaged_checkpoint_is_avoided),
         cmocka_unit_test(a_server_that_cannot_read_is_asked_again),
     };

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cluster is of child processes, which end with this one. */
+#include "cli/local_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/follow.h"
+#include "cli/local.h"
+#include "cli/memory_need.h"
+#include "cli/places.h"
+
+static int tick(void *ctx, struct buf *notices, struct err *err)
+{
+    return local_tick(ctx, notices, err);
+}
+
+static void suspend(void *ctx, bool stop)
+{
+    local_suspend(ctx, stop);
+}
+
+static int train(struct local *local, const struct local_job *j)
+{
+    places_remember(local->state_dir);
+    struct client client = {0};
+    struct err err = {0};
+    char *job = NULL;
+    int rc = client_open(&client, local->master_address, NULL, &err);
+    if (rc == 0) {
+        rc = j->begin(j->ctx, &client, &job, &err);
+    }
+    if (rc != 0) {
+        client_close(&client);
+        return cli_fail(&err);
+    }
+    (void)fprintf(stderr, "job %s: 1 master, %zu parameter server%s, %zu worker%s\nlogs in %s\n",
+                  job, local->ps_count, local->ps_count == 1 ? "" : "s", local->worker_count,
+                  local->worker_count == 1 ? "" : "s", local->log_dir);
+    struct follow_options follow_options = {
+        .job = job,
+        .where = j->where,
+        .json = j->json,
+        .interrupt = FOLLOW_CANCEL,
+        .tick = tick,
+        .suspend = suspend,
+        .ctx = local,
+    };
+    int code = follow(&client, &follow_options);
+    free(job);
+    return code;
+}
+
+int local_job_run(const struct local_job *j)
+{
+    struct local local = {0};
+    struct err err = {0};
+    int code = CLI_FAILED;
+    bool at_once = false;
+    if (local_start(&local, j->state_dir, j->rules_dir, j->worker, (size_t)j->spec->cluster.ps,
+                    (size_t)j->spec->cluster.workers.max, &err) != 0) {
+        const bool stopped = err.code == ERR_CANCELLED;
+        (void)err_wrap(&err, "start the local cluster");
+        (void)cli_fail(&err); /* a process that is late is no master that cannot be reached */
+        code = stopped ? FOLLOW_STOPPED : CLI_FAILED;
+    } else {
+        code = train(&local, j);
+        at_once = code == FOLLOW_STOPPED;
+    }
+    local_stop(&local, at_once);
+    return code;
+}
+
+/* What `gradus plan` would say: a job that cannot be is not started. */
+static int check_plan(struct job_spec *spec, bool overcommit)
+{
+    struct memory_need need;
+    struct err err = {0};
+    if (memory_need_of_job(spec, &need, &err) != 0) {
+        return cli_fail(&err);
+    }
+    const struct host_memory host = host_memory("");
+    if (memory_need_fits(&need, &host)) {
+        return CLI_OK;
+    }
+    struct buf table = {0};
+    memory_need_text(&need, &host, &table);
+    (void)fputs(buf_str(&table), stderr);
+    buf_release(&table);
+    if (overcommit) {
+        cli_note("that may not be enough; it goes on for --overcommit");
+        return CLI_OK;
+    }
+    (void)err_set(
+        &err, ERR_EXHAUSTED,
+        "the job may not fit in the memory of this host; fewer workers or servers take less, and "
+        "--overcommit tries it all the same");
+    return cli_fail(&err);
+}
+
+/* What the program is, only its workers will tell. */
+static int check_program(const struct job_spec *spec, const char *worker)
+{
+    struct err err = {0};
+    if (worker[0] == '\0') {
+        (void)err_set(
+            &err, ERR_INVALID,
+            "the job's model is program '%s' (model.program): --worker 'COMMAND' says what "
+            "computes it",
+            spec->model.program);
+        return cli_fail(&err);
+    }
+    return CLI_OK;
+}
+
+int local_job_check(struct job_spec *spec, const char *worker, bool overcommit)
+{
+    return job_spec_is_program(spec) ? check_program(spec, worker) : check_plan(spec, overcommit);
+}

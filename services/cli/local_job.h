@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One job on a cluster of this machine's own, from the first process to the last. */
+#ifndef GRADUS_CLI_LOCAL_JOB_H
+#define GRADUS_CLI_LOCAL_JOB_H
+
+#include "cli/cli.h"
+#include "client/master_client.h"
+#include "job/spec/job_spec.h"
+
+struct local_job { /* all borrowed */
+    const struct job_spec *spec;
+    const char *state_dir;
+    const char *rules_dir, *worker; /* "": none */
+    const char *where;              /* of struct cli_args */
+    bool json;
+    /* Make the master have the job. @job returns owned. */
+    int (*begin)(void *ctx, struct client *client, char **job, struct err *err);
+    void *ctx;
+};
+
+/* Can it be: is there a program where the job needs one, and memory enough (or @overcommit)? Prints
+ * what is not. Returns an exit code. */
+int local_job_check(struct job_spec *spec, const char *worker, bool overcommit);
+/* Start the processes, follow the job to its end, and stop them. After follow_block_signals(), in a
+ * state directory that is this process's. Returns an exit code. */
+int local_job_run(const struct local_job *job);
+
+#define CLI_LOCAL_ROWS(owner)                                                                      \
+    {.path = "overcommit",                                                                         \
+     .type = FIELD_BOOL,                                                                           \
+     .offset = offsetof(owner, overcommit),                                                        \
+     .def = "false",                                                                               \
+     .help = "Go on although the processes may need more memory than this host has left"},         \
+    {                                                                                              \
+        .path = "worker", .type = FIELD_STRING, .offset = offsetof(owner, worker), .def = "",      \
+        .help = "Command that computes the model of a job with model.program, one for each worker" \
+    }
+
+#endif
