@@ -278,11 +278,6 @@ bool json_doc_is_null(const struct json_t *value)
     return json_is_null(value);
 }
 
-const struct json_t *json_doc_member(const struct json_t *object, const char *key)
-{
-    return json_object_get(object, key);
-}
-
 bool json_doc_bool(const struct json_t *value, bool *out)
 {
     *out = json_is_true(value);

@@ -86,7 +86,8 @@ static void it_lies_beside(void **state)
     assert_int_equal(checkpoint_resolve(f->dir, &path, NULL, NULL), 0);
     assert_non_null(strstr(path, "/step-000000010"));
     free(path);
-    assert_int_equal(checkpoint_resolve(thirty, &path, NULL, NULL), 0); /* who names one gets that one */
+    assert_int_equal(checkpoint_resolve(thirty, &path, NULL, NULL),
+                     0); /* who names one gets that one */
     assert_string_equal(path, thirty);
     free(path);
     /* It is gone: there is the newest. */

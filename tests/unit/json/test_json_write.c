@@ -40,8 +40,7 @@ static void test_texts(void **state)
     json_put(object, "bad", json_text("\xff"));
     assert_printed(json_deep_copy(object), true,
                    "{\n  \"name\": \"\\u00E9\\n\",\n  \"bad\": \"\\\\xFF\"\n}\n");
-    assert_printed(object, false,
-                   "{\n  \"name\": \"\xc3\xa9\\n\",\n  \"bad\": \"\\\\xFF\"\n}\n");
+    assert_printed(object, false, "{\n  \"name\": \"\xc3\xa9\\n\",\n  \"bad\": \"\\\\xFF\"\n}\n");
 }
 
 /* A name out of a message: nobody has checked it. */
