@@ -251,3 +251,65 @@ void text_copy(char *out, size_t n, const char *s)
     memcpy(out, s, len);
     out[len] = '\0';
 }
+
+/* ---- floats ---- */
+
+#define FLOAT_DIGITS 9
+
+/* @n, of nine digits, times 10^(@exponent - 8), without zeros at its end. */
+static void put_digits(uint64_t n, int exponent, char *out)
+{
+    char digits[FLOAT_DIGITS];
+    int count = FLOAT_DIGITS;
+    for (int i = FLOAT_DIGITS - 1; i >= 0; i--, n /= 10) {
+        digits[i] = (char)('0' + n % 10);
+    }
+    while (count > 1 && digits[count - 1] == '0') {
+        count--;
+    }
+    const int whole = exponent >= 0 ? exponent + 1 : 0; /* digits before the point */
+    if (whole == 0) {
+        *out++ = '0';
+    }
+    for (int i = 0; i < whole; i++) {
+        *out++ = i < count ? digits[i] : '0';
+    }
+    if (count > whole) {
+        *out++ = '.';
+    }
+    for (int i = exponent; i < -1; i++) {
+        *out++ = '0';
+    }
+    for (int i = whole; i < count; i++) {
+        *out++ = digits[i];
+    }
+    *out = '\0';
+}
+
+char *text_float(float x, char out[TEXT_FLOAT_BYTES])
+{
+    /* Exact powers of ten, by which a number with that exponent gets nine digits: of 8 to -4. */
+    static const double scales[] = {1e0, 1e1, 1e2, 1e3,  1e4,  1e5, 1e6,
+                                    1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
+    const double v = x < 0 ? -(double)x : (double)x;
+    if (!(v >= 1e-4 && v < 1e9)) {
+        (void)snprintf(out, TEXT_FLOAT_BYTES, "%.9g", (double)x);
+        return out;
+    }
+    int k = 0;
+    while (v * scales[k] < 99999999.5) {
+        k++;
+    }
+    uint64_t n = (uint64_t)llrint(v * scales[k]);
+    int exponent = FLOAT_DIGITS - 1 - k;
+    if (n >= 1000000000U) {
+        n = (n + 5) / 10;
+        exponent++;
+    }
+    char *digits = out;
+    if (x < 0) {
+        *digits++ = '-';
+    }
+    put_digits(n, exponent, digits);
+    return out;
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures train records in memory or from their files, and applies that to others. */
-#include "data/encoder.h"
+#include "data/encoder_state.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -10,25 +10,8 @@
 #include "base/mem.h"
 #include "data/cells.h"
 #include "data/encoding_json.h"
-#include "data/feed.h"
-#include "data/json_records.h"
 #include "data/parts.h"
 #include "data/stream_state.h"
-
-#define BLOCK_MEMORY (UINT64_C(64) << 20) /* as data.memory, and of decoded records */
-#define BLOCK_RECORDS_MIN 256
-
-struct encoder {
-    atomic_uint refs;
-    struct data_spec spec;      /* a copy */
-    struct dataset *shape;      /* of the train records, without them */
-    struct records like;        /* none, of the kind that a format reads */
-    struct records bare;        /* the same without names, and with floats in the place of bytes */
-    struct encoding own;        /* of data in memory, or recalled; of streamed data in the stream */
-    struct names *vocabularies; /* of files, recalled */
-    size_t vocabulary_count;
-    enum data_format format;
-};
 
 const struct encoding *encoder_encoding(const struct encoder *e)
 {
@@ -247,8 +230,8 @@ int encoder_begin(const struct encoder *e, struct records *out, struct err *err)
     return records_like(&e->bare, out, err);
 }
 
-static int apply(const struct encoder *e, const struct encoding *encoding, struct records *r,
-                 struct dataset **out, struct err *err)
+int encoder_apply_as(const struct encoder *e, const struct encoding *encoding, struct records *r,
+                     struct dataset **out, struct err *err)
 {
     int rc = encoding_apply(encoding, ENCODING_RAW, r, err);
     rc = rc != 0 ? rc : dataset_settle_fields(&e->spec, r, NULL, err);
@@ -261,258 +244,5 @@ int encoder_apply(const struct encoder *e, struct records *r, struct dataset **o
     struct encoding encoding = *encoder_encoding(e);
     encoding.labels = (struct label_map){.scale = 1};
     int rc = forget_labels(r, err);
-    return rc != 0 ? rc : apply(e, &encoding, r, out, err);
-}
-
-/* ---- files ---- */
-
-/* Which of the records are visited, beside all. */
-struct share {
-    double test_fraction; /* 0: all; else those of one part */
-    uint64_t seed;
-    bool test;
-    uint64_t limit, seen; /* of the part; 0: all */
-};
-
-struct reading {
-    const struct encoder *e;
-    encoder_visit *visit;
-    void *context;
-    bool unlabelled, ids, json;
-    bool measures; /* as training reads: labels count, and what may be left out is */
-    struct share share;
-    struct encoder_left *left;
-    uint64_t blocks; /* that were read */
-};
-
-/* Are they such records as the train records? */
-static int check_kind(const struct reading *reading, const struct records *r, struct err *err)
-{
-    const struct records *like = encoder_raw(reading->e);
-    struct err cause = {0};
-    int rc = records_match(like, r, &cause);
-    if (rc == 0) {
-        return 0;
-    }
-    const bool one_less =
-        r->numbers + r->category_count + 1 == like->numbers + like->category_count;
-    return err_set(err, rc, "%s%s", cause.msg,
-                   one_less && !reading->unlabelled && !reading->measures
-                       ? "; if these records have no labels, say that they are unlabelled"
-                       : "");
-}
-
-static int give(struct reading *reading, struct records *r, struct err *err)
-{
-    struct dataset *data = NULL;
-    if (r->count == 0) {
-        return 0;
-    }
-    struct buf ids = r->ids; /* taken */
-    r->ids = (struct buf){0};
-    int rc = reading->measures ? apply(reading->e, encoder_encoding(reading->e), r, &data, err)
-                               : encoder_apply(reading->e, r, &data, err);
-    const struct encoder_block block = {.data = data, .ids = reading->ids ? buf_str(&ids) : NULL};
-    rc = rc != 0 ? rc : reading->visit(reading->context, &block, err);
-    dataset_free(data);
-    buf_release(&ids);
-    return rc;
-}
-
-/* Counted as left out, with what was wrong with the first one, which is taken. */
-static void leave(struct reading *r, uint64_t count, char **first)
-{
-    r->left->count += count;
-    if (r->left->first == NULL) {
-        r->left->first = *first;
-        *first = NULL;
-    }
-}
-
-/* Those of the part, of records that begin with number @first. */
-static int give_share(struct reading *reading, struct records *r, uint64_t first, struct err *err)
-{
-    struct share *s = &reading->share;
-    struct records test = {0};
-    int rc =
-        s->test_fraction > 0 ? records_divide(r, first, s->test_fraction, s->seed, &test, err) : 0;
-    struct records *part = s->test_fraction > 0 && s->test ? &test : r;
-    if (rc == 0 && s->limit > 0) {
-        const uint64_t left = s->limit - s->seen;
-        if (left == 0) {
-            records_release(&test);
-            return 0;
-        }
-        records_limit(part, left);
-    }
-    s->seen += rc == 0 ? part->count : 0;
-    rc = rc != 0 ? rc : give(reading, part, err);
-    records_release(&test);
-    return rc;
-}
-
-static int visit_records(struct reading *reading, struct records *r, uint64_t first,
-                         struct err *err)
-{
-    if (r->skipped > 0 && !reading->measures) {
-        return err_set(err, ERR_INVALID,
-                       "%s: %" PRIu64 " records lack a value, and missing: skip would leave them "
-                       "out, but every record is to have an answer; train with data.missing: "
-                       "mean or zero",
-                       r->where, r->skipped);
-    }
-    int rc = records_spread(r, encoder_raw(reading->e)->numbers, err);
-    rc = rc != 0 || reading->json ? rc : check_kind(reading, r, err);
-    reading->blocks++;
-    return rc != 0 ? rc : give_share(reading, r, first, err);
-}
-
-static int visit_block(void *context, struct stream_block *block, struct err *err)
-{
-    return visit_records(context, &block->records, block->first, err);
-}
-
-static int no_entry(void *context, uint64_t entry, struct err *err)
-{
-    (void)context;
-    (void)entry;
-    (void)err;
-    return 0;
-}
-
-static int read_blocks(struct reading *r, const struct data_spec *spec, bool is_class,
-                       struct err *err)
-{
-    struct stream_source source = {0};
-    int rc = stream_source_open(&source, spec, "test", is_class, BLOCK_MEMORY, err);
-    const uint64_t fit =
-        BLOCK_MEMORY / sizeof(float) / (shape_count(&encoder_info(r->e)->features) + 1);
-    source.block_records = fit < BLOCK_RECORDS_MIN ? BLOCK_RECORDS_MIN : fit;
-    rc = rc != 0 ? rc : stream_source_scan(&source, visit_block, no_entry, r, err);
-    leave(r, source.bad_count, &source.bad_first);
-    stream_source_release(&source);
-    return rc;
-}
-
-static int visit_feed(void *context, struct records *records, struct err *err)
-{
-    return visit_records(context, records, 0, err);
-}
-
-static int parse_json(void *context, const struct feed_text *text, struct records *out,
-                      struct err *err)
-{
-    const struct reading *r = context;
-    return json_records_read(r->e, text, out, err);
-}
-
-/* What is read once, from its beginning. */
-static int read_feed(struct reading *r, const struct data_spec *spec, bool is_class, bool json,
-                     struct err *err)
-{
-    struct feed_options options = {.spec = spec,
-                                   .label_is_class = is_class,
-                                   .block_bytes = FEED_BLOCK_BYTES,
-                                   .parse = json ? parse_json : NULL,
-                                   .visit = visit_feed,
-                                   .context = r};
-    struct feed_left left = {0};
-    int rc = feed_read(&options, &left, err);
-    leave(r, left.count, &left.first);
-    free(left.first);
-    return rc;
-}
-
-static int read_whole(struct reading *r, const struct data_spec *spec, bool is_class,
-                      struct err *err)
-{
-    struct records all = {0};
-    int rc = parts_read_test(spec, is_class, encoder_raw(r->e), &all, err);
-    leave(r, all.bad_count, &all.bad_first);
-    rc = rc != 0 ? rc : visit_records(r, &all, 0, err);
-    records_release(&all);
-    return rc;
-}
-
-/* The source data.test of @spec, with the format and the header of the train files. */
-static int read_files(struct reading *r, struct data_spec *spec, struct err *err)
-{
-    const struct encoder *e = r->e;
-    const bool is_class = encoder_info(e)->label_is_class;
-    spec->format = (int)e->format;
-    if (e->format == DATA_FORMAT_CSV) {
-        spec->header = encoder_raw(e)->named ? DATA_HEADER_TRUE : DATA_HEADER_FALSE;
-    }
-    const bool feed =
-        r->json || (!r->measures && strcmp(spec->test.file, FEED_STANDARD_INPUT) == 0);
-    int rc =
-        feed ? read_feed(r, spec, is_class, r->json, err) : read_blocks(r, spec, is_class, err);
-    if (rc == ERR_UNSUPPORTED && !feed && r->blocks == 0) {
-        rc = read_whole(r, spec, is_class, err);
-    }
-    char *first = r->left->first;
-    r->left->first = cells_settle(first, data_roots_bind(spec->roots));
-    free(first);
-    if (rc != 0) {
-        cells_settle_err(err, data_roots_bind(spec->roots));
-    }
-    return rc;
-}
-
-static int check_files(const struct encoder *e, const struct encoder_files *files, struct err *err)
-{
-    if (files->id != NULL && !files->json && e->format != DATA_FORMAT_CSV) {
-        return err_set(err, ERR_INVALID,
-                       "%s: these records have no columns with names, so there is none that says "
-                       "which they are (--id); CSV and JSON lines have",
-                       files->file);
-    }
-    return 0;
-}
-
-int encoder_read(const struct encoder *e, const struct encoder_files *files, encoder_visit *visit,
-                 void *context, struct encoder_left *left, struct err *err)
-{
-    struct reading r = {.e = e,
-                        .visit = visit,
-                        .context = context,
-                        .unlabelled = files->unlabelled,
-                        .ids = files->id != NULL,
-                        .json = files->json,
-                        .left = left};
-    struct data_spec spec = e->spec; /* borrows */
-    char *file = mem_strdup(files->file), none[] = "";
-    spec.test = (struct data_source){.file = file, .labels = none};
-    spec.unlabelled = files->unlabelled || e->format == DATA_FORMAT_IDX;
-    spec.id = files->id;
-    spec.id_beside = e->like.numbers + e->like.category_count;
-    int rc = check_files(e, files, err);
-    rc = rc != 0 ? rc : read_files(&r, &spec, err);
-    free(file);
-    return rc;
-}
-
-int encoder_read_part(const struct encoder *e, const struct data_spec *from, bool test,
-                      encoder_visit *visit, void *context, struct err *err)
-{
-    struct encoder_left left = {0};
-    struct reading r = {
-        .e = e, .visit = visit, .context = context, .measures = true, .left = &left};
-    struct data_spec spec = e->spec; /* borrows, and so from @from */
-    const bool named = from->test.file != NULL && from->test.file[0] != '\0';
-    if (test && !named && from->test_fraction <= 0) {
-        return err_set(err, ERR_INVALID, "the job names no test data");
-    }
-    spec.dir = from->dir;
-    spec.test = test && named ? from->test : from->train;
-    spec.bad_records = from->bad_records;
-    if (!named && from->test_fraction > 0) {
-        r.share = (struct share){.test_fraction = from->test_fraction,
-                                 .seed = (uint64_t)from->split_seed,
-                                 .test = test,
-                                 .limit = test ? (uint64_t)from->test.limit : 0};
-    }
-    int rc = read_files(&r, &spec, err);
-    free(left.first);
-    return rc;
+    return rc != 0 ? rc : encoder_apply_as(e, &encoding, r, out, err);
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "json/json_write.h"
 
 /* A cell of CSV, quoted where RFC 4180 wants it. */
@@ -54,7 +55,8 @@ static void add_number(float value, bool json, struct buf *out)
     if (json && !isfinite(value)) {
         buf_add_str(out, "null");
     } else {
-        buf_printf(out, "%.9g", (double)value);
+        char text[TEXT_FLOAT_BYTES];
+        buf_add_str(out, text_float(value, text));
     }
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests to gradus-serve (serve/rpc/infer_*.c): tensors raw and typed, their shapes, what becomes
- * of them on the way to a model, for data with numbers and categories and for data of keys alone.
+ * of them on the way to a model, for data with numbers and categories and for data of keys alone;
+ * and the same records as lines of JSON (data/json_records.c), as gradus predict reads them.
  *
- * Input: a byte that chooses the data, a ModelInferRequest. */
+ * Input: a byte that chooses the data and how, a ModelInferRequest or lines. */
 #include "fuzz/data.h"
 #include "fuzz/message.h"
 
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/json_records.h"
 #include "serve/rpc/infer_inputs.h"
 
 #define RECORDS_MAX 8
@@ -75,8 +77,40 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t n_max, unsigned s
         return LLVMFuzzerMutate(data, n, n_max);
     }
     data[0] = (uint8_t)(data[0] ^ (seed % 16 == 0));
+    if (data[0] % 4 >= 2) {
+        return 1 + LLVMFuzzerMutate(data + 1, n - 1, n_max - 1);
+    }
     return 1 + fuzz_message_mutate(&inference__model_infer_request__descriptor, words, data + 1,
                                    n - 1, n_max - 1, seed);
+}
+
+/* Up to two bad lines are left out. */
+static void read_lines(const struct encoder *e, const struct fuzz_input *in)
+{
+    char id[] = "who";
+    struct data_spec spec = *encoder_spec(e);
+    struct records r = {0};
+    struct dataset *d = NULL;
+    struct err err = {0};
+    spec.bad_records = 2;
+    spec.id = in->n % 2 == 0 ? id : NULL;
+    const struct feed_text text = {.where = "lines",
+                                   .bytes = (const char *)in->data,
+                                   .count = in->n,
+                                   .line = 1,
+                                   .spec = &spec};
+    int rc = json_records_read(e, &text, &r, &err);
+    fuzz_require(r.bad_count <= 2, "no more bad lines than are allowed");
+    const size_t records = (size_t)r.count;
+    if (rc == 0 && records > 0 && records <= RECORDS_MAX) {
+        rc = encoder_apply(e, &r, &d, &err);
+        if (rc == 0) {
+            read_all(d, records);
+        }
+    }
+    fuzz_require_error(rc, &err);
+    dataset_free(d);
+    records_release(&r);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -85,11 +119,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (encoders[0] == NULL) {
         make_encoders();
     }
+    const unsigned way = (unsigned)fuzz_below(&in, 4);
+    if (way >= 2) {
+        read_lines(encoders[way - 2], &in);
+        return 0;
+    }
     struct infer_inputs inputs;
     struct infer_tensor tensors[INPUTS_MAX];
     struct err err = {0};
     size_t records = 0;
-    fuzz_require(infer_inputs_make(&inputs, encoders[fuzz_below(&in, 2)], &err) == 0, err.msg);
+    fuzz_require(infer_inputs_make(&inputs, encoders[way], &err) == 0, err.msg);
     Inference__ModelInferRequest *q = inference__model_infer_request__unpack(NULL, in.n, in.data);
     int rc = q == NULL ? ERR_INVALID
                        : infer_inputs_check(&inputs, q, RECORDS_MAX, tensors, &records, &err);

@@ -587,6 +587,9 @@ def infer():
     one(0, "typed", features % typed[0] + texts % typed[1])
     one(0, "raw", features % "" + texts % "" + 'raw_input_contents: "' + "\\000\\000\\200\\077" * 4 +
         '" raw_input_contents: "\\003\\000\\000\\000red\\000\\000\\000\\000"')
+    write("infer", "lines", b'\x02{"a": 1.5, "c": "red", "b": null, "l": "x", "who": 7}\n\n{"features": [[1], 2], "c": "blue", '
+          b'"who": "x"}\n')
+    write("infer", "lines_of_keys", b'\x03{"0": [1, [2, 0.5]], "2": [18446744073709551615]}\n{"1": []}\n{"1": [-1]}\n')
     keys = 'inputs { name: "%d" datatype: "%s" shape: 1 shape: 2 %s } '
     one(1, "keys", "".join(keys % (f, "INT64", "contents { int64_contents: -1 int64_contents: 7 }") for f in range(3)))
     one(1, "raw_keys", "".join(keys % (f, "UINT64", "") for f in range(3)) + ('raw_input_contents: "' + "\\005" * 16 + '" ') * 3)

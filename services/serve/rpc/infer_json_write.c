@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "json/json_write.h"
 #include "serve/rpc/infer_bytes.h"
 #include "serve/rpc/infer_json.h"
@@ -18,7 +19,8 @@ static void add_floats(const ProtobufCBinaryData *raw, struct buf *out)
         memcpy(&x, raw->data + at, sizeof x);
         buf_add_str(out, at == 0 ? "" : ",");
         if (isfinite(x)) {
-            buf_printf(out, "%.9g", (double)x);
+            char text[TEXT_FLOAT_BYTES];
+            buf_add_str(out, text_float(x, text));
         } else {
             buf_add_str(out, "null");
         }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers, names and words in and out, and buffers that text grows in. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/text.h"
 
 static void test_names(void **state)
@@ -361,6 +364,31 @@ static void test_bytes_become_utf8(void **state)
     assert_string_equal(out, "ab");
 }
 
+/* All of them read back, and hardly one is written in another way. */
+static void test_floats(void **state)
+{
+    (void)state;
+    static const float some[] = {
+        0,     1,         0.5F,  0.1F,  9.9999997e8F, 1e-4F,  9.9999e-5F, 1e30F,
+        -2.5F, 0.999999F, 1e-3F, 10.0F, 123456789.0F, 100.0F, 0.25e-3F,   -1e-3F};
+    char text[TEXT_FLOAT_BYTES], plain[TEXT_FLOAT_BYTES];
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        (void)snprintf(plain, sizeof plain, "%.9g", (double)some[i]);
+        assert_string_equal(text_float(some[i], text), plain);
+    }
+    uint64_t key = rng_key(1, "floats"), others = 0;
+    for (uint64_t i = 0; i < 400000; i++) {
+        const float x = (float)pow(10, 16 * rng_uniform(key, 2 * i) - 6) *
+                        (rng_uniform(key, 2 * i + 1) < 0.2 ? -1.0F : 1.0F);
+        (void)snprintf(plain, sizeof plain, "%.9g", (double)x);
+        others += strcmp(text_float(x, text), plain) != 0;
+        if (strtof(text, NULL) != x) {
+            fail_msg("%s is not %.9g", text, (double)x);
+        }
+    }
+    assert_true(others < 400);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_what_is_shown),
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_bytes_become_utf8),
+        cmocka_unit_test(test_floats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
