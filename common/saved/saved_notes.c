@@ -115,12 +115,11 @@ static int note_data(struct saved_notes *n, const struct manifest *m, const stru
                      double *label_scale, struct err *err)
 {
     struct encoder *e = NULL;
-    if (m->encoding == NULL || job_spec_is_program(spec)) {
+    if (m->encoding == NULL) {
         return 0;
     }
     int rc = encoder_recall(m->encoding, &spec->data, job_spec_label_kind(spec), &e, err);
     if (rc == 0) {
-        saved_note(n, "gradus.encoding", mem_strdup(m->encoding));
         note_inputs(n, encoder_raw(e));
         note_outputs(n, e);
         *label_scale = encoder_info(e)->label_scale;
@@ -168,11 +167,14 @@ int saved_note_all(struct saved_notes *n, const struct checkpoint *c, const char
     const struct manifest *m = checkpoint_manifest(c);
     struct job_spec spec = {0};
     double label_scale = 1;
+    saved_note(n, "gradus.format_version", mem_printf("%d", MANIFEST_FORMAT_VERSION));
+    saved_note_version(n, m);
+    saved_note(n, "gradus.text", mem_strdup(m->text));
+    if (m->encoding != NULL) {
+        saved_note(n, "gradus.encoding", mem_strdup(m->encoding));
+    }
     int rc = saved_job_read(c, path, NULL, 0, &spec, err);
-    if (rc == 0) {
-        saved_note(n, "gradus.format_version", mem_printf("%d", MANIFEST_FORMAT_VERSION));
-        saved_note_version(n, m);
-        saved_note(n, "gradus.text", mem_strdup(m->text));
+    if (rc == 0 && !job_spec_is_program(&spec)) {
         rc = note_data(n, m, &spec, &label_scale, err);
     }
     if (rc == 0 && !job_spec_is_program(&spec)) {

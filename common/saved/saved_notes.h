@@ -16,8 +16,9 @@ void saved_note_list(struct saved_notes *n, const char *key, const char *const *
 /* Job, step, epoch. */
 void saved_note_version(struct saved_notes *n, const struct manifest *m);
 /* All that makes records of a checkpoint's variables answers: also its job file, what was measured,
- * inputs, outputs, classes, and the metrics so far. What lies about itself is left out: without
- * @c's encoding there are no inputs. Errors: those of the job file. */
+ * inputs, outputs, classes, and the metrics so far. Without
+ * an encoding there are no inputs. Errors, after which the notes say less: those of the job file,
+ * of a rule that is not here say; those of encoder_recall(). */
 int saved_note_all(struct saved_notes *n, const struct checkpoint *c, const char *path,
                    struct err *err);
 void saved_notes_release(struct saved_notes *n);

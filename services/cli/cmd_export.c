@@ -66,6 +66,15 @@ static const struct field fields[] = {
     CLI_JSON_ROW(struct options),
 };
 
+/* A job file that cannot be read here, for want of a plug-in, say, is in the file all the same. */
+static void note_all(struct saved_notes *notes, const struct checkpoint *c, const char *path)
+{
+    struct err err = {0};
+    if (saved_note_all(notes, c, path, &err) != 0) {
+        cli_note("the metadata say nothing of inputs, outputs and metrics: %s", err.msg);
+    }
+}
+
 /* Rows of tables are written as they read, which the job file says how to find. */
 static int export(struct checkpoint *c, const char *path, const char *slot, const char *out_path,
                   bool bare, struct err *err)
@@ -78,7 +87,9 @@ static int export(struct checkpoint *c, const char *path, const char *slot, cons
         rc = saved_job_read(c, path, NULL, 0, &spec, err);
         rc = rc != 0 ? rc : saved_tables_open(&tables, c, &spec, err);
     }
-    rc = rc != 0 || bare ? rc : saved_note_all(&notes, c, path, err);
+    if (rc == 0 && !bare) {
+        note_all(&notes, c, path);
+    }
     struct safetensors_meta *meta = mem_new(notes.count + 1, sizeof *meta);
     for (size_t i = 0; i < notes.count; i++) {
         meta[i] = (struct safetensors_meta){.key = notes.items[i][0], .value = notes.items[i][1]};

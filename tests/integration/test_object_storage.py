@@ -74,7 +74,7 @@ class ObjectStorage(Digits, FaultTest):
         out = gradus("evaluate", job, "--json", "--state-dir", self.state_dir)
         self.assertEqual(out.returncode, 0, out.stderr)
         # The same without any master: by the place alone, and into the store.
-        done = gradus("export", "--from", f"{ROOT}/{job}", "s3://bucket/models/digits.safetensors")
+        done = gradus("export", "--from", f"{ROOT}/{job}", "s3://bucket/models/digits.safetensors", "--bare")
         self.assertEqual(done.returncode, 0, done.stderr)
         data = self.store.buckets["bucket"]["models/digits.safetensors"][0]
         with open(os.path.join(self.dir, f"cluster-{job}.safetensors"), "rb") as f:

@@ -160,7 +160,7 @@ class Plugins(ClusterTest):
                 numpy.testing.assert_allclose(
                     after[name, "average"], 0.75 * before[name, "average"] + 0.25 * after[name, None], atol=1e-6)
         out = os.path.join(self.dir, "average.safetensors")
-        done = gradus("export", "--from", result["checkpoint"], out, "--average")
+        done = gradus("export", "--from", result["checkpoint"], out, "--average", "--bare")
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(out, "rb") as f:
             (length,) = struct.unpack("<Q", f.read(8))
