@@ -160,6 +160,9 @@ class Plugins(ClusterTest):
                 numpy.testing.assert_allclose(
                     after[name, "average"], 0.75 * before[name, "average"] + 0.25 * after[name, None], atol=1e-6)
         out = os.path.join(self.dir, "average.safetensors")
+        done = gradus("export", "--from", result["checkpoint"], out)  # whose rule is not here
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("the metadata say nothing of inputs, outputs and metrics", done.stderr)
         done = gradus("export", "--from", result["checkpoint"], out, "--average", "--bare")
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(out, "rb") as f:
