@@ -115,6 +115,11 @@ static int export_onnx(const struct cli_args *args, const char *path, const char
                                                 .cache_dir = getenv(JOB_FILE_CACHE_DIR)};
     int rc = open_saved(&request, &model, err);
     rc = rc != 0 ? rc : saved_onnx_write(model, out_path, o->external, external, err);
+    if (rc == 0 && encoder_fields(saved_model_encoder(model))->weighted) {
+        cli_note("warning: %s takes each key of a sparse field with weight 1; where records have "
+                 "other values, it answers otherwise than `gradus predict`",
+                 out_path);
+    }
     saved_model_free(model);
     return rc;
 }
