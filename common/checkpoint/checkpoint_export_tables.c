@@ -11,7 +11,6 @@
 
 struct source { /* a shard */
     struct table_union *rows;
-    uint64_t version;
     size_t at, n; /* of its part */
     struct table_chunk part;
     uint64_t order; /* of the row at @at */
@@ -20,6 +19,7 @@ struct source { /* a shard */
 struct merge {
     const struct checkpoint *c;
     const struct checkpoint_past *past; /* NULL: rows read as they lie */
+    uint64_t version; /* of the shard with the most updates: rows are as one server has them */
     size_t dim;
     struct table_file_slots slots;
     struct source *sources;
@@ -43,8 +43,8 @@ static void catch_up(const struct merge *m, struct source *s)
         for (size_t k = 0; k < rule->slot_count; k++) {
             slots[k] = s->part.slots[k] + i * (rule->slot_kinds[k] == RULE_SLOT_ROW ? 1 : m->dim);
         }
-        if (s->part.seen[i] < s->version) {
-            rule->catch_up(m->past->past, s->part.seen[i], s->version, s->part.values + i * m->dim,
+        if (s->part.seen[i] < m->version) {
+            rule->catch_up(m->past->past, s->part.seen[i], m->version, s->part.values + i * m->dim,
                            slots, m->dim);
         }
     }
@@ -105,9 +105,12 @@ static int merge_begin(struct merge *m, const struct checkpoint *c, size_t table
         m->past = strcmp(c->pasts[i].table, info->name) == 0 ? &c->pasts[i] : m->past;
     }
     manifest_table_slots(of, &m->slots);
+    for (uint32_t i = 0; i < of->shard_count; i++) {
+        const uint64_t version = of->shards[i].version;
+        m->version = version > m->version ? version : m->version;
+    }
     for (uint32_t i = 0; rc == 0 && i < of->shard_count; i++) {
         struct source *s = &m->sources[i];
-        s->version = of->shards[i].version;
         s->rows = checkpoint_rows(c, i, table, &m->slots);
         rc = next_part(m, s, err);
         if (rc == 0 && s->n > 0) {

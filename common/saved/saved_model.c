@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts together what a checkpoint, its job file and the train data say. */
+/* Puts together what a checkpoint or a file, its job file and the train data say. */
 #include "saved/saved_model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "saved/saved_job.h"
+#include "saved/saved_file.h"
 #include "saved/saved_tables.h"
 #include "saved/saved_variables.h"
+#include "storage/storage.h"
 
 struct saved_model {
     char *path;
-    struct checkpoint *checkpoint;
+    struct checkpoint *checkpoint; /* or */
+    struct saved_file *file;
+    struct saved_about about;
     struct job_spec spec;
     struct encoder *encoder;
     bool measured_anew;
@@ -45,6 +48,7 @@ void saved_model_free(struct saved_model *m)
     encoder_free(m->encoder);
     job_spec_release(&m->spec);
     checkpoint_close(m->checkpoint);
+    saved_file_close(m->file);
     free(m->path);
     free(m);
 }
@@ -60,8 +64,7 @@ static bool same_data(const struct saved_model *m, const struct saved_model *bef
     if (before == NULL) {
         return false;
     }
-    const struct manifest *a = checkpoint_manifest(m->checkpoint),
-                          *b = checkpoint_manifest(before->checkpoint);
+    const struct saved_about *a = &m->about, *b = &before->about;
     return same_text(a->text, b->text) && same_text(a->encoding, b->encoding);
 }
 
@@ -74,13 +77,13 @@ static int check_sets(struct saved_model *m, const struct saved_model_request *q
         "short_rows", "loading",       "memory",       NULL};
     struct job_spec trained = {0};
     struct buf then = {0}, now = {0};
-    int rc = q->set_count == 0 ? 0 : saved_job_read(m->checkpoint, q->path, NULL, 0, &trained, err);
+    int rc = q->set_count == 0 ? 0 : saved_job_read(&m->about, q->path, NULL, 0, &trained, err);
     if (rc == 0 && q->set_count > 0) {
         data_spec_text(&trained.data, places, &then);
         data_spec_text(&m->spec.data, places, &now);
         if (strcmp(buf_str(&then), buf_str(&now)) != 0) {
             rc = err_set(err, ERR_INVALID,
-                         "checkpoint %s: the model was trained with other settings of data; where "
+                         "%s: the model was trained with other settings of data; where "
                          "records are and how files are read can be set, not what becomes of them",
                          m->path);
         }
@@ -100,7 +103,13 @@ static int open_encoder(struct saved_model *m, const struct saved_model_request 
         m->measured_anew = q->before->measured_anew;
         return 0;
     }
-    const char *measured = checkpoint_manifest(m->checkpoint)->encoding;
+    const char *measured = m->about.encoding;
+    if (measured == NULL && m->file != NULL) {
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s: its metadata lack gradus.encoding: the checkpoint kept nothing of what "
+                       "was measured on the train data",
+                       m->path);
+    }
     m->measured_anew = measured == NULL;
     int rc = measured == NULL ? 0 : check_sets(m, q, err);
     if (rc != 0) {
@@ -110,7 +119,7 @@ static int open_encoder(struct saved_model *m, const struct saved_model_request 
              ? encoder_open(&data, job_spec_label_kind(&m->spec), &m->encoder, err)
              : encoder_recall(measured, &data, job_spec_label_kind(&m->spec), &m->encoder, err);
     if (rc != 0 && measured != NULL) {
-        return err_wrap(err, "checkpoint %s: what was measured on the train data", m->path);
+        return err_wrap(err, "%s: what was measured on the train data", m->path);
     }
     return rc == 0 ? 0
                    : err_wrap(err,
@@ -130,24 +139,68 @@ static void name_classes(struct saved_model *m)
     }
 }
 
+static int read_checkpoint(struct saved_model *m, bool average, struct err *err)
+{
+    int rc = saved_variables_read(m->checkpoint, NULL, m->model, average ? "average" : NULL,
+                                  &m->variables, err);
+    rc = rc != 0 ? rc : saved_tables_open(&m->tables, m->checkpoint, &m->spec, err);
+    return rc != 0 ? rc : saved_tables_load(&m->tables, m->checkpoint, err);
+}
+
+/* A file has either the parameters or, as somebody wanted these, their average. */
+static int check_file(const struct saved_model *m, bool average, struct err *err)
+{
+    if (average && !saved_file_is_average(m->file)) {
+        return err_set(err, ERR_INVALID,
+                       "it has the parameters, and its model answers with their moving average "
+                       "(update.evaluate_average): export it with --average, or set "
+                       "update.evaluate_average=false");
+    }
+    int rc = saved_file_check_data(m->file, m->encoder, err);
+    return rc != 0 ? rc : saved_file_check_tensors(m->file, m->model, &m->spec, err);
+}
+
+static int read_file(struct saved_model *m, bool average, struct err *err)
+{
+    int rc = check_file(m, average, err);
+    rc = rc != 0 ? rc : saved_variables_read(NULL, m->file, m->model, NULL, &m->variables, err);
+    rc = rc != 0 ? rc : saved_tables_load_file(&m->tables, m->file, m->model, &m->spec, err);
+    return rc != 0 ? err_wrap(err, "%s", m->path) : 0;
+}
+
 static int open_model(struct saved_model *m, bool average, struct err *err)
 {
     const struct dataset_info *info = encoder_info(m->encoder);
-    const char *slot = average || m->spec.update.evaluate_average ? "average" : NULL;
+    average = average || m->spec.update.evaluate_average;
     int rc = model_new(&m->spec.model, &info->features, &info->fields, (uint32_t)m->classes,
                        &m->model, err);
-    rc = rc != 0 ? rc : saved_variables_read(m->checkpoint, m->model, slot, &m->variables, err);
-    rc = rc != 0 ? rc : saved_tables_open(&m->tables, m->checkpoint, &m->spec, err);
-    return rc != 0 ? rc : saved_tables_load(&m->tables, m->checkpoint, err);
+    return rc != 0           ? rc
+           : m->file != NULL ? read_file(m, average, err)
+                             : read_checkpoint(m, average, err);
+}
+
+static int open_source(struct saved_model *m, struct err *err)
+{
+    enum storage_thing thing = STORAGE_NOTHING;
+    int rc = storage_look(m->path, &thing, err);
+    if (rc == 0 && thing == STORAGE_FILE) {
+        rc = saved_file_open(m->path, &m->file, err);
+        m->about = rc == 0 ? *saved_file_about(m->file) : m->about;
+        return rc;
+    }
+    rc = rc != 0 ? rc : checkpoint_open(m->path, CHECKPOINT_FULL, &m->checkpoint, err);
+    if (rc == 0) {
+        saved_about_checkpoint(m->checkpoint, &m->about);
+    }
+    return rc;
 }
 
 int saved_model_open(const struct saved_model_request *q, struct saved_model **out, struct err *err)
 {
     struct saved_model *m = mem_new(1, sizeof *m);
     m->path = mem_strdup(q->path);
-    int rc = checkpoint_open(q->path, CHECKPOINT_FULL, &m->checkpoint, err);
-    rc =
-        rc != 0 ? rc : saved_job_read(m->checkpoint, q->path, q->sets, q->set_count, &m->spec, err);
+    int rc = open_source(m, err);
+    rc = rc != 0 ? rc : saved_job_read(&m->about, q->path, q->sets, q->set_count, &m->spec, err);
     if (rc == 0 && job_spec_is_program(&m->spec)) {
         rc = err_set(err, ERR_UNSUPPORTED,
                      "the model is program '%s' of the workers (model.program): only they can "
@@ -173,9 +226,9 @@ const char *saved_model_path(const struct saved_model *m)
     return m->path;
 }
 
-const struct manifest *saved_model_manifest(const struct saved_model *m)
+const struct saved_about *saved_model_about(const struct saved_model *m)
 {
-    return checkpoint_manifest(m->checkpoint);
+    return &m->about;
 }
 
 const struct job_spec *saved_model_spec(const struct saved_model *m)

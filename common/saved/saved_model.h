@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trained model out of a checkpoint: variables and tables in memory, and the encoder that makes
- * of records what the model was trained on. Immutable; any thread may compute with it, in a run of
- * its own. */
+/* A trained model out of a checkpoint, or of a file that was exported from one: variables and
+ * tables in memory, and the encoder that makes of records what the model was trained on. Immutable;
+ * any thread may compute with it, in a run of its own. */
 #ifndef GRADUS_SAVED_SAVED_MODEL_H
 #define GRADUS_SAVED_SAVED_MODEL_H
 
@@ -9,28 +9,29 @@
 #include "data/encoder.h"
 #include "graph/model.h"
 #include "job/spec/job_spec.h"
+#include "saved/saved_job.h"
 
 struct saved_model;
 struct saved_run;
 
 struct saved_model_request { /* all borrowed for the call */
-    const char *path;        /* the checkpoint's directory */
+    const char *path;        /* the checkpoint's directory, or the file */
     const char *const *sets; /* [set_count] "key=value" of the job file */
     size_t set_count;
     bool average;                     /* of the parameters (update.average), even where the job
-                                         does not evaluate with it */
+                                         does not evaluate with it; a file has these or those */
     const char *cache_dir;            /* of indexes (data_spec.h); may be NULL; for good */
     const struct saved_model *before; /* or NULL: of the same job; what was measured on the train
                                          data is taken from it, where nothing but values differs */
 };
 
-/* Errors: those of the checkpoint, the job file, the train data and the model. */
+/* Errors: those of the checkpoint or the file, the job file, the train data and the model. */
 int saved_model_open(const struct saved_model_request *request, struct saved_model **out,
                      struct err *err);
 void saved_model_free(struct saved_model *m); /* NULL is fine */
 
 const char *saved_model_path(const struct saved_model *m);
-const struct manifest *saved_model_manifest(const struct saved_model *m);
+const struct saved_about *saved_model_about(const struct saved_model *m);
 const struct job_spec *saved_model_spec(const struct saved_model *m);
 /* The checkpoint is of before what was measured on the train data was kept, so it was measured
  * again, on what is there now. */

@@ -12,7 +12,6 @@
 #include "graph/metric.h"
 #include "json/json_doc.h"
 #include "json/json_write.h"
-#include "saved/saved_job.h"
 
 void saved_notes_release(struct saved_notes *n)
 {
@@ -48,11 +47,11 @@ void saved_note_list(struct saved_notes *n, const char *key, const char *const *
     note_json(n, key, list);
 }
 
-void saved_note_version(struct saved_notes *n, const struct manifest *m)
+void saved_note_version(struct saved_notes *n, const struct saved_about *about)
 {
-    saved_note(n, "gradus.job", mem_strdup(m->job));
-    saved_note(n, "gradus.step", mem_printf("%" PRIu64, m->step));
-    saved_note(n, "gradus.epoch", mem_printf("%" PRIu64, m->epoch));
+    saved_note(n, "gradus.job", mem_strdup(about->job));
+    saved_note(n, "gradus.step", mem_printf("%" PRIu64, about->step));
+    saved_note(n, "gradus.epoch", mem_printf("%" PRIu64, about->epoch));
 }
 
 /* ---- inputs and outputs ---- */
@@ -111,17 +110,22 @@ static void note_outputs(struct saved_notes *n, const struct encoder *e)
     note_json(n, "gradus.classes", classes);
 }
 
-static int note_data(struct saved_notes *n, const struct manifest *m, const struct job_spec *spec,
-                     double *label_scale, struct err *err)
+void saved_note_data(struct saved_notes *n, const struct encoder *e)
+{
+    note_inputs(n, encoder_raw(e));
+    note_outputs(n, e);
+}
+
+static int recall_data(struct saved_notes *n, const char *encoding, const struct job_spec *spec,
+                       double *label_scale, struct err *err)
 {
     struct encoder *e = NULL;
-    if (m->encoding == NULL) {
+    if (encoding == NULL) {
         return 0;
     }
-    int rc = encoder_recall(m->encoding, &spec->data, job_spec_label_kind(spec), &e, err);
+    int rc = encoder_recall(encoding, &spec->data, job_spec_label_kind(spec), &e, err);
     if (rc == 0) {
-        note_inputs(n, encoder_raw(e));
-        note_outputs(n, e);
+        saved_note_data(n, e);
         *label_scale = encoder_info(e)->label_scale;
     }
     encoder_free(e);
@@ -162,23 +166,26 @@ static void note_metrics(struct saved_notes *n, const struct manifest *m,
 }
 
 int saved_note_all(struct saved_notes *n, const struct checkpoint *c, const char *path,
-                   struct err *err)
+                   bool average, struct err *err)
 {
-    const struct manifest *m = checkpoint_manifest(c);
+    struct saved_about about;
     struct job_spec spec = {0};
     double label_scale = 1;
-    saved_note(n, "gradus.format_version", mem_printf("%d", MANIFEST_FORMAT_VERSION));
-    saved_note_version(n, m);
-    saved_note(n, "gradus.text", mem_strdup(m->text));
-    if (m->encoding != NULL) {
-        saved_note(n, "gradus.encoding", mem_strdup(m->encoding));
+    saved_about_checkpoint(c, &about);
+    saved_note(n, "gradus.format_version", mem_printf("%d", SAVED_NOTES_VERSION));
+    saved_note_version(n, &about);
+    saved_note(n, "gradus.version", mem_printf("%" PRIu64, about.version));
+    saved_note(n, "gradus.values", mem_strdup(average ? "average" : "parameters"));
+    saved_note(n, "gradus.text", mem_strdup(about.text));
+    if (about.encoding != NULL) {
+        saved_note(n, "gradus.encoding", mem_strdup(about.encoding));
     }
-    int rc = saved_job_read(c, path, NULL, 0, &spec, err);
+    int rc = saved_job_read(&about, path, NULL, 0, &spec, err);
     if (rc == 0 && !job_spec_is_program(&spec)) {
-        rc = note_data(n, m, &spec, &label_scale, err);
+        rc = recall_data(n, about.encoding, &spec, &label_scale, err);
     }
     if (rc == 0 && !job_spec_is_program(&spec)) {
-        note_metrics(n, m, &spec, label_scale);
+        note_metrics(n, checkpoint_manifest(c), &spec, label_scale);
     }
     job_spec_release(&spec);
     return rc;

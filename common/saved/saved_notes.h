@@ -4,6 +4,12 @@
 #define GRADUS_SAVED_SAVED_NOTES_H
 
 #include "checkpoint/checkpoint.h"
+#include "data/encoder.h"
+#include "saved/saved_job.h"
+
+/* Of the metadata of exported safetensors files: since 2 they have gradus.version and
+ * gradus.values. */
+#define SAVED_NOTES_VERSION 2
 
 struct saved_notes {
     char *(*items)[2]; /* owned, and so are their texts */
@@ -14,13 +20,15 @@ void saved_note(struct saved_notes *n, const char *key, char *text); /* takes @t
 void saved_note_list(struct saved_notes *n, const char *key, const char *const *texts,
                      size_t count);
 /* Job, step, epoch. */
-void saved_note_version(struct saved_notes *n, const struct manifest *m);
-/* All that makes records of a checkpoint's variables answers: also its job file, what was measured,
- * inputs, outputs, classes, and the metrics so far. Without
- * an encoding there are no inputs. Errors, after which the notes say less: those of the job file,
- * of a rule that is not here say; those of encoder_recall(). */
+void saved_note_version(struct saved_notes *n, const struct saved_about *about);
+/* Inputs, outputs, classes. */
+void saved_note_data(struct saved_notes *n, const struct encoder *e);
+/* All that makes records of a checkpoint's variables answers, or of their moving @average: also its
+ * job file, what was measured, inputs, outputs, classes, and the metrics so far. Without an
+ * encoding there are no inputs. Errors, after which the notes say less: those of the job file, of a
+ * rule that is not here say; those of encoder_recall(). */
 int saved_note_all(struct saved_notes *n, const struct checkpoint *c, const char *path,
-                   struct err *err);
+                   bool average, struct err *err);
 void saved_notes_release(struct saved_notes *n);
 
 #endif

@@ -19,7 +19,7 @@ static void describe(const struct saved_model *m, struct saved_notes *n)
 {
     const struct records *raw = encoder_raw(saved_model_encoder(m));
     const size_t classes = saved_model_classes(m);
-    saved_note_version(n, saved_model_manifest(m));
+    saved_note_version(n, saved_model_about(m));
     saved_note(n, "gradus.loss", mem_strdup(loss_kind_names[model_loss(saved_model_graph(m))]));
     if (classes > 0) {
         const char **names = mem_new(classes, sizeof *names);
@@ -119,7 +119,7 @@ static int write_layers(const struct saved_model *m, const struct saved_notes *n
                         const char *location, bool external, bool *wrote_external, struct err *err)
 {
     struct onnx_graph *g = onnx_graph_new(saved_model_spec(m)->name,
-                                          (int64_t)(saved_model_manifest(m)->step & INT64_MAX));
+                                          (int64_t)(saved_model_about(m)->step & INT64_MAX));
     for (size_t i = 0; i < notes->count; i++) {
         onnx_graph_describe(g, notes->items[i][0], notes->items[i][1]);
     }

@@ -11,30 +11,42 @@
 /* Beyond what the job gives a table: on one server none of its rows may be too many. */
 #define SLACK_BYTES (UINT64_C(64) << 20)
 
-int saved_tables_open(struct saved_tables *t, struct checkpoint *c, const struct job_spec *spec,
-                      struct err *err)
+/* What tables are owed at @version by updates that did not have their rows. */
+static int find_pasts(struct saved_tables *t, const struct job_spec *spec, uint64_t version,
+                      const struct variable_spec *variables, size_t count, struct err *err)
 {
-    const struct manifest *m = checkpoint_manifest(c);
     const struct cluster_spec one = {.ps = 1, .partitions = 1};
-    *t = (struct saved_tables){.count = spec->model.table_count, .spec = spec};
+    *t = (struct saved_tables){.count = spec->model.table_count, .spec = spec, .version = version};
     if (t->count == 0) {
         return 0;
     }
-    for (uint32_t i = 0; i < m->shard_count; i++) {
-        t->version = m->shards[i].version > t->version ? m->shards[i].version : t->version;
-    }
-    int rc = plan_make(m->variables, m->variable_count, &one, &t->plan, err);
+    int rc = plan_make(variables, count, &one, &t->plan, err);
     rc = rc != 0 ? rc : plan_update_shard(&t->plan, &spec->update, 0, &t->update, err);
     if (rc != 0) {
         saved_tables_release(t);
         return rc;
     }
-    size_t catching = 0;
     t->pasts = mem_new(t->count, sizeof *t->pasts);
+    for (size_t i = 0; i < t->count; i++) {
+        update_past(t->update, spec->model.tables[i].name, &t->pasts[i]);
+    }
+    return 0;
+}
+
+int saved_tables_open(struct saved_tables *t, struct checkpoint *c, const struct job_spec *spec,
+                      struct err *err)
+{
+    const struct manifest *m = checkpoint_manifest(c);
+    struct saved_about about;
+    size_t catching = 0;
+    saved_about_checkpoint(c, &about);
+    int rc = find_pasts(t, spec, about.version, m->variables, m->variable_count, err);
+    if (rc != 0 || t->count == 0) {
+        return rc;
+    }
     t->catching = mem_new(t->count, sizeof *t->catching);
     for (size_t i = 0; i < t->count; i++) {
         const struct model_table *table = &spec->model.tables[i];
-        update_past(t->update, table->name, &t->pasts[i]);
         if (table->catch_up && spec->update.rule->catch_up != NULL) {
             t->catching[catching++] =
                 (struct checkpoint_past){table->name, spec->update.rule, &t->pasts[i]};
@@ -44,9 +56,9 @@ int saved_tables_open(struct saved_tables *t, struct checkpoint *c, const struct
     return 0;
 }
 
-int saved_tables_load(struct saved_tables *t, const struct checkpoint *c, struct err *err)
+/* All tables, without rows. */
+static int make_tables(struct saved_tables *t, struct checkpoint_table *named, struct err *err)
 {
-    struct checkpoint_table *named = mem_new(t->count + 1, sizeof *named);
     int rc = 0;
     t->tables = mem_new(t->count + 1, sizeof *t->tables);
     pthread_mutex_init(&t->lock, NULL);
@@ -61,8 +73,31 @@ int saved_tables_load(struct saved_tables *t, const struct checkpoint *c, struct
         rc = table_new(&config, t->version, &t->tables[i], err);
         named[i] = (struct checkpoint_table){config.name, (int)config.admission.kind, t->tables[i]};
     }
+    return rc;
+}
+
+int saved_tables_load(struct saved_tables *t, const struct checkpoint *c, struct err *err)
+{
+    struct checkpoint_table *named = mem_new(t->count + 1, sizeof *named);
+    int rc = make_tables(t, named, err);
     rc = rc != 0 ? rc : checkpoint_restore_tables(c, named, t->count, 0, 1, err);
     free(named);
+    return rc;
+}
+
+int saved_tables_load_file(struct saved_tables *t, const struct saved_file *f,
+                           const struct model *model, const struct job_spec *spec, struct err *err)
+{
+    struct variable_spec *variables = model_variables(model);
+    const uint64_t version = saved_file_about(f)->version;
+    int rc = find_pasts(t, spec, version, variables, model_variable_count(model), err);
+    struct checkpoint_table *named = mem_new(t->count + 1, sizeof *named);
+    rc = rc != 0 ? rc : make_tables(t, named, err);
+    for (size_t i = 0; i < t->count && rc == 0; i++) {
+        rc = saved_file_restore(f, named[i].name, named[i].table, err);
+    }
+    free(named);
+    free(variables);
     return rc;
 }
 

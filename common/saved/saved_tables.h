@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of a checkpoint in this process: what those that catch up are owed, for who exports them,
- * and all their rows in memory, for who evaluates. */
+/* Tables of a trained model in this process: what those that catch up are owed, for who exports
+ * them, and all their rows in memory, for who evaluates. */
 #ifndef GRADUS_SAVED_SAVED_TABLES_H
 #define GRADUS_SAVED_SAVED_TABLES_H
 
@@ -10,6 +10,7 @@
 #include "graph/model.h"
 #include "job/plan/plan.h"
 #include "job/spec/job_spec.h"
+#include "saved/saved_file.h"
 #include "table/table_keys.h"
 
 /* Rows of one table for a batch. */
@@ -46,6 +47,10 @@ int saved_tables_open(struct saved_tables *t, struct checkpoint *c, const struct
                       struct err *err);
 /* All rows into memory. Errors: those of checkpoint_restore_tables(). */
 int saved_tables_load(struct saved_tables *t, const struct checkpoint *c, struct err *err);
+/* All rows of the tables of a file into memory. @model and @spec are those of its job file. Errors:
+ * those of saved_file_restore(). */
+int saved_tables_load_file(struct saved_tables *t, const struct saved_file *f,
+                           const struct model *model, const struct job_spec *spec, struct err *err);
 /* r->run has the rows that @model looks up for @b. Several threads may read, with a reader each.
  * Errors: ERR_EXHAUSTED; ERR_INVALID. */
 int saved_tables_read(struct saved_tables *t, const struct model *model,

@@ -17,32 +17,40 @@ void saved_variables_release(struct saved_variables *v)
 }
 
 /* Values are read by number: of another shape they would be those of others. */
-static int check_shape(const struct checkpoint *c, const struct variable_spec *v, struct err *err)
+static int check_shape(const struct checkpoint *c, const struct saved_file *file,
+                       const struct variable_spec *v, struct err *err)
 {
-    const struct manifest *m = checkpoint_manifest(c);
-    for (size_t i = 0; i < m->variable_count; i++) {
-        const struct variable_spec *there = &m->variables[i];
-        if (strcmp(there->name, v->name) == 0 && !shape_equal(&there->shape, &v->shape)) {
-            char a[96], b[96];
-            return err_set(err, ERR_INVALID,
-                           "variable %s has shape %s in the checkpoint, and the model that its job "
-                           "file and data describe has %s",
-                           v->name, shape_format(&there->shape, a, sizeof a),
-                           shape_format(&v->shape, b, sizeof b));
+    struct shape there = v->shape; /* one that is not there is not found */
+    bool known = true;
+    if (file != NULL) {
+        known = saved_file_shape(file, v->name, &there);
+    } else {
+        const struct manifest *m = checkpoint_manifest(c);
+        for (size_t i = 0; i < m->variable_count; i++) {
+            there = strcmp(m->variables[i].name, v->name) == 0 ? m->variables[i].shape : there;
         }
     }
-    return 0; /* one that is not there is not found */
+    if (known && shape_equal(&there, &v->shape)) {
+        return 0;
+    }
+    char a[96], b[96];
+    return err_set(err, ERR_INVALID,
+                   "variable %s has shape %s in the %s, and the model that its job file and data "
+                   "describe has %s",
+                   v->name, shape_format(&there, a, sizeof a), file != NULL ? "file" : "checkpoint",
+                   shape_format(&v->shape, b, sizeof b));
 }
 
-int saved_variables_read(const struct checkpoint *c, const struct model *model, const char *slot,
-                         struct saved_variables *v, struct err *err)
+int saved_variables_read(const struct checkpoint *c, const struct saved_file *file,
+                         const struct model *model, const char *slot, struct saved_variables *v,
+                         struct err *err)
 {
     v->count = model_variable_count(model);
     v->values = mem_new(v->count, sizeof *v->values);
     for (size_t i = 0; i < v->count; i++) {
         const struct variable_spec *spec = model_variable(model, i);
         uint64_t n = shape_count(&spec->shape);
-        int rc = check_shape(c, spec, err);
+        int rc = check_shape(c, file, spec, err);
         if (rc != 0) {
             return rc;
         }
@@ -50,7 +58,8 @@ int saved_variables_read(const struct checkpoint *c, const struct model *model, 
         if (v->values[i] == NULL) {
             return ERR_EXHAUSTED;
         }
-        rc = checkpoint_read(c, spec->name, slot, 0, n, v->values[i], err);
+        rc = file != NULL ? saved_file_read(file, spec->name, n, v->values[i], err)
+                          : checkpoint_read(c, spec->name, slot, 0, n, v->values[i], err);
         if (rc != 0) {
             return rc;
         }

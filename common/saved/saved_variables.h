@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variables of a checkpoint in memory, as a model numbers them. */
+/* The variables of a trained model in memory, as a model numbers them. */
 #ifndef GRADUS_SAVED_SAVED_VARIABLES_H
 #define GRADUS_SAVED_SAVED_VARIABLES_H
 
 #include "checkpoint/checkpoint.h"
 #include "graph/model.h"
+#include "saved/saved_file.h"
 
 struct saved_variables { /* begins zeroed */
     float **values;      /* [count] */
     size_t count;
 };
 
-/* @slot: in the place of the values; NULL: the values. @v is to be released in any case. Errors:
- * those of checkpoint_read(); ERR_EXHAUSTED. */
-int saved_variables_read(const struct checkpoint *c, const struct model *model, const char *slot,
-                         struct saved_variables *v, struct err *err);
+/* Out of @c, or @file where that is not NULL. @slot: in the place of the values; NULL: the values,
+ * which those of a file are in any case. @v is to be released in any case. Errors: ERR_INVALID
+ * another shape; ERR_NOT_FOUND; ERR_EXHAUSTED; those of reading. */
+int saved_variables_read(const struct checkpoint *c, const struct saved_file *file,
+                         const struct model *model, const char *slot, struct saved_variables *v,
+                         struct err *err);
 void saved_variables_release(struct saved_variables *v);
 
 #endif

@@ -76,7 +76,7 @@ static int run(const struct cli_args *args)
     char *path = NULL;
     struct saved_model *model = NULL;
     struct err err = {0};
-    int rc = find_checkpoint(args->positional[0], &o->common, o->best, &path, &err);
+    int rc = find_model(args->positional[0], &o->common, o->best, &path, &err);
     if (rc == 0) {
         const struct saved_model_request request = {.path = path,
                                                     .sets = args->sets,
@@ -92,15 +92,18 @@ static int run(const struct cli_args *args)
 
 const struct cli_command cmd_evaluate = {
     .name = "evaluate",
-    .summary = "Measure a checkpoint on a data source, in this process",
-    .usage = "JOB[@best]|CHECKPOINT_DIR",
+    .summary = "Measure a trained model on a data source, in this process",
+    .usage = "JOB[@best]|CHECKPOINT_DIR|MODEL_FILE",
     .examples = "  gradus evaluate digits-1\n"
-                "  gradus evaluate state/checkpoints/iris-1 --set data.dir=/data --on train\n",
+                "  gradus evaluate state/checkpoints/iris-1 --set data.dir=/data --on train\n"
+                "  gradus evaluate iris.safetensors --set data.dir=/data\n",
     .notes =
-        "The data, the model and the metrics are those of the checkpoint's job, and so is "
+        "The data, the model and the metrics are those of the job that it was trained by, and so "
+        "is "
         "whether the moving average of the parameters is measured (update.evaluate_average); "
-        "--set changes them. What was measured on the train data is taken from the checkpoint, so "
-        "these need not be here. Variables and tables are read into memory.\n" CLI_PLACES_NOTE,
+        "--set changes them. What was measured on the train data is taken from the checkpoint, or "
+        "from MODEL_FILE, which `gradus export` wrote as safetensors, so these need not be here. "
+        "Variables and tables are read into memory.\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

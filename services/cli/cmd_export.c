@@ -16,10 +16,8 @@
 #include "cli/open_saved.h"
 #include "json/json_write.h"
 #include "onnx/onnx_graph.h"
-#include "saved/saved_job.h"
-#include "saved/saved_notes.h"
+#include "saved/saved_file.h"
 #include "saved/saved_onnx.h"
-#include "saved/saved_tables.h"
 
 enum format { FORMAT_AUTO, FORMAT_SAFETENSORS, FORMAT_ONNX };
 static const char *const formats[] = {"auto", "safetensors", "onnx", NULL};
@@ -66,39 +64,14 @@ static const struct field fields[] = {
     CLI_JSON_ROW(struct options),
 };
 
-/* A job file that cannot be read here, for want of a plug-in, say, is in the file all the same. */
-static void note_all(struct saved_notes *notes, const struct checkpoint *c, const char *path)
+static int export(struct checkpoint *c, const char *path, const struct options *o,
+                  const char *out_path, struct err *err)
 {
-    struct err err = {0};
-    if (saved_note_all(notes, c, path, &err) != 0) {
-        cli_note("the metadata say nothing of inputs, outputs and metrics: %s", err.msg);
+    struct err less;
+    int rc = saved_file_write(c, path, o->average, o->bare, out_path, &less, err);
+    if (less.code != 0) {
+        cli_note("the metadata say nothing of inputs, outputs and metrics: %s", less.msg);
     }
-}
-
-/* Rows of tables are written as they read, which the job file says how to find. */
-static int export(struct checkpoint *c, const char *path, const char *slot, const char *out_path,
-                  bool bare, struct err *err)
-{
-    struct saved_notes notes = {0};
-    struct job_spec spec = {0};
-    struct saved_tables tables = {0};
-    int rc = 0;
-    if (checkpoint_manifest(c)->table_count > 0) {
-        rc = saved_job_read(c, path, NULL, 0, &spec, err);
-        rc = rc != 0 ? rc : saved_tables_open(&tables, c, &spec, err);
-    }
-    if (rc == 0 && !bare) {
-        note_all(&notes, c, path);
-    }
-    struct safetensors_meta *meta = mem_new(notes.count + 1, sizeof *meta);
-    for (size_t i = 0; i < notes.count; i++) {
-        meta[i] = (struct safetensors_meta){.key = notes.items[i][0], .value = notes.items[i][1]};
-    }
-    rc = rc != 0 ? rc : checkpoint_export_described(c, slot, out_path, meta, notes.count, err);
-    free(meta);
-    saved_notes_release(&notes);
-    saved_tables_release(&tables);
-    job_spec_release(&spec);
     return rc;
 }
 
@@ -195,9 +168,8 @@ static int write_out(const struct cli_args *args, const char *path, const char *
     bool external = false;
     int rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, err);
     if (rc == 0) {
-        rc = is_onnx(o, out_path)
-                 ? export_onnx(args, path, out_path, &external, err)
-                 : export(checkpoint, path, o->average ? "average" : NULL, out_path, o->bare, err);
+        rc = is_onnx(o, out_path) ? export_onnx(args, path, out_path, &external, err)
+                                  : export(checkpoint, path, o, out_path, err);
     }
     if (rc == 0 && o->common.json) {
         print_json(said, path, out_path, checkpoint_manifest(checkpoint), external);
@@ -261,7 +233,9 @@ const struct cli_command cmd_export = {
                 "  gradus export digits-1 digits.onnx\n",
     .notes =
         "A safetensors file says of itself what it is (job, step, job file, what was measured on "
-        "the train data, inputs, outputs, classes, metrics; docs/serving.md); with --bare equal "
+        "the train data, inputs, outputs, classes, metrics; docs/serving.md), and is a model that "
+        "`gradus predict`, `gradus evaluate` and "
+        "gradus-serve take in place of a checkpoint; with --bare equal "
         "values give equal bytes, however many servers wrote the checkpoint. Of a table T there "
         "are T.keys and T.values, a row for each key. An ONNX file is the model: it "
         "takes what gradus-serve takes as `features` and answers as it does "

@@ -169,6 +169,17 @@ static int choose_step(const struct options *o, char **path, struct err *err)
     if (o->step < 0) {
         return 0;
     }
+    enum storage_thing thing = STORAGE_NOTHING;
+    int rc = storage_look(*path, &thing, err);
+    if (rc == 0 && thing == STORAGE_FILE) {
+        rc = err_set(err, ERR_INVALID,
+                     "%s is one model in a file; --step is for a job, or a directory of "
+                     "checkpoints",
+                     *path);
+    }
+    if (rc != 0) {
+        return rc;
+    }
     char *dir = mem_strdup(*path);
     char *slash = strrchr(dir, '/');
     if (slash != NULL) {
@@ -176,8 +187,7 @@ static int choose_step(const struct options *o, char **path, struct err *err)
     }
     char *chosen = checkpoint_step_path(slash != NULL ? dir : ".", (uint64_t)o->step);
     char *manifest = file_join(chosen, MANIFEST_NAME);
-    enum storage_thing thing = STORAGE_NOTHING;
-    int rc = storage_look(manifest, &thing, err);
+    rc = storage_look(manifest, &thing, err);
     if (rc == 0 && thing != STORAGE_FILE) {
         rc = err_set(err, ERR_NOT_FOUND,
                      "%s: there is no checkpoint of step %" PRId64 "; the newest is %s", dir,
@@ -266,7 +276,7 @@ static int run(const struct cli_args *args)
     char *path = NULL;
     struct saved_model *model = NULL;
     int rc = check(o, &sink, &err);
-    rc = rc != 0 ? rc : find_checkpoint(args->positional[0], &o->common, o->best, &path, &err);
+    rc = rc != 0 ? rc : find_model(args->positional[0], &o->common, o->best, &path, &err);
     rc = rc != 0 ? rc : choose_step(o, &path, &err);
     if (rc == 0) {
         const struct saved_model_request request = {.path = path,
@@ -288,15 +298,17 @@ static int run(const struct cli_args *args)
 
 const struct cli_command cmd_predict = {
     .name = "predict",
-    .summary = "Ask a checkpoint about records in files, in this process",
-    .usage = "JOB[@best]|CHECKPOINT_DIR --data FILE [--out FILE]",
+    .summary = "Ask a trained model about records in files, in this process",
+    .usage = "JOB[@best]|CHECKPOINT_DIR|MODEL_FILE --data FILE [--out FILE]",
     .examples = "  gradus predict iris-1 --data new.csv --unlabelled --out answers.csv\n"
-                "  gradus predict state/checkpoints/iris-1 --data - --unlabelled < new.csv\n",
+                "  gradus predict state/checkpoints/iris-1 --data - --unlabelled < new.csv\n"
+                "  gradus predict iris.safetensors --data new.csv\n",
     .notes =
         "Each line of OUT is the answer to a record, in their order: the class and the probability "
         "of each class, or the value in the units of the data. The records are read as the job's "
         "own, with its format, and the scaling, categories and classes of its train data, which "
-        "lie in the checkpoint. Labels are not looked at. With "
+        "lie in the checkpoint, and in MODEL_FILE, which `gradus export` wrote as safetensors. "
+        "Labels are not looked at. With "
         "--unlabelled there are none: CSV without that column, lines of LIBSVM, libFFM and Criteo "
         "that begin with the first feature; IDX and JSON never need any. OUT appears when it is "
         "complete.\n" CLI_PLACES_NOTE,

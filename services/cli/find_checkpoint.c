@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns what a user typed, a path or the id of a job, into the directory of one checkpoint. No
+/* Turns what a user typed, a path or the id of a job, into the place of one model. No
  * master has to run, and none needs to know the job: its directory may have been copied here. */
 #include "cli/find_checkpoint.h"
 
@@ -142,4 +142,27 @@ int find_checkpoint(const char *what, const struct cli_common *common, bool best
         *path = result;
     }
     return rc;
+}
+
+int find_model(const char *what, const struct cli_common *common, bool best, char **path,
+               struct err *err)
+{
+    enum storage_thing thing = STORAGE_NOTHING;
+    const bool here = strchr(what, '/') != NULL || common->master[0] == '\0';
+    bool chosen = best;
+    char *name = find_checkpoint_name(what, &chosen);
+    if (!here || storage_look(name, &thing, NULL) != 0 || thing != STORAGE_FILE) {
+        free(name);
+        return find_checkpoint(what, common, best, path, err);
+    }
+    if (chosen) {
+        int rc = err_set(err, ERR_INVALID,
+                         "%s is one model in a file; the best version is of a job, or of a "
+                         "directory of checkpoints",
+                         name);
+        free(name);
+        return rc;
+    }
+    *path = name;
+    return 0;
 }

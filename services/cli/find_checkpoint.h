@@ -15,6 +15,9 @@
  * those of find_job(). */
 int find_checkpoint(const char *what, const struct cli_common *common, bool best, char **path,
                     struct err *err);
+/* The same, or a file that `gradus export` wrote: @what, which has no versions to choose from. */
+int find_model(const char *what, const struct cli_common *common, bool best, char **path,
+               struct err *err);
 /* As checkpoint_resolve(); of newer ones that are damaged a warning is printed. */
 int find_checkpoint_in(const char *dir, char **path, struct err *err);
 

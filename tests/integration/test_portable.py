@@ -134,6 +134,47 @@ class Portable(ClusterTest):
         answers = numpy.array([[float(a["p_no"]), float(a["p_yes"])] for a in csv.DictReader(done.stdout.splitlines())])
         self.assertLess(numpy.abs(x - answers).max(), 1e-5)
 
+    def test_a_file_is_the_model(self):
+        """On a machine that has nothing else: what was exported is measured and asked as the checkpoint was."""
+        result = self.train()
+        state = os.path.dirname(os.path.dirname(os.path.dirname(result["checkpoint"])))
+        before = self.evaluate(result["checkpoint"])
+        answers = gradus("predict", result["checkpoint"], "--data", self.dir + "/test.csv").stdout
+        file, bare = self.dir + "/shop.safetensors", self.dir + "/bare.safetensors"
+        self.assertEqual(gradus("export", "--from", result["checkpoint"], file).returncode, 0)
+        self.assertEqual(gradus("export", "--from", result["checkpoint"], bare, "--bare").returncode, 0)
+        os.rename(state, self.dir + "/gone")
+        os.unlink(self.dir + "/train.csv")
+        self.assertEqual(self.evaluate(file), before)
+        there = os.path.join(self.dir, "elsewhere")
+        os.mkdir(there)
+        os.rename(file, there + "/shop.safetensors")
+        os.rename(self.dir + "/test.csv", there + "/new.csv")
+        done = gradus("predict", there + "/shop.safetensors", "--data", there + "/new.csv")
+        self.assertEqual((done.returncode, done.stdout), (0, answers), done.stderr)
+        for code, part, *args in ((1, "bare.safetensors: its metadata lack gradus.format_version", bare),
+                                  (2, "is one model in a file; the best version", there + "/shop.safetensors@best"),
+                                  (2, "--step is for a job", there + "/shop.safetensors", "--step", "3")):
+            done = gradus("predict", *args, "--data", there + "/new.csv")
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(part, done.stderr)
+        self.assertIn("trained with other settings of data",
+                      self.evaluate(there + "/shop.safetensors", "--set", "data.scale=unit", code=2))
+
+    def test_the_library_of_safetensors(self):
+        """The one of the format's authors opens what was exported."""
+        try:
+            from safetensors import safe_open
+        except ImportError as error:
+            self.skipTest(f"{error} (pip: safetensors)")
+        result = self.train()
+        file = self.dir + "/shop.safetensors"
+        self.assertEqual(gradus("export", "--from", result["checkpoint"], file).returncode, 0)
+        with safe_open(file, "np") as f:
+            self.assertEqual(json.loads(f.metadata()["gradus.classes"]), ["no", "yes"])
+            self.assertEqual({name: f.get_tensor(name).shape for name in f.keys()},
+                             {"dense_1.kernel": (7, 8), "dense_1.bias": (8,), "dense_2.kernel": (8, 2), "dense_2.bias": (2,)})
+
     def change(self, path, change):
         """A manifest that somebody has written anew, with its checksum."""
         manifest = os.path.join(path, "manifest.json")

@@ -158,6 +158,9 @@ class Predict(PredictTest):
         self.assertAlmostEqual(loss, self.evaluate(result)["loss"], places=4)
         bare = os.path.join(self.dir, "bare")
         self.assertEqual(answers, read_csv(self.predict(result, bare, "b.csv", "--unlabelled")))
+        file = self.dir + "/model.safetensors"
+        self.assertEqual(gradus("export", "--from", result["checkpoint"], file).returncode, 0)
+        self.assertEqual(answers, read_csv(self.predict({"checkpoint": file}, labelled, "f.csv")))
         with open(bare, "rb") as f, gzip.open(bare + ".gz", "wb") as packed:
             packed.write(f.read())
         self.assertEqual(answers, read_csv(self.predict(result, bare + ".gz", "c.csv", "--unlabelled")))
@@ -182,6 +185,9 @@ class Predict(PredictTest):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 with open(plain, "rb") as f:
                     self.assertEqual(store.buckets["bucket"]["out/a.csv"][0], f.read())
+                self.assertEqual(gradus("export", "--from", result["checkpoint"], "s3://bucket/out/m.safetensors").returncode, 0)
+                self.predict({"checkpoint": "s3://bucket/out/m.safetensors"}, self.test, "f.csv")
+                self.assertEqual(read_csv(plain), read_csv(self.dir + "/f.csv"))
                 done = gradus("predict", "s3://bucket/job/step-000000192", "--data", "s3://bucket/data/none.csv", "--out",
                               "s3://bucket/out/b.csv")
                 self.assertEqual(done.returncode, 5, done.stderr)

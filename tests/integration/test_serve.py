@@ -187,6 +187,7 @@ class Answers(ServeTest):
             self.assert_near(floats(answer.raw_output_contents[0]),
                              [float(e["p_" + kind]) for e in expected for kind in KINDS])
             self.assertEqual(texts(answer.raw_output_contents[1]), [e["class"] for e in expected])
+        self.serve_file(result, answers[1])
         pair = [("features", "FP32", [1, 2], {}), ("soil", "BYTES", [1, 1], {})]
         for raw, part in (([b"\0" * 8, b"\4\0\0\0clay\0"], "are 1 elements"),
                           ([b"\0" * 8, b"\7\0\0\0clay"], "are 0 elements"),
@@ -196,6 +197,21 @@ class Answers(ServeTest):
             code, text = client.failure(client.request(pair, raw))
             self.assertEqual(code, "INVALID_ARGUMENT", text)
             self.assertIn(part, text)
+
+    def serve_file(self, result, expected):
+        """What was exported is served under the job's name and step, with the same bits."""
+        file = self.dir + "/flowers.safetensors"
+        self.assertEqual(gradus("export", "--from", result["checkpoint"], file).returncode, 0)
+        _, client = self.serve(dict(result, checkpoint=file))
+        test = flowers(40, 2)
+        answer = client.infer([("soil", "BYTES", [40, 1], {"bytes_contents": [row["soil"].encode() for row in test]}),
+                               ("features", "FP32", [40, 2],
+                                {"fp32_contents": [float(row[n]) for row in test for n in ("size", "width")]})])
+        self.assertEqual(answer, expected)
+        done = subprocess.run([f"{BIN}/gradus-serve", f"--checkpoint={file}", "--follow"], capture_output=True, text=True,
+                              timeout=120)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("--follow looks for newer checkpoints in a directory", done.stderr)
 
     def test_values(self):
         rows, test = flowers(300, 1), flowers(40, 2)
@@ -292,7 +308,7 @@ class Wrong(ServeTest):
             done = subprocess.run([f"{BIN}/gradus-serve", *args], capture_output=True, text=True, timeout=120)
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertIn(part, done.stderr)
-        refused(2, "--checkpoint DIR is missing")
+        refused(2, "--checkpoint DIR or FILE is missing")
         refused(2, "exclude each other", "--checkpoint=/tmp", "--job=a")
         refused(2, "ftp", "--checkpoint=ftp://a/b")
         refused(1, "none", f"--checkpoint={self.dir}/none")

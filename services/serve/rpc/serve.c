@@ -68,11 +68,11 @@ void serve_swap(struct serve *s, struct serve_model *m)
     struct serve_model *before = s->current;
     if (s->name == NULL) {
         s->name = mem_strdup(s->options.name != NULL ? s->options.name
-                                                     : saved_model_manifest(m->saved)->job);
+                                                     : saved_model_about(m->saved)->job);
     }
     s->current = m;
     pthread_mutex_unlock(&s->lock);
-    meter_set(s->version, (double)saved_model_manifest(m->saved)->step);
+    meter_set(s->version, (double)saved_model_about(m->saved)->step);
     meter_add(s->swaps, before != NULL);
     serve_model_unref(before);
 }

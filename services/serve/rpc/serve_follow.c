@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "checkpoint/checkpoint_dir.h"
+#include "storage/storage.h"
 
 #define LOGGED_BYTES 512
 
@@ -78,10 +79,22 @@ static int load(struct serve_follow *f, const char *path, struct err *err)
     return rc;
 }
 
+/* A file is the model; of a directory the newest checkpoint is. */
+static int find(const char *where, char **path, struct err *err)
+{
+    enum storage_thing thing = STORAGE_NOTHING;
+    int rc = storage_look(where, &thing, err);
+    if (rc != 0 || thing != STORAGE_FILE) {
+        return rc != 0 ? rc : checkpoint_resolve(where, path, NULL, err);
+    }
+    *path = mem_strdup(where);
+    return 0;
+}
+
 int serve_follow_look(struct serve_follow *f, struct err *err)
 {
     char *path = NULL;
-    int rc = checkpoint_resolve(f->options.where, &path, NULL, err);
+    int rc = find(f->options.where, &path, err);
     if (rc == 0 && f->path != NULL && strcmp(path, f->path) == 0) {
         free(path);
         return 0;

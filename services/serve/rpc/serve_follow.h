@@ -8,7 +8,7 @@
 
 struct serve_follow_options { /* all borrowed for good */
     struct serve *serve;
-    const char *where; /* a checkpoint, or a directory of checkpoints */
+    const char *where; /* a checkpoint, a directory of checkpoints, or a file */
     const char *data_dir, *cache_dir;
     size_t batch_max, threads;
     int64_t every_ms;

@@ -63,7 +63,7 @@ int serve_model_open(const struct serve_model_request *q, struct serve_model **o
     rc = rc != 0 ? rc : infer_inputs_make(&m->inputs, saved_model_encoder(m->saved), err);
     if (rc == 0) {
         (void)snprintf(m->version, sizeof m->version, "%" PRIu64,
-                       saved_model_manifest(m->saved)->step);
+                       saved_model_about(m->saved)->step);
         m->slots = q->slots;
         rc = make_runs(m, err);
     }

@@ -22,7 +22,7 @@ struct serve_model {
 };
 
 struct serve_model_request {
-    const char *path;     /* of a checkpoint */
+    const char *path;     /* of a checkpoint, or a file of `gradus export` */
     const char *data_dir; /* "": that of the job file */
     const char *cache_dir;
     size_t batch_max, slots;

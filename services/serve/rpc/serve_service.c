@@ -23,8 +23,8 @@ const struct field serve_fields[] = {
      .type = FIELD_STRING,
      .offset = AT(checkpoint),
      .def = "",
-     .help = "What to serve: a checkpoint, or a directory of checkpoints, whose newest it is; also "
-             "s3://BUCKET/PREFIX"},
+     .help = "What to serve: a checkpoint, a directory of checkpoints, whose newest it is, or a "
+             "safetensors file of `gradus export`; also s3://BUCKET/PREFIX"},
     {.path = "checkpoint_dir",
      .type = FIELD_STRING,
      .offset = AT(checkpoint_dir),
@@ -109,9 +109,10 @@ int serve_service_check(const void *settings, struct err *err)
     const struct serve_settings *c = settings;
     const bool one = c->checkpoint[0] != '\0', by_job = c->job[0] != '\0';
     if (one == by_job) {
-        return err_set(err, ERR_INVALID,
-                       one ? "--checkpoint and --job exclude each other"
-                           : "--checkpoint DIR is missing, or --job ID with --checkpoint-dir DIR");
+        return err_set(
+            err, ERR_INVALID,
+            one ? "--checkpoint and --job exclude each other"
+                : "--checkpoint DIR or FILE is missing, or --job ID with --checkpoint-dir DIR");
     }
     return storage_check(one ? c->checkpoint : c->checkpoint_dir, err);
 }
@@ -119,6 +120,18 @@ int serve_service_check(const void *settings, struct err *err)
 static void served(void *ctx)
 {
     service_set_absent(ctx, NULL);
+}
+
+static int check_follow(const char *where, struct err *err)
+{
+    enum storage_thing thing = STORAGE_NOTHING;
+    int rc = storage_look(where, &thing, err);
+    return rc != 0 || thing != STORAGE_FILE
+               ? rc
+               : err_set(err, ERR_INVALID,
+                         "--follow looks for newer checkpoints in a directory; %s is one model in "
+                         "a file",
+                         where);
 }
 
 static int start_state(struct state *st, struct err *err)
@@ -130,12 +143,13 @@ static int start_state(struct state *st, struct err *err)
                                           .waiting_max = (size_t)c->waiting_max,
                                           .delay_us = (uint64_t)c->batch_delay_us,
                                           .meters = service_meters(st->sc)};
-    int rc = serve_new(&options, &st->serve, err);
+    st->where =
+        c->job[0] != '\0' ? storage_join(c->checkpoint_dir, c->job) : mem_strdup(c->checkpoint);
+    int rc = c->follow ? check_follow(st->where, err) : 0;
+    rc = rc != 0 ? rc : serve_new(&options, &st->serve, err);
     if (rc != 0) {
         return rc;
     }
-    st->where =
-        c->job[0] != '\0' ? storage_join(c->checkpoint_dir, c->job) : mem_strdup(c->checkpoint);
     const struct serve_follow_options follow = {.serve = st->serve,
                                                 .where = st->where,
                                                 .data_dir = c->data_dir,

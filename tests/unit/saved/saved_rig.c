@@ -118,6 +118,17 @@ static void plan(struct writing *w)
     encoder_free(e);
 }
 
+static char *measure(const struct writing *w)
+{
+    struct dataset *train = NULL, *test = NULL;
+    struct err err;
+    ok(dataset_open(&w->spec.data, job_spec_label_kind(&w->spec), &train, &test, &err), &err);
+    char *measured = mem_strdup(dataset_measured(train));
+    dataset_free(train);
+    dataset_free(test);
+    return measured;
+}
+
 /* ---- tables ---- */
 
 static int next_rows(void *ctx, size_t table, struct table_chunk *chunk, struct err *err)
@@ -280,6 +291,7 @@ char *saved_rig_checkpoint(struct saved_rig *r, const char *text, uint64_t step,
     plan(w);
     ok(checkpoint_begin(r->checkpoints, step, &path, &err), &err);
     manifest_init(&m, "t-1", text, TRAINING_ASYNC, &w->spec.update, &w->plan);
+    m.encoding = r->keeps ? measure(w) : NULL;
     m.step = step;
     m.epoch = 1;
     m.generation = 1;

@@ -22,6 +22,7 @@
 struct saved_rig {
     char *dir;
     char *checkpoints; /* a directory in it */
+    bool keeps;        /* checkpoints keep what was measured on the train data */
     /* As tables of the last checkpoint read, of one whose servers are at one version. */
     float rows[SAVED_RIG_TABLES_MAX][SAVED_RIG_KEYS][SAVED_RIG_DIM_MAX];
 };

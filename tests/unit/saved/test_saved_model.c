@@ -77,7 +77,7 @@ static void test_classes(void **state)
     char *path = saved_rig_checkpoint(r, text, 7, 2);
     struct saved_model *m = saved_rig_open(path);
     assert_string_equal(saved_model_path(m), path);
-    assert_int_equal(saved_model_manifest(m)->step, 7);
+    assert_int_equal(saved_model_about(m)->step, 7);
     assert_string_equal(saved_model_spec(m)->name, "t");
     assert_int_equal(saved_model_classes(m), 3);
     assert_int_equal(saved_model_width(m), 3);

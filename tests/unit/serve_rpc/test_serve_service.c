@@ -30,7 +30,7 @@ static void test_settings(void **state)
     checked(empty, job, here, 0, "");
     checked(here, job, here, ERR_INVALID, "--checkpoint and --job exclude each other");
     checked(empty, empty, here, ERR_INVALID,
-            "--checkpoint DIR is missing, or --job ID with --checkpoint-dir DIR");
+            "--checkpoint DIR or FILE is missing, or --job ID with --checkpoint-dir DIR");
     checked(store, empty, here, ERR_UNSUPPORTED,
             "ftp://c: a path, or a URL with file:// or s3://, is expected");
     checked(empty, job, store, ERR_UNSUPPORTED,
@@ -98,7 +98,7 @@ static void test_nothing_to_serve(void **state)
     char *by_place = mem_printf("--checkpoint=%s", r->checkpoints);
     char *dir = mem_printf("--checkpoint-dir=%s", r->dir);
     const char *place[] = {by_place}, *job[] = {dir, "--job=checkpoints"};
-    ends(r, NULL, 0, "--checkpoint DIR is missing");
+    ends(r, NULL, 0, "--checkpoint DIR or FILE is missing");
     ends(r, place, 1, "no checkpoint in ");
     ends(r, job, 2, "no checkpoint in "); /* the job's directory is below */
     /* What cannot be read is no reason to wait for something better. */
