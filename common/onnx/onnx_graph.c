@@ -20,6 +20,21 @@ static void *add(void *array, size_t *count, void *item)
     return items;
 }
 
+static void use_operators(struct onnx_graph *g, const char *domain, int64_t version)
+{
+    for (size_t i = 0; i < g->model.n_opset_import; i++) {
+        if (strcmp(g->model.opset_import[i]->domain, domain) == 0) {
+            return;
+        }
+    }
+    Onnx__OperatorSetIdProto *set = mem_new(1, sizeof *set);
+    onnx__operator_set_id_proto__init(set);
+    set->domain = mem_strdup(domain);
+    set->has_version = true;
+    set->version = version;
+    g->model.opset_import = add(g->model.opset_import, &g->model.n_opset_import, set);
+}
+
 struct onnx_graph *onnx_graph_new(const char *name, int64_t version)
 {
     struct onnx_graph *g = mem_new(1, sizeof *g);
@@ -35,12 +50,7 @@ struct onnx_graph *onnx_graph_new(const char *name, int64_t version)
     g->model.model_version = version;
     g->model.producer_name = mem_strdup("gradus");
     g->model.producer_version = mem_strdup(GRADUS_VERSION);
-    Onnx__OperatorSetIdProto *set = mem_new(1, sizeof *set);
-    onnx__operator_set_id_proto__init(set);
-    set->domain = mem_strdup("");
-    set->has_version = true;
-    set->version = ONNX_OPSET;
-    g->model.opset_import = add(NULL, &g->model.n_opset_import, set);
+    use_operators(g, "", ONNX_OPSET);
     return g;
 }
 
@@ -120,6 +130,9 @@ void onnx_graph_reserve(struct onnx_graph *g, const char *name)
 static Onnx__ValueInfoProto *info_new(const char *name, enum onnx_element type,
                                       const struct onnx_dim *dims, size_t rank)
 {
+    static const int types[] = {[ONNX_FLOATS] = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT,
+                                [ONNX_INT64S] = ONNX__TENSOR_PROTO__DATA_TYPE__INT64,
+                                [ONNX_STRINGS] = ONNX__TENSOR_PROTO__DATA_TYPE__STRING};
     Onnx__ValueInfoProto *v = mem_new(1, sizeof *v);
     onnx__value_info_proto__init(v);
     v->name = mem_strdup(name);
@@ -128,8 +141,7 @@ static Onnx__ValueInfoProto *info_new(const char *name, enum onnx_element type,
     Onnx__TypeProto__Tensor *t = v->type->tensor_type = mem_new(1, sizeof *t);
     onnx__type_proto__tensor__init(t);
     t->has_elem_type = true;
-    t->elem_type = type == ONNX_FLOATS ? ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT
-                                       : ONNX__TENSOR_PROTO__DATA_TYPE__INT64;
+    t->elem_type = types[type];
     t->shape = mem_new(1, sizeof *t->shape);
     onnx__tensor_shape_proto__init(t->shape);
     for (size_t i = 0; i < rank; i++) {
@@ -204,6 +216,17 @@ const char *onnx_graph_ints(struct onnx_graph *g, const char *name, size_t count
 
 /* ---- nodes ---- */
 
+static void set_texts(Onnx__AttributeProto *out, const char *const *texts, size_t count)
+{
+    out->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS;
+    out->n_strings = count;
+    out->strings = mem_new(count + 1, sizeof *out->strings);
+    for (size_t i = 0; i < count; i++) {
+        out->strings[i].len = strlen(texts[i]);
+        out->strings[i].data = (uint8_t *)mem_strdup(texts[i]);
+    }
+}
+
 static Onnx__AttributeProto *attribute_new(const struct onnx_attr *a)
 {
     Onnx__AttributeProto *out = mem_new(1, sizeof *out);
@@ -218,6 +241,8 @@ static Onnx__AttributeProto *attribute_new(const struct onnx_attr *a)
         out->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT;
         out->has_i = true;
         out->i = a->i;
+    } else if (a->kind == ONNX_TEXTS) {
+        set_texts(out, a->texts, (size_t)a->i);
     } else {
         out->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;
         out->n_ints = (size_t)a->i;
@@ -235,6 +260,11 @@ const char *onnx_graph_node(struct onnx_graph *g, const char *op, const char *na
     Onnx__NodeProto *n = mem_new(1, sizeof *n);
     onnx__node_proto__init(n);
     n->name = mem_strdup(taken);
+    if (strncmp(op, ONNX_ML, sizeof ONNX_ML - 1) == 0) {
+        op += sizeof ONNX_ML - 1;
+        n->domain = mem_strdup(ONNX_ML_DOMAIN);
+        use_operators(g, ONNX_ML_DOMAIN, ONNX_ML_OPSET);
+    }
     n->op_type = mem_strdup(op);
     for (size_t i = 0; i < input_count; i++) {
         n->input = add(n->input, &n->n_input, mem_strdup(inputs[i]));

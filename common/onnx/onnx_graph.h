@@ -4,8 +4,8 @@
  * Values are known by their names. Whoever adds something proposes a name; the one that it gets is
  * returned, for another may have it already. A proposal that is "" or begins with a slash stands
  * behind the name of the part that is written at the time (onnx_graph_part()). Returned names are
- * borrowed and live as long as the graph. Owner: one thread. Operators are those of set ONNX_OPSET.
- */
+ * borrowed and live as long as the graph. Owner: one thread. Operators are those of set ONNX_OPSET,
+ * or, behind ONNX_ML, of ai.onnx.ml's set ONNX_ML_OPSET. */
 #ifndef GRADUS_ONNX_ONNX_GRAPH_H
 #define GRADUS_ONNX_ONNX_GRAPH_H
 
@@ -18,6 +18,9 @@
 
 #define ONNX_IR_VERSION 8
 #define ONNX_OPSET 17
+#define ONNX_ML_DOMAIN "ai.onnx.ml"
+#define ONNX_ML ONNX_ML_DOMAIN "." /* ONNX_ML "LabelEncoder" */
+#define ONNX_ML_OPSET 3
 enum { ONNX_TYPE_FLOAT = 1, ONNX_TYPE_INT64 = 7, ONNX_TYPE_BOOL = 9 }; /* as Cast names them */
 /* Above that the elements of constants go to a file of their own: a message may have 2 GiB. */
 #define ONNX_MESSAGE_BYTES_MAX ((uint64_t)2000 << 20)
@@ -29,17 +32,21 @@ struct onnx_graph;
 
 struct onnx_attr {
     const char *name;
-    enum { ONNX_INT, ONNX_INTS, ONNX_FLOAT } kind;
-    int64_t i; /* of ONNX_INTS: how many */
+    enum { ONNX_INT, ONNX_INTS, ONNX_FLOAT, ONNX_TEXTS } kind;
+    int64_t i; /* of ONNX_INTS and ONNX_TEXTS: how many */
     const int64_t *ints;
     float f;
+    const char *const *texts;
 };
-#define ONNX_ATTR_INT(name, value) ((struct onnx_attr){(name), ONNX_INT, (value), NULL, 0})
+#define ONNX_ATTR_INT(name, value) ((struct onnx_attr){(name), ONNX_INT, (value), NULL, 0, NULL})
 #define ONNX_ATTR_INTS(name, values, count)                                                        \
-    ((struct onnx_attr){(name), ONNX_INTS, (int64_t)(count), (values), 0})
-#define ONNX_ATTR_FLOAT(name, value) ((struct onnx_attr){(name), ONNX_FLOAT, 0, NULL, (value)})
+    ((struct onnx_attr){(name), ONNX_INTS, (int64_t)(count), (values), 0, NULL})
+#define ONNX_ATTR_FLOAT(name, value)                                                               \
+    ((struct onnx_attr){(name), ONNX_FLOAT, 0, NULL, (value), NULL})
+#define ONNX_ATTR_TEXTS(name, values, count)                                                       \
+    ((struct onnx_attr){(name), ONNX_TEXTS, (int64_t)(count), NULL, 0, (values)})
 
-enum onnx_element { ONNX_FLOATS, ONNX_INT64S };
+enum onnx_element { ONNX_FLOATS, ONNX_INT64S, ONNX_STRINGS };
 /* A dimension: a number, or the name of one that is not known. */
 struct onnx_dim {
     uint64_t value;

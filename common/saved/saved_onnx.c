@@ -97,14 +97,14 @@ static void add_answers(const struct saved_model *m, struct onnx_graph *g, const
     onnx_graph_output(g, y, classes > 0 ? "probabilities" : "value", dims, 2);
 }
 
-static int build(const struct saved_model *m, struct onnx_graph *g, struct err *err)
+static int build(const struct saved_model *m, bool texts, struct onnx_graph *g, struct err *err)
 {
     const struct encoder *e = saved_model_encoder(m);
     struct model_onnx o = {.graph = g, .values = saved_model_values(m)};
     const char **keys = mem_new(encoder_info(e)->fields.count + 1, sizeof *keys), *answer = NULL;
     onnx_graph_reserve(g, saved_model_classes(m) > 0 ? "probabilities" : "value");
     int rc = check_fields(encoder_fields(e), err);
-    rc = rc != 0 ? rc : saved_onnx_features(e, g, &o.input, &o.input_shape, err);
+    rc = rc != 0 ? rc : saved_onnx_features(e, texts, g, &o.input, &o.input_shape, err);
     rc = rc != 0 ? rc : add_fields(m, g, keys, err);
     o.keys = keys;
     rc = rc != 0 ? rc : model_onnx(saved_model_graph(m), &o, &answer, err);
@@ -116,31 +116,35 @@ static int build(const struct saved_model *m, struct onnx_graph *g, struct err *
 }
 
 static int write_layers(const struct saved_model *m, const struct saved_notes *notes,
-                        const char *location, bool external, bool *wrote_external, struct err *err)
+                        const char *location, const struct saved_onnx_options *options,
+                        bool *wrote_external, struct err *err)
 {
     struct onnx_graph *g = onnx_graph_new(saved_model_spec(m)->name,
                                           (int64_t)(saved_model_about(m)->step & INT64_MAX));
     for (size_t i = 0; i < notes->count; i++) {
         onnx_graph_describe(g, notes->items[i][0], notes->items[i][1]);
     }
-    int rc = build(m, g, err);
-    rc = rc != 0 ? rc : onnx_graph_write(g, location, external, wrote_external, err);
+    int rc = build(m, options->texts, g, err);
+    rc = rc != 0 ? rc : onnx_graph_write(g, location, options->external, wrote_external, err);
     onnx_graph_free(g);
     return rc;
 }
 
-int saved_onnx_write(const struct saved_model *m, const char *location, bool external,
-                     bool *wrote_external, struct err *err)
+int saved_onnx_write(const struct saved_model *m, const char *location,
+                     const struct saved_onnx_options *options, bool *wrote_external,
+                     struct err *err)
 {
     const struct model_spec *spec = &saved_model_spec(m)->model;
     struct saved_notes notes = {0};
     int rc;
     describe(m, &notes);
     if (!model_is_imported(spec)) {
-        rc = write_layers(m, &notes, location, external, wrote_external, err);
-    } else if (external) {
-        rc = err_set(err, ERR_UNSUPPORTED,
-                     "--external: the file of model.onnx is written with its weights inside");
+        rc = write_layers(m, &notes, location, options, wrote_external, err);
+    } else if (options->external || options->texts) {
+        rc = err_set(err, ERR_UNSUPPORTED, "--%s",
+                     options->external
+                         ? "external: the file of model.onnx is written with its weights inside"
+                         : "texts: the file of model.onnx takes what it took, which are numbers");
     } else {
         rc = model_import_write(spec, saved_model_values(m), (const char *const(*)[2])notes.items,
                                 notes.count, location, err);

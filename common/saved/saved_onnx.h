@@ -6,11 +6,16 @@
 
 #include "saved/saved_model.h"
 
-/* Write it at @location, a path or a URL, and the large constants beside it where @external or
- * where they have to be (onnx_graph_write()); @wrote_external (may be NULL) is set. Errors:
- * ERR_UNSUPPORTED layers or columns that the operators of ONNX cannot say, with advice; of writing.
+struct saved_onnx_options {
+    bool external; /* large constants are beside the file, not only where they have to be */
+    bool texts;    /* are the inputs of categories, which ai.onnx.ml finds the places of */
+};
+/* Write it at @location, a path or a URL (onnx_graph_write()); @wrote_external (may be NULL) is
+ * set. Errors: ERR_UNSUPPORTED layers or columns that the operators of ONNX cannot say, with
+ * advice; of writing.
  */
-int saved_onnx_write(const struct saved_model *m, const char *location, bool external,
-                     bool *wrote_external, struct err *err);
+int saved_onnx_write(const struct saved_model *m, const char *location,
+                     const struct saved_onnx_options *options, bool *wrote_external,
+                     struct err *err);
 
 #endif

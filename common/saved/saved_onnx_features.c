@@ -12,10 +12,13 @@
 #include "graph/model_onnx.h"
 #include "json/json_write.h"
 
+#define MIXTURES_MAX 34 /* of the words of find_places() */
+
 struct making {
     const struct encoding *encoding;
     const struct records *raw;
     struct onnx_graph *g;
+    bool texts;         /* are categories, not places */
     const char **parts; /* [part_count] of the features, side by side */
     size_t part_count;
     size_t width; /* of all of them */
@@ -226,23 +229,89 @@ static void tell_categories(struct making *m, const char *name, const struct nam
     buf_release(&text);
 }
 
-/* An input of numbers of features, -1: none, and a 1 for each of them. */
-static int add_ones(struct making *m, const char *name, size_t width, bool list, struct err *err)
+struct category {
+    const char *name;
+    const struct names *known;
+    size_t first, width;      /* features: the first of @known, all */
+    int64_t missing, unknown; /* features; -1: none */
+    bool list;                /* of several, which are places in any case */
+};
+
+struct places {
+    const char **texts;
+    int64_t *of;
+    size_t count;
+    char *mixtures[MIXTURES_MAX]; /* [mixture_count] owned */
+    size_t mixture_count;
+};
+
+/* @word in every mixture of small and capital letters, as csv_is_missing() takes it. */
+static void add_missing(struct places *p, const char *word, int64_t place)
+{
+    const size_t n = strlen(word);
+    for (unsigned which = 0; which < 1U << n; which++) {
+        char *text = mem_strdup(word);
+        bool same = false; /* as another mixture, since it is no letter */
+        for (size_t i = 0; i < n; i++) {
+            const bool letter = text[i] >= 'a' && text[i] <= 'z';
+            same = same || (!letter && (which >> i & 1) != 0);
+            text[i] = (char)(letter && (which >> i & 1) != 0 ? text[i] - 'a' + 'A' : text[i]);
+        }
+        if (same) {
+            free(text);
+            continue;
+        }
+        p->mixtures[p->mixture_count++] = text;
+        p->texts[p->count] = text;
+        p->of[p->count++] = place;
+    }
+}
+
+/* The places of the texts @x. */
+static const char *find_places(struct making *m, const struct category *c, const char *x)
+{
+    static const char *const missing[] = {"", "na", "n/a", "nan", "null", "?"};
+    const size_t most = c->known->count + MIXTURES_MAX;
+    struct places p = {.texts = mem_new(most, sizeof *p.texts), .of = mem_new(most, sizeof *p.of)};
+    for (size_t i = 0; i < c->known->count; i++, p.count++) {
+        p.texts[i] = c->known->texts[i];
+        p.of[i] = (int64_t)(c->first + i);
+    }
+    for (size_t i = 0; i < sizeof missing / sizeof missing[0] && c->missing != c->unknown; i++) {
+        add_missing(&p, missing[i], c->missing);
+    }
+    const struct onnx_attr attrs[] = {ONNX_ATTR_TEXTS("keys_strings", p.texts, p.count),
+                                      ONNX_ATTR_INTS("values_int64s", p.of, p.count),
+                                      ONNX_ATTR_INT("default_int64", c->unknown)};
+    x = onnx_graph_node(m->g, ONNX_ML "LabelEncoder", "/place", &x, 1, attrs, 3);
+    for (size_t i = 0; i < p.mixture_count; i++) {
+        free(p.mixtures[i]);
+    }
+    free(p.texts);
+    free(p.of);
+    return x;
+}
+
+/* An input of texts, or of numbers of features, -1: none, and a 1 for each of them. */
+static int add_ones(struct making *m, const struct category *c, struct err *err)
 {
     struct onnx_graph *g = m->g;
+    const size_t width = c->width;
+    const bool texts = m->texts && !c->list;
     const struct onnx_attr to = ONNX_ATTR_INT("to", ONNX_TYPE_FLOAT);
     const struct onnx_attr drop = ONNX_ATTR_INT("keepdims", 0);
     const int64_t last = 2, each = 1;
-    char *several = mem_printf("%s_count", name);
+    char *several = mem_printf("%s_count", c->name);
     const struct onnx_dim dims[2] = {{.name = "batch"},
-                                     {.value = 1, .name = list ? several : NULL}};
+                                     {.value = 1, .name = c->list ? several : NULL}};
     int64_t *numbers = mem_new(width + 1, sizeof *numbers);
     for (size_t i = 0; i < width; i++) {
         numbers[i] = (int64_t)i;
     }
     const char *keys;
-    int rc = saved_onnx_input(g, name, ONNX_INT64S, dims, 2, &keys, err);
+    int rc = saved_onnx_input(g, c->name, texts ? ONNX_STRINGS : ONNX_INT64S, dims, 2, &keys, err);
     if (rc == 0) {
+        keys = texts ? find_places(m, c, keys) : keys;
         const char *places = onnx_graph_ints(g, "/places", width, numbers);
         keys = onnx_graph_op(g, "Unsqueeze", "/apart", keys, onnx_graph_ints(g, "/last", 1, &last),
                              NULL);
@@ -258,6 +327,11 @@ static int add_ones(struct making *m, const char *name, size_t width, bool list,
     return rc;
 }
 
+static int64_t place_of(uint32_t feature)
+{
+    return feature == RECORDS_CATEGORY_NONE ? -1 : (int64_t)feature;
+}
+
 static int add_category(struct making *m, const struct category_group *c, struct err *err)
 {
     const struct column_vocabulary *v = &c->vocabulary;
@@ -270,7 +344,14 @@ static int add_category(struct making *m, const struct category_group *c, struct
                        name);
     }
     tell_categories(m, name, &v->known, v->first, v->width);
-    return add_ones(m, name, v->width, v->column->as == COLUMN_LIST, err);
+    const struct category what = {.name = name,
+                                  .known = &v->known,
+                                  .first = v->first,
+                                  .width = v->width,
+                                  .missing = place_of(v->missing),
+                                  .unknown = place_of(v->unknown),
+                                  .list = v->column->as == COLUMN_LIST};
+    return add_ones(m, &what, err);
 }
 
 /* ---- the whole ---- */
@@ -300,7 +381,12 @@ static int add_known(struct making *m, const char *x, struct err *err)
     for (size_t k = 0; k < known->count && rc == 0; k++) {
         const char *name = m->raw->categories[k].name;
         tell_categories(m, name, &known->columns[k], 0, known->columns[k].count);
-        rc = add_ones(m, name, known->columns[k].count, false, err);
+        const struct category what = {.name = name,
+                                      .known = &known->columns[k],
+                                      .width = known->columns[k].count,
+                                      .missing = -1,
+                                      .unknown = -1};
+        rc = add_ones(m, &what, err);
     }
     return rc;
 }
@@ -343,10 +429,11 @@ static int make(struct making *m, const char *x, const char **out, struct shape 
     return 0;
 }
 
-int saved_onnx_features(const struct encoder *e, struct onnx_graph *g, const char **out,
+int saved_onnx_features(const struct encoder *e, bool texts, struct onnx_graph *g, const char **out,
                         struct shape *shape, struct err *err)
 {
-    struct making m = {.encoding = encoder_encoding(e), .raw = encoder_raw(e), .g = g};
+    struct making m = {
+        .encoding = encoder_encoding(e), .raw = encoder_raw(e), .g = g, .texts = texts};
     struct onnx_dim dims[ONNX_DIMS_MAX];
     const char *x = NULL;
     int rc = 0;

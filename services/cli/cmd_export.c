@@ -26,7 +26,7 @@ struct options {
     struct cli_common common;
     char *from;
     int format;
-    bool average, external, best, bare;
+    bool average, external, texts, best, bare;
 };
 
 static const struct field fields[] = {
@@ -53,6 +53,12 @@ static const struct field fields[] = {
      .def = "false",
      .help = "Of onnx: the parameters in a file of their own, OUT" ONNX_EXTERNAL_SUFFIX
              ", which those of more than 2 GB are in any case"},
+    {.path = "texts",
+     .type = FIELD_BOOL,
+     .offset = offsetof(struct options, texts),
+     .def = "false",
+     .help = "Of onnx: categories come in as their texts, by the operators of ai.onnx.ml, instead "
+             "of as their places in a list"},
     {.path = "bare",
      .type = FIELD_BOOL,
      .offset = offsetof(struct options, bare),
@@ -87,7 +93,8 @@ static int export_onnx(const struct cli_args *args, const char *path, const char
                                                 .average = o->average,
                                                 .cache_dir = getenv(JOB_FILE_CACHE_DIR)};
     int rc = open_saved(&request, &model, err);
-    rc = rc != 0 ? rc : saved_onnx_write(model, out_path, o->external, external, err);
+    const struct saved_onnx_options how = {.external = o->external, .texts = o->texts};
+    rc = rc != 0 ? rc : saved_onnx_write(model, out_path, &how, external, err);
     if (rc == 0 && encoder_fields(saved_model_encoder(model))->weighted) {
         cli_note("warning: %s takes each key of a sparse field with weight 1; where records have "
                  "other values, it answers otherwise than `gradus predict`",
@@ -109,12 +116,14 @@ static int check(const struct cli_args *args, const char *out_path, struct err *
 {
     const struct options *o = args->options;
     const bool onnx = is_onnx(o, out_path);
-    if (onnx || (!o->external && args->set_count == 0)) {
+    if (onnx || (!o->external && !o->texts && args->set_count == 0)) {
         return 0;
     }
     return err_set(err, ERR_INVALID,
                    "%s is for ONNX alone: --format onnx, or a name that ends with .onnx",
-                   o->external ? "--external" : "--set");
+                   o->external ? "--external"
+                   : o->texts  ? "--texts"
+                               : "--set");
 }
 
 static void print_json(FILE *said, const char *path, const char *out_path, const struct manifest *m,

@@ -148,21 +148,24 @@ int find_model(const char *what, const struct cli_common *common, bool best, cha
                struct err *err)
 {
     enum storage_thing thing = STORAGE_NOTHING;
-    const bool here = strchr(what, '/') != NULL || common->master[0] == '\0';
+    const bool is_path = strchr(what, '/') != NULL;
     bool chosen = best;
     char *name = find_checkpoint_name(what, &chosen);
-    if (!here || storage_look(name, &thing, NULL) != 0 || thing != STORAGE_FILE) {
-        free(name);
-        return find_checkpoint(what, common, best, path, err);
+    int rc = is_path || common->master[0] == '\0' ? storage_look(name, &thing, err) : 0;
+    if (rc == 0 && thing == STORAGE_FILE && !chosen) {
+        *path = name;
+        return 0;
     }
-    if (chosen) {
-        int rc = err_set(err, ERR_INVALID,
-                         "%s is one model in a file; the best version is of a job, or of a "
-                         "directory of checkpoints",
-                         name);
-        free(name);
-        return rc;
+    if (rc == 0 && thing == STORAGE_FILE) {
+        rc = err_set(err, ERR_INVALID,
+                     "%s is one model in a file; the best version is of a job, or of a directory "
+                     "of checkpoints",
+                     name);
+    } else if (rc == 0 && is_path && look_for(what, NULL) != 0 && thing == STORAGE_NOTHING) {
+        rc = err_set(err, ERR_NOT_FOUND, "%s: no such file or directory", name);
+    } else if (rc == 0) {
+        rc = find_checkpoint(what, common, best, path, err);
     }
-    *path = name;
-    return 0;
+    free(name);
+    return rc;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of checkpoints (checkpoint/safetensors_read.c, checkpoint/shard_file.c): the header
  * with all rules of the format, the seal, what a shard's file says of itself, every tensor read,
- * with its checksums where there are some, and its tables, part by part.
+ * with its checksums where there are some, and its tables, part by part. And files that are a model
+ * (saved/saved_file.c): their metadata, variables and tables, as the model of one job has them.
  *
  * Input: the length of the header in two bytes instead of eight, so that it is mostly right, and a
  * byte of flags; the header; the data. */
@@ -12,6 +13,8 @@
 
 #include "base/mem.h"
 #include "checkpoint/shard_file.h"
+#include "saved/saved_tables.h"
+#include "saved/saved_variables.h"
 
 #define READ_BYTES_MAX 65536
 
@@ -74,9 +77,52 @@ static void read_shard(const char *path)
     shard_file_close(&f);
 }
 
+static struct job_spec job;
+static struct model *model;
+
+static void make_model(void)
+{
+    static const char text[] =
+        "name: j\ndata: {format: libffm, train: {file: t}, columns: [{column: 0..1, as: sparse}]}\n"
+        "model: {tables: [{name: w, dim: 1, memory_bytes: 1 MiB, copies_bytes: 1 MiB}], layers: "
+        "[{linear: {name: wide, table: w, bias: true}}], loss: sigmoid_cross_entropy}\n"
+        "update: {rule: momentum, learning_rate: 0.5}\ntraining: {batch_size: 2}\n";
+    static const char *const names[] = {"0", "1"};
+    const struct shape none = {.rank = 1};
+    const struct sparse_names fields = {names, 2};
+    struct diags diags = {0};
+    struct err err = {0};
+    if (job_spec_parse(text, strlen(text), "job", NULL, 0, &job, &diags) != 0 ||
+        model_new(&job.model, &none, &fields, 2, &model, &err) != 0) {
+        fuzz_require(false, err.msg);
+    }
+    diags_release(&diags);
+}
+
+static void read_model(const char *path)
+{
+    struct saved_file *f = NULL;
+    struct saved_variables v = {0};
+    struct saved_tables t = {0};
+    struct err err = {0};
+    int rc = saved_file_open(path, &f, &err);
+    fuzz_require_error(rc, &err);
+    rc = rc != 0 ? rc : saved_file_check_tensors(f, model, &job, &err);
+    if (rc == 0) {
+        fuzz_require_error(saved_variables_read(NULL, f, model, NULL, &v, &err), &err);
+        fuzz_require_error(saved_tables_load_file(&t, f, model, &job, &err), &err);
+    }
+    saved_variables_release(&v);
+    saved_tables_release(&t);
+    saved_file_close(f);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct fuzz_input in = {data, n};
+    if (model == NULL) {
+        make_model();
+    }
     uint64_t header = fuzz_byte(&in);
     header = header << 8 | fuzz_byte(&in);
     uint8_t flags = fuzz_byte(&in);
@@ -97,6 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         read_tensors(&f);
         safetensors_close(&f);
         read_shard(path);
+        read_model(path);
     }
     free(file);
     return 0;

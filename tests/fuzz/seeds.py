@@ -221,6 +221,11 @@ def checkpoints():
     of_tables = dict(meta, format_version="2", tables=json.dumps({"tables": tables}))
     del of_tables["checksums"], of_tables["seal"]
     write("safetensors", "tables", b"".join(safetensors_header(parts, of_tables)))
+    meta = {"gradus." + k: v for k, v in (("format_version", "2"), ("job", "j-1"), ("step", "3"), ("epoch", "1"), ("version", "3"),
+                                          ("values", "parameters"), ("text", "name: j"))}
+    for name, rows in (("model", 1), ("model-of-none", 0), ("model-unsorted", 2)):
+        parts = [("w.keys", "U64", [rows], 8 * rows), ("w.values", "F32", [rows, 1], 4 * rows), ("wide.bias", "F32", [1], 4)]
+        write("safetensors", name, b"".join(safetensors_header(parts, meta)))
     kinds = [(k, k, [1], n) for k, n in (("F64", 8), ("I64", 8), ("BF16", 2), ("U16", 2), ("BOOL", 1), ("I8", 1))]
     write("safetensors", "kinds", b"".join(safetensors_header(kinds, {})))
     write("safetensors", "empty", b"".join(safetensors_header([("z", "F32", [0, 3], 0)], {"a": "b"})))

@@ -68,6 +68,12 @@ def cast(a, x):
     return x.astype({TensorProto.FLOAT: np.float32, TensorProto.INT64: np.int64, TensorProto.BOOL: np.bool_}[a["to"]])
 
 
+def encode_labels(a, x):
+    places = dict(zip((k.decode() for k in a["keys_strings"]), a["values_int64s"]))
+    assert len(places) == len(a["keys_strings"]) == len(a["values_int64s"])
+    return np.array([[places.get(text, a["default_int64"]) for text in row] for row in x], np.int64)
+
+
 OPERATORS = {
     "Abs": lambda a, x: np.abs(x),
     "Add": lambda a, x, y: x + y,
@@ -89,6 +95,7 @@ OPERATORS = {
     "IsNaN": lambda a, x: np.isnan(x),
     "LayerNormalization": normalise_layer,
     "Less": lambda a, x, y: x < y,
+    "LabelEncoder": encode_labels,
     "Log": lambda a, x: np.log(x),
     "MatMul": lambda a, x, y: x @ y,
     "Max": lambda a, x, y: np.maximum(x, y),

@@ -188,7 +188,12 @@ class Exported(ClusterTest):
         self.assertEqual(soils, ["clay", "sand"])
         inputs = {"features": np.array([[float(r[c]) for c in json.loads(told["gradus.columns"])] for r in rows], np.float32),
                   "soil": np.array([[soils.index(r["soil"])] for r in rows])}
-        self.compare(exported, inputs, self.predict(result, self.dir + "/test.csv"))
+        answers = self.predict(result, self.dir + "/test.csv")
+        self.compare(exported, inputs, answers)
+        self.assertEqual([o.domain for o in exported[1].opset_import], [""])
+        exported = self.export(result, "--texts", name="texts.onnx")
+        self.assertEqual([(o.domain, o.version) for o in exported[1].opset_import], [("", 17), ("ai.onnx.ml", 3)])
+        self.compare(exported, {**inputs, "soil": np.array([[r["soil"]] for r in rows], object)}, answers)
 
     def test_values_with_missing_numbers(self):
         train, rows = flowers(400, 1), flowers(200, 2)
@@ -215,7 +220,15 @@ class Exported(ClusterTest):
         inputs["season"] = np.array([[seasons.index(r["season"] or None)] for r in rows])
         lists = [[tags.index(t) for t in r["tags"].split("|")] for r in rows]
         inputs["tags"] = np.array([(ids + [-1, -1])[:2] for ids in lists])
-        self.compare(exported, inputs, self.predict(result, self.dir + "/test.csv"))
+        answers = self.predict(result, self.dir + "/test.csv")
+        self.compare(exported, inputs, answers)
+        for name in ("weather", "season"):  # a list stays one of places
+            inputs[name] = np.array([[r[name]] for r in rows], object)
+        texts = self.export(result, "--texts", name="texts.onnx")
+        self.compare(texts, inputs, answers)
+        for missing in ("Na", "n/A", "NULL", "?", "nan"):  # as an empty cell
+            inputs["season"] = np.array([[r["season"] or missing] for r in rows], object)
+            self.compare(texts, inputs, answers)
 
     def test_rows_under_keys(self):
         def lines(count, seed):
@@ -249,6 +262,7 @@ class Exported(ClusterTest):
                             {"train.csv": bikes(100, 1), "test.csv": bikes(10, 2)}, state="hashed")
         self.refused(hashed, 1, "column weather: its categories become features by a hash")
         self.refused(hashed, 2, "--external is for ONNX alone", "--external", name="refused.safetensors")
+        self.refused(hashed, 2, "--texts is for ONNX alone", "--texts", name="refused.safetensors")
         self.refused(hashed, 2, "--set is for ONNX alone", "--set", "data.label=x", name="refused.safetensors")
         self.assertEqual(gradus("export", "--from", hashed["checkpoint"], self.dir + "/plain").returncode, 0)
 

@@ -100,6 +100,29 @@ static void test_what_is_not_there(void **state)
     assert_not_found(p->state, "", ERR_NOT_FOUND, p->state);
 }
 
+static void test_a_model_in_a_file(void **state)
+{
+    struct place *p = *state;
+    struct err err = {0};
+    char *path = NULL, *best = mem_printf("%s@best", p->manifest);
+    const struct cli_common common = common_of("", p->state);
+    assert_int_equal(find_model(p->manifest, &common, false, &path, &err), 0);
+    assert_string_equal(path, p->manifest);
+    free(path);
+    path = NULL;
+    assert_int_equal(find_model(p->manifest, &common, true, &path, &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "is one model in a file"));
+    assert_int_equal(find_model(best, &common, false, &path, &err), ERR_INVALID);
+    assert_int_equal(find_model("/no/such/file", &common, false, &path, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.msg, "/no/such/file: no such file or directory"));
+    assert_null(path);
+    /* Anything else is found as a checkpoint is. */
+    assert_int_equal(find_model("digits-1", &common, false, &path, &err), 0);
+    assert_string_equal(path, p->job);
+    free(path);
+    free(best);
+}
+
 /* A row as a master leaves it of job digits-1, whose newest checkpoint is @checkpoint. */
 static void leave_row(const struct place *p, const char *checkpoint)
 {
@@ -225,6 +248,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_job, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_directory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_not_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_model_in_a_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_checkpoint_of_a_row, setup, teardown),
         cmocka_unit_test_setup_teardown(test_checkpoints_that_were_moved, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_store_that_cannot_be_looked_at, setup, teardown),

@@ -14,11 +14,13 @@ static bool has(const struct buf *file, const char *text)
     return memmem(file->data, file->len, text, strlen(text)) != NULL;
 }
 
-static int write_file(struct saved_rig *r, const char *job, struct buf *file, struct err *err)
+static int write_file(struct saved_rig *r, const char *job, bool texts, struct buf *file,
+                      struct err *err)
 {
     char *checkpoint = saved_rig_checkpoint(r, job, 12, 0), *path = file_join(r->dir, "net.onnx");
     struct saved_model *m = saved_rig_open(checkpoint);
-    int rc = saved_onnx_write(m, path, false, NULL, err);
+    const struct saved_onnx_options options = {.texts = texts};
+    int rc = saved_onnx_write(m, path, &options, NULL, err);
     if (rc == 0) {
         assert_int_equal(file_read(path, 1 << 20, file, err), 0);
     }
@@ -38,7 +40,7 @@ static void test_classes_and_categories(void **state)
     char *job =
         saved_rig_job(r, "csv", ", label: kind, categorical: soil",
                       "layers: [{dense: {units: 3}}], loss: softmax_cross_entropy", ", rule: sgd");
-    if (write_file(r, job, &file, &err) != 0) {
+    if (write_file(r, job, false, &file, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     static const char *const texts[] = {"gradus.classes", "\"x\"", "gradus.categories.soil",
@@ -49,6 +51,30 @@ static void test_classes_and_categories(void **state)
         assert_true(has(&file, texts[i]));
     }
     buf_release(&file);
+    free(job);
+}
+
+/* Another set of operators belongs to the file only where one of them is used. */
+static void test_texts_of_categories(void **state)
+{
+    struct saved_rig *r = *state;
+    saved_rig_file(r, "train", CLASSES);
+    char *job =
+        saved_rig_job(r, "csv", ", label: kind, categorical: soil",
+                      "layers: [{dense: {units: 3}}], loss: softmax_cross_entropy", ", rule: sgd");
+    for (unsigned texts = 0; texts < 2; texts++) {
+        static const char *const of_texts[] = {"LabelEncoder", "ai.onnx.ml", "keys_strings",
+                                               "values_int64s", "default_int64"};
+        struct buf file = {0};
+        struct err err = {0};
+        if (write_file(r, job, texts == 1, &file, &err) != 0) {
+            fail_msg("%s", err.msg);
+        }
+        for (size_t i = 0; i < sizeof of_texts / sizeof of_texts[0]; i++) {
+            assert_int_equal(has(&file, of_texts[i]), texts);
+        }
+        buf_release(&file);
+    }
     free(job);
 }
 
@@ -64,7 +90,7 @@ static void test_values_have_their_units(void **state)
         char *job =
             saved_rig_job(r, "csv", data, "layers: [{dense: {units: 1}}], loss: mean_squared_error",
                           ", rule: sgd");
-        if (write_file(r, job, &file, &err) != 0) {
+        if (write_file(r, job, false, &file, &err) != 0) {
             fail_msg("%s", err.msg);
         }
         assert_true(has(&file, "value"));
@@ -80,7 +106,7 @@ static void refuse(struct saved_rig *r, const char *job, int code, const char *m
 {
     struct buf file = {0};
     struct err err = {0};
-    assert_int_equal(write_file(r, job, &file, &err), code);
+    assert_int_equal(write_file(r, job, false, &file, &err), code);
     if (strstr(err.msg, message) == NULL) {
         fail_msg("\"%s\" does not say \"%s\"", err.msg, message);
     }
@@ -114,6 +140,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_classes_and_categories, saved_rig_setup,
+                                        saved_rig_teardown),
+        cmocka_unit_test_setup_teardown(test_texts_of_categories, saved_rig_setup,
                                         saved_rig_teardown),
         cmocka_unit_test_setup_teardown(test_values_have_their_units, saved_rig_setup,
                                         saved_rig_teardown),
