@@ -59,7 +59,9 @@ static int read_some(struct feed *f, char *out, size_t n, size_t *got, struct er
 static int fill(struct feed *f, size_t want, struct err *err)
 {
     size_t got = 0;
-    memmove(f->text, f->text + f->taken, f->count - f->taken);
+    if (f->taken > 0) {
+        memmove(f->text, f->text + f->taken, f->count - f->taken);
+    }
     f->count -= f->taken;
     f->taken = 0;
     if (want > f->capacity) {

@@ -194,7 +194,8 @@ static void restore(struct cluster *c, enum job_state was, const char *id)
     r.generation = 7;
     r.state = was;
     struct master_event e = {.kind = MASTER_RESTORE};
-    e.restore = (struct master_restore_event){&r, job_state_is_final(was) ? NULL : &spec, NULL};
+    e.restore =
+        (struct master_restore_event){.record = &r, .spec = job_state_is_final(was) ? NULL : &spec};
     cluster_event(c, &e);
     job_spec_release(&spec);
     job_record_release(&r);
@@ -249,7 +250,7 @@ static void a_job_file_that_cannot_be_read_is_kept(void **state)
         r.generation = 7;
         r.state = was;
         struct master_event e = {.kind = MASTER_RESTORE};
-        e.restore = (struct master_restore_event){&r, NULL, "no rule mine"};
+        e.restore = (struct master_restore_event){.record = &r, .spec_error = "no rule mine"};
         cluster_event(c, &e);
         cluster_run_ms(c, 60000);
         const struct job_record *j = cluster_job(c, "old-1");

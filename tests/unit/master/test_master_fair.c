@@ -352,7 +352,7 @@ static void restore(struct cluster *c, enum job_state was, bool paused, const ch
     r.state = was;
     r.paused = paused;
     struct master_event e = {.kind = MASTER_RESTORE};
-    e.restore = (struct master_restore_event){&r, &spec, NULL};
+    e.restore = (struct master_restore_event){.record = &r, .spec = &spec};
     cluster_event(c, &e);
     job_spec_release(&spec);
     job_record_release(&r);

@@ -79,7 +79,7 @@ static void restart(uint64_t seed, const char *checkpoint, bool begins)
     r.generation = 7;
     r.state = JOB_RUNNING;
     struct master_event e = {.kind = MASTER_RESTORE};
-    e.restore = (struct master_restore_event){&r, &spec, NULL};
+    e.restore = (struct master_restore_event){.record = &r, .spec = &spec};
     cluster_event(c, &e);
     job_spec_release(&spec);
     job_record_release(&r);
