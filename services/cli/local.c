@@ -151,7 +151,7 @@ static int await_ready(struct spawn *s, char *address, size_t address_bytes, str
 static int start_master(struct local *l, struct err *err)
 {
     char *state = mem_printf("--state-dir=%s", l->state_dir);
-    const char *extra[] = {state, "--checkpoint-dir=", NULL};
+    const char *extra[] = {state, "--checkpoint-dir=", "--unfinished=hold", NULL};
     int rc = start_one(l, &l->master, "master", 0, extra, err);
     free(state);
     return rc == 0 ? await_ready(&l->master, l->master_address, sizeof l->master_address, err) : rc;

@@ -100,6 +100,17 @@ static int collect(void *ctx, const struct store_row *row, struct err *err)
     return 0;
 }
 
+/* Of a local run that ended before its job: the next one trains its own. */
+static void hold(struct job_record *record)
+{
+    char *reason =
+        mem_printf("what ran it has ended; `gradus resume %s` goes on with it", record->id);
+    record->state = JOB_PAUSED;
+    record->paused = true;
+    job_record_set(&record->reason, reason);
+    free(reason);
+}
+
 static void restore(struct shell *s, struct job_record *record)
 {
     struct job_spec spec = {0};
@@ -108,6 +119,9 @@ static void restore(struct shell *s, struct job_record *record)
     struct master_event e = {.kind = MASTER_RESTORE};
     e.restore.record = record;
     owner_restore(s, record);
+    if (s->settings->unfinished == MASTER_UNFINISHED_HOLD && !job_state_is_final(record->state)) {
+        hold(record);
+    }
     if (!job_state_is_final(record->state)) {
         if (job_spec_parse(record->text, strlen(record->text), record->id, NULL, 0, &spec,
                            &diags) == 0) {
