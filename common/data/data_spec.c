@@ -90,7 +90,14 @@ const struct field data_fields[] = {
      .offset = AT(split_seed),
      .def = "0",
      .max = LIMIT_MAX,
-     .help = "Chooses which records test_fraction sets aside"},
+     .help = "Chooses which records test_fraction sets aside, and which negative_sampling keeps"},
+    {.path = "negative_sampling",
+     .type = FIELD_FLOAT,
+     .offset = AT(negative_sampling),
+     .def = "1",
+     .max = 1,
+     .help = "Of two classes: the share of the train records of the first one that are trained on, "
+             "above 0; probabilities are those of all records (docs/data.md)"},
     {.path = "label",
      .type = FIELD_STRING,
      .offset = AT(label),
@@ -211,6 +218,11 @@ const struct field data_fields[] = {
          "the machine or container, at most 1 GiB"},
 };
 const size_t data_field_count = sizeof data_fields / sizeof data_fields[0];
+
+bool data_spec_samples(const struct data_spec *spec)
+{
+    return spec->negative_sampling > 0 && spec->negative_sampling < 1;
+}
 
 bool data_spec_reads_weights(const struct data_spec *spec, const char *part)
 {

@@ -58,8 +58,9 @@ struct data_spec {
     double test_fraction; /* without a test source: this part of the train source, chosen by
                              split_seed */
     int64_t split_seed;
-    char *label;         /* CSV: column name or 0-based index; negative counts from the end */
-    char *weight;        /* of each train record: a column or a feature; "": all weigh 1 */
+    double negative_sampling; /* of the train records of the first of two classes; 1: all */
+    char *label;              /* CSV: column name or 0-based index; negative counts from the end */
+    char *weight;             /* of each train record: a column or a feature; "": all weigh 1 */
     int label_kind;      /* enum data_label_kind; auto: real for mean_squared_error, else class */
     int64_t classes;     /* 0: as many as the train labels name */
     int header;          /* enum data_header */
@@ -112,6 +113,8 @@ void data_spec_release(struct data_spec *copy);
  */
 void data_spec_text(const struct data_spec *spec, const char *const *except, struct buf *out);
 
+/* Is a share of the train records left out? */
+bool data_spec_samples(const struct data_spec *spec);
 /* Do records of @part ("train", "test") bring their weights? Those of test files need not have any.
  */
 bool data_spec_reads_weights(const struct data_spec *spec, const char *part);

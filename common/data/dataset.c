@@ -84,6 +84,7 @@ void dataset_free(struct dataset *d)
     free(d->format);
     free(d->measured);
     sparse_summary_free(d->summary);
+    sample_free(d->sample);
     dataset_stream_free(d->stream);
     free(d);
 }
@@ -123,7 +124,8 @@ uint64_t dataset_bytes(const struct dataset *d)
     }
     uint64_t each = d->width * (d->bytes != NULL ? sizeof *d->bytes : sizeof *d->values);
     each += d->info.weighted ? sizeof(float) : 0;
-    return d->info.records * (each + sizeof(float)) + /* a class has as many bytes as a target */
+    const uint64_t records = d->sample == NULL ? d->info.records : d->sample->records;
+    return records * (each + sizeof(float)) + /* a class has as many bytes as a target */
            sparse_fields_bytes(&d->fields);
 }
 
@@ -190,21 +192,28 @@ void dataset_class_counts(const struct dataset *d, uint64_t *out)
         return;
     }
     for (uint64_t i = 0; i < d->info.records && d->classes != NULL; i++) {
-        out[d->classes[i]]++;
+        out[d->classes[d->sample == NULL ? i : sample_record(d->sample, i)]]++;
     }
 }
 
-int dataset_read(const struct dataset *d, const uint64_t *records, size_t count, struct batch *b,
-                 struct err *err)
+void dataset_take_sample(struct dataset *d, struct sample *s)
 {
-    assert(count <= b->capacity);
+    d->sample = s;
+    d->info.records = s->kept;
+    d->info.fingerprint = sample_fingerprint(s, d->info.fingerprint);
+}
+
+/* @records of all that there are. */
+static int read_records(const struct dataset *d, const uint64_t *records, size_t count,
+                        struct batch *b, struct err *err)
+{
     if (d->stream != NULL) {
         return dataset_stream_read(d, records, count, b, err);
     }
     const size_t features = d->width + d->fields.width;
     for (size_t i = 0; i < count; i++) {
         uint64_t r = records[i];
-        assert(r < d->info.records);
+        assert(r < d->info.records || (d->sample != NULL && r < d->sample->records));
         float *out = b->features + i * features;
         if (d->bytes != NULL) {
             scaling_apply_bytes(&d->scaling, d->bytes + r * d->width, out);
@@ -225,6 +234,23 @@ int dataset_read(const struct dataset *d, const uint64_t *records, size_t count,
     }
     b->count = count;
     return 0;
+}
+
+int dataset_read(const struct dataset *d, const uint64_t *records, size_t count, struct batch *b,
+                 struct err *err)
+{
+    assert(count <= b->capacity);
+    if (d->sample == NULL) {
+        return read_records(d, records, count, b, err);
+    }
+    uint64_t *all = mem_new(count, sizeof *all);
+    for (size_t i = 0; i < count; i++) {
+        assert(records[i] < d->info.records);
+        all[i] = sample_record(d->sample, records[i]);
+    }
+    int rc = read_records(d, all, count, b, err);
+    free(all);
+    return rc;
 }
 
 int dataset_settle_fields(const struct data_spec *spec, struct records *first,
@@ -331,6 +357,23 @@ static int dataset_new(const struct encoding *e, const struct data_spec *spec, c
     return rc;
 }
 
+/* The train records that data.negative_sampling keeps. */
+static int sample_train(const struct data_spec *spec, struct dataset *d, struct err *err)
+{
+    struct sample *s = NULL;
+    int rc = sample_new(spec, d->info.classes, &s, err);
+    for (uint64_t i = 0; s != NULL && i < d->info.records; i++) {
+        (void)sample_add(s, d->classes[i]);
+    }
+    rc = rc != 0 || s == NULL ? rc : sample_end(s, err);
+    if (rc != 0 || s == NULL) {
+        sample_free(s);
+        return rc;
+    }
+    dataset_take_sample(d, s);
+    return 0;
+}
+
 static int walk_parts(void *data, measure_visit *visit, const void *context, double *sums, size_t n,
                       struct err *err)
 {
@@ -373,6 +416,7 @@ static int open_in_memory(const struct data_spec *spec, enum data_label_kind lab
     }
     if (rc == 0) {
         rc = dataset_new(&encoding, spec, parts.format, &parts.train, &made[0], err);
+        rc = rc != 0 ? rc : sample_train(spec, made[0], err);
     }
     if (rc == 0 && parts.has_test) {
         rc = dataset_new(&encoding, spec, parts.format, &parts.test, &made[1], err);

@@ -7,6 +7,7 @@
 
 #include "data/dataset.h"
 #include "data/encoding.h"
+#include "data/sample.h"
 #include "data/scaling.h"
 #include "data/dataset_stream.h"
 #include "data/sparse_summary.h"
@@ -27,7 +28,8 @@ struct dataset {
     uint64_t bad_count;
     char *bad_first;
     char *format;
-    char *measured; /* encoding_json.h; NULL: of the test part */
+    char *measured;        /* encoding_json.h; NULL: of the test part */
+    struct sample *sample; /* info.records are the kept ones of all; NULL: all are */
     /* Of records that are read from their files when they are asked for; the arrays above are
      * NULL, and fields have no lists. */
     struct dataset_stream *stream;
@@ -39,6 +41,9 @@ struct dataset {
  * ERR_INVALID a label that is none. */
 int dataset_of_records(const struct encoding *e, const struct data_spec *spec, const char *format,
                        struct records *r, struct dataset **out, struct err *err);
+/* @s, which is taken, says which records of @d those of all are that it has; with its fingerprint.
+ */
+void dataset_take_sample(struct dataset *d, struct sample *s);
 /* Are the records to stay in their files, where that can be? */
 bool dataset_wants_stream(const struct data_spec *spec);
 /* Features and columns of sparse fields together; of those fields that the layers do not read.

@@ -60,6 +60,7 @@ void dataset_stream_free(struct dataset_stream *st)
         stream_part_release(&st->views[i].part);
         sparse_summary_free(st->views[i].summary);
         free(st->views[i].class_counts);
+        sample_free(st->views[i].sample);
     }
     digest_release(&st->digest);
     encoding_release(&st->encoding);
@@ -242,6 +243,10 @@ static int make_view(struct dataset_stream *st, size_t view, struct dataset **ou
     atomic_fetch_add(&st->refs, 1);
     d->stream = st;
     d->stream_view = view;
+    if (v->sample != NULL) {
+        dataset_take_sample(d, v->sample);
+        v->sample = NULL;
+    }
     *out = d;
     return 0;
 }

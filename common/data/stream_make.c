@@ -219,7 +219,8 @@ static int add_to_view(struct dataset_stream *st, struct stream_view *v, struct 
     }
     fingerprint_add(v->print, block);
     for (uint64_t i = 0; i < block->info.records && block->classes != NULL; i++) {
-        v->class_counts[block->classes[i]]++;
+        const bool kept = v->sample == NULL || sample_add(v->sample, block->classes[i]);
+        v->class_counts[block->classes[i]] += kept;
     }
     if (block->fields.count > 0) {
         v->summary = v->summary == NULL ? sparse_summary_new(block->fields.count) : v->summary;
@@ -283,7 +284,10 @@ static int finish(struct dataset_stream *st, struct err *err)
             st->views[i].class_counts = mem_new(dataset_stream_classes(st), sizeof(uint64_t));
         }
     }
-    int rc = stream_source_walk(&st->sources[STREAM_TRAIN], finish_train, st, err);
+    struct sample **sample = &st->views[STREAM_TRAIN].sample;
+    int rc = sample_new(&st->spec, (uint32_t)dataset_stream_classes(st), sample, err);
+    rc = rc != 0 ? rc : stream_source_walk(&st->sources[STREAM_TRAIN], finish_train, st, err);
+    rc = rc != 0 || *sample == NULL ? rc : sample_end(*sample, err);
     if (rc == 0 && st->source_count > 1) {
         rc = stream_source_walk(&st->sources[STREAM_TEST], finish_test, st, err);
     }
@@ -295,6 +299,10 @@ static int finish(struct dataset_stream *st, struct err *err)
             note_summary(v->summary, &st->made);
             notes_add_bytes(&st->made, v->class_counts == NULL ? "" : (const void *)v->class_counts,
                             dataset_stream_classes(st) * sizeof *v->class_counts);
+            if (v->sample != NULL) {
+                notes_add_bytes(&st->made, v->sample->bits,
+                                v->sample->words * sizeof *v->sample->bits);
+            }
         }
         fingerprint_free(v->print);
         dataset_free(v->last);

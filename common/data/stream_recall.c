@@ -134,6 +134,17 @@ static void recall_counts(const struct dataset_stream *st, struct stream_view *v
     }
 }
 
+static void recall_sample(const struct dataset_stream *st, struct stream_view *v, struct notes *n)
+{
+    size_t bytes = 0;
+    const void *known = data_spec_samples(&st->spec) ? notes_bytes(n, &bytes) : NULL;
+    if (n->ok && known != NULL) {
+        n->ok =
+            sample_new(&st->spec, (uint32_t)dataset_stream_classes(st), &v->sample, NULL) == 0 &&
+            sample_take(v->sample, v->part.records, known, bytes);
+    }
+}
+
 /* The digest, whose columns are those of the first record. */
 static int recall_digest(struct dataset_stream *st, struct err *err)
 {
@@ -176,6 +187,9 @@ int dataset_stream_recall(struct dataset_stream *st, struct err *err)
         st->views[i].fingerprint = notes_number(n);
         st->views[i].summary = recall_summary(n);
         recall_counts(st, &st->views[i], n);
+        if (i == STREAM_TRAIN) {
+            recall_sample(st, &st->views[i], n);
+        }
     }
     buf_release(&st->taken);
     return rc == 0 && !n->ok ? unexpected(err) : rc;

@@ -23,7 +23,8 @@ struct stream_view {
     size_t source;
     uint64_t fingerprint;
     struct sparse_summary *summary;
-    uint64_t *class_counts; /* [classes]; NULL of real labels */
+    uint64_t *class_counts; /* [classes]; NULL of real labels; of those that the sample keeps */
+    struct sample *sample;  /* of train records; NULL: all are kept */
     /* While it is made. */
     struct fingerprint *print;
     uint64_t added;

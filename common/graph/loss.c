@@ -25,6 +25,12 @@ static void softmax_cross_entropy(const struct loss_run *r)
     double loss = 0.0;
     for (size_t i = 0; i < r->batch->count; i++) {
         const float *y = r->y + i * r->width;
+        float shifted[2];
+        if (r->shift != 0.0F) { /* two classes */
+            shifted[0] = y[0];
+            shifted[1] = y[1] + r->shift;
+            y = shifted;
+        }
         const size_t class = (size_t)r->batch->classes[i];
         assert(class < r->width); /* the data set refuses other labels */
         float *e = r->dy != NULL ? r->dy + i * r->width : r->scratch;
@@ -52,7 +58,7 @@ static void sigmoid_cross_entropy(const struct loss_run *r)
 {
     double loss = 0.0;
     for (size_t i = 0; i < r->batch->count; i++) {
-        const double y = (double)r->y[i], t = (double)r->batch->targets[i];
+        const double y = (double)r->y[i] + (double)r->shift, t = (double)r->batch->targets[i];
         const double small = exp(-fabs(y));
         const double probability = (y < 0.0 ? small : 1.0) / (1.0 + small);
         if (r->dy != NULL) {

@@ -14,6 +14,7 @@ struct loss_run {
     const struct batch *batch;
     float *dy;                  /* gradient of the sum of losses; NULL: not wanted */
     const float *class_weights; /* of them, for the gradient alone; NULL: 1 */
+    float shift;                /* of the logit of the second of two classes; 0: none */
     float *scratch;             /* [width] */
     const uint64_t *groups;     /* [batch->count], for METRIC_GROUPED_AUC */
     struct metrics *metrics;    /* added to; NULL: not wanted */

@@ -37,6 +37,7 @@ struct model {
     bool balanced;
     uint32_t classes;
     float *class_weights;     /* [classes]; NULL: 1 each, or not balanced yet */
+    float shift;              /* of model_sampled() */
     size_t group_field;       /* whose keys are the groups of grouped_auc; SIZE_MAX: none */
     enum loss_kind loss_kind; /* not LOSS_AUTO */
     const struct loss *loss;

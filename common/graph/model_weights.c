@@ -99,3 +99,8 @@ void model_balance(struct model *m, const uint64_t *counts)
         m->class_weights[i] = counts[i] > 0 ? (float)(all / (there * (double)counts[i])) : 0.0F;
     }
 }
+
+void model_sampled(struct model *m, double rate)
+{
+    m->shift = (float)-log(rate);
+}

@@ -14,5 +14,9 @@ bool model_is_balanced(const struct model *m);
 /* Records of each class weigh as much as those of any other: all records over the classes that some
  * have, over @counts [classes of the model]. Before the model is shared. */
 void model_balance(struct model *m, const uint64_t *counts);
+/* Of the records of the first of two classes only the share @rate is trained on. Gradients, and
+ * what is measured beside them, are then those at the logit minus ln @rate, so that the logit
+ * itself is that of all records. Before the model is shared. */
+void model_sampled(struct model *m, double rate);
 
 #endif

@@ -306,6 +306,7 @@ static void run_loss(struct runner *r, const struct batch *b, float *dy, struct 
                                  .y = output_of(r, r->model->loss_from, b),
                                  .batch = b,
                                  .dy = dy,
+                                 .shift = dy != NULL ? r->model->shift : 0.0F,
                                  .class_weights = r->model->class_weights,
                                  .scratch = floats_at(r, r->scratch),
                                  .groups = model_groups(r->model, b, metrics),

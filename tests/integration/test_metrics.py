@@ -222,6 +222,29 @@ class Metrics(ClusterTest):
             p = [float(a["p_1"]) for a in self.answers(found[name])]
             self.assertLess(sum(abs(p - expected)) / len(test), 0.02, name)
 
+    @unittest.skipUnless(reference, "scikit-learn is not installed")
+    def test_sampled_negatives(self):
+        """A fifth of the negatives trains, and probabilities are those of all records, wherever these are."""
+        from sklearn.linear_model import LogisticRegression
+        rows = self.write_rare()
+        found = {}
+        for name, workers, sets in (("memory", 1, {}), ("stream", 2, {"data__loading": "stream"}), ("index", 1, {"data__loading": "stream"}),
+                                    ("softmax", 1, {"model__loss": "softmax_cross_entropy"})):
+            file = self.job_file("job.yaml", "sigmoid_cross_entropy", "log_loss, auc", 0)
+            result = self.run_job(name, file=file, data__dir=self.dir, data__negative_sampling=0.2, training__replicas=2,
+                                  training__epochs=60, update__learning_rate=0.01, cluster__workers=workers, **sets)
+            found[name] = result
+        for name in ("stream", "index"):
+            self.assertEqual(found["memory"]["metrics"], found[name]["metrics"])
+        with open(os.path.join(self.dir, "test.csv"), newline="") as f:
+            test = [(float(r["a"]), float(r["b"])) for r in csv.DictReader(f)]
+        model = LogisticRegression(C=1e6).fit([r[1:] for r in rows], [r[0] for r in rows])
+        expected = model.predict_proba(test)[:, 1]
+        for name in ("memory", "softmax"):
+            p = [float(a["p_1"]) for a in self.answers(found[name])]
+            self.assertLess(abs(sum(p) / sum(expected) - 1), 0.15, name)  # 3 without the correction
+            self.assertLess(sum(abs(p - expected)) / len(test), 0.02, name)
+
     def test_what_does_not_fit(self):
         with open(os.path.join(self.dir, "train.csv"), "w") as f:
             f.write("a,label\n" + "".join(f"{i},{i % 300}\n" for i in range(3000)))
@@ -236,6 +259,8 @@ class Metrics(ClusterTest):
                 ("accuracy", ("data.weight=v",), 'data.weight names column "v", but there is none among the 2 columns'),
                 ("accuracy", ("data.weight=label",), 'data.weight names column "label", which is the label'),
                 ("accuracy", ("data.weight=a", "data.format=libsvm"), "records of this data.format have nothing beside label and features"),
+                ("accuracy", ("data.negative_sampling=0.5",), "data.negative_sampling: the data has 300 classes; only of two"),
+                ("accuracy", ("data.negative_sampling=0",), "data.negative_sampling: no negative would be left; allowed: above 0"),
                 ("confusion_matrix", ("training.stop.metric=confusion_matrix",), "'confusion_matrix' is not known")):
             file = self.job_file("job.yaml", "softmax_cross_entropy", metrics, 0)
             sets = [w for s in sets + (f"data.dir={self.dir}", "data.test.file=", "data.test_fraction=0.1") for w in ("--set", s)]

@@ -267,6 +267,23 @@ static void check_record_weight(const struct job_reader *r)
     }
 }
 
+static void check_sampling(const struct job_reader *r)
+{
+    const double rate = r->spec->data.negative_sampling;
+    if (rate <= 0) {
+        job_report(r, "data.negative_sampling",
+                   "data.negative_sampling: no negative would be left; allowed: above 0, up to 1");
+    } else if (rate < 1 && job_program_given(r)) {
+        job_report(r, "data.negative_sampling",
+                   "data.negative_sampling: gradients are those of the workers' program "
+                   "(model.program), which knows nothing of it; allowed: 1");
+    } else if (rate < 1 && r->loss_known && r->spec->model.loss == LOSS_MEAN_SQUARED_ERROR) {
+        job_report(r, "data.negative_sampling",
+                   "data.negative_sampling: mean_squared_error has no classes; allowed: a cross "
+                   "entropy");
+    }
+}
+
 static void check_separator(const struct job_reader *r)
 {
     const char *separator = r->spec->data.separator;
@@ -355,12 +372,12 @@ static void check_update_async(const struct job_reader *r)
 void job_check(struct job_reader *r)
 {
     static void (*const checks[])(const struct job_reader *) = {
-        check_name,       check_input,       check_length,       check_replicas,
-        check_aggregate,  check_staleness,   check_overlap,      check_labels,
-        check_weights,    check_sources,     check_columns,      check_record_weight,
-        check_separator,  check_update,      check_update_async, job_tables_check,
-        job_groups_check, job_program_check, job_onnx_check,     job_stop_check,
-        job_from_check,
+        check_name,       check_input,      check_length,      check_replicas,
+        check_aggregate,  check_staleness,  check_overlap,     check_labels,
+        check_weights,    check_sources,    check_columns,     check_record_weight,
+        check_sampling,   check_separator,  check_update,      check_update_async,
+        job_tables_check, job_groups_check, job_program_check, job_onnx_check,
+        job_stop_check,   job_from_check,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](r);

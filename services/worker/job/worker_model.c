@@ -48,6 +48,9 @@ static int make_model(struct worker_model *m, struct err *err)
         model_balance(m->model, counts);
         free(counts);
     }
+    if (rc == 0 && data_spec_samples(&m->spec.data)) {
+        model_sampled(m->model, m->spec.data.negative_sampling);
+    }
     return rc != 0 ? rc : model_check_batch(m->model, (size_t)m->spec.training.batch_size, err);
 }
 

@@ -228,6 +228,36 @@ static void test_record_weights(void **state)
     }
 }
 
+/* As if the outputs were those of the second class shifted. */
+static void test_shifted_logits(void **state)
+{
+    (void)state;
+    float y[4] = {1, 2, 3, -1}, moved[4] = {1, 4, 3, 1}, targets[2] = {1, 0}, binary[2] = {3, 4};
+    int32_t classes[2] = {1, 0};
+    const struct batch b = {.capacity = 2, .count = 2, .classes = classes, .targets = targets};
+    for (size_t width = 1; width <= 2; width++) {
+        const enum loss_kind loss =
+            width == 1 ? LOSS_SIGMOID_CROSS_ENTROPY : LOSS_SOFTMAX_CROSS_ENTROPY;
+        float dy[2][4], scratch[2];
+        struct metrics m[2];
+        for (int k = 0; k < 2; k++) {
+            metrics_init(&m[k], 1U << METRIC_ACCURACY);
+            const struct loss_run r = {.width = width,
+                                       .y = k == 0       ? y
+                                            : width == 1 ? binary
+                                                         : moved,
+                                       .batch = &b,
+                                       .dy = dy[k],
+                                       .shift = k == 0 ? 2.0F : 0.0F,
+                                       .scratch = scratch,
+                                       .metrics = &m[k]};
+            loss_of(loss)->run(&r);
+        }
+        assert_memory_equal(dy[0], dy[1], 2 * width * sizeof dy[0][0]);
+        assert_true(m[0].loss_sum == m[1].loss_sum && m[0].correct == m[1].correct);
+    }
+}
+
 /* Far from 0, where a sum of squares would have nothing left. */
 static void test_r2(void **state)
 {
@@ -264,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_scores_of_a_sure_model),
         cmocka_unit_test(test_class_weights),
         cmocka_unit_test(test_record_weights),
+        cmocka_unit_test(test_shifted_logits),
         cmocka_unit_test(test_r2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -239,6 +239,15 @@ static void test_program(void **state)
                       "(model.program); allowed: either a program or layers with a loss\n"
                       "job.yaml:2:75: model.metrics: a program does not tell all of them; allowed: "
                       "loss, accuracy, rmse, mae\n");
+    const char *const beside =
+        "name: j\nmodel: {program: mine}\nupdate: {rule: sgd, learning_rate: 1}"
+        "\ndata: {train: {file: x}, weight: w, negative_sampling: 0.5}\n";
+    job_check_refused(beside, NULL, 0,
+                      "job.yaml:4:34: data.weight: gradients are those of the workers' program "
+                      "(model.program), which is told no weights; allowed: with layers or an ONNX "
+                      "file\n"
+                      "job.yaml:4:56: data.negative_sampling: gradients are those of the workers' "
+                      "program (model.program), which knows nothing of it; allowed: 1\n");
 }
 
 static void test_onnx(void **state)
