@@ -91,6 +91,9 @@ int batch_append(struct batch *to, const struct batch *from, size_t width, struc
            from->count * width * sizeof *to->features);
     memcpy(to->classes + to->count, from->classes, from->count * sizeof *to->classes);
     memcpy(to->targets + to->count, from->targets, from->count * sizeof *to->targets);
+    if (to->weights != NULL && from->weights != NULL) {
+        memcpy(to->weights + to->count, from->weights, from->count * sizeof *to->weights);
+    }
     to->count += from->count;
     return 0;
 }

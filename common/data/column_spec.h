@@ -16,7 +16,8 @@ enum column_kind {
     COLUMN_LIST,
     COLUMN_LABEL,
     COLUMN_IGNORE,
-    COLUMN_SPARSE
+    COLUMN_SPARSE,
+    COLUMN_WEIGHT /* no value of the key: the feature of data.weight */
 };
 enum column_hash { COLUMN_HASH_XXH3, COLUMN_HASH_FNV1A, COLUMN_HASH_NONE };
 /* What an empty cell becomes; the first is what data.missing says. */

@@ -157,6 +157,13 @@ static int look_below(struct csv *c, struct column_look *looks, size_t count, bo
     return 0;
 }
 
+/* Is that the name of the column of data.weight? */
+static bool means_weight(const struct data_spec *spec, const char *name)
+{
+    const char *weight = spec->weight == NULL ? "" : spec->weight;
+    return weight[0] != '\0' && !is_column_number(weight) && strcmp(name, weight) == 0;
+}
+
 int csv_has_header(const char *path, char separator, const struct data_spec *spec, bool *header,
                    struct err *err)
 {
@@ -186,7 +193,8 @@ int csv_has_header(const char *path, char separator, const struct data_spec *spe
             looks[j].first_number = csv_is_number(row->fields[j], &value);
             looks[j].first_missing = csv_is_missing(row->fields[j]);
             found = found ||
-                    (!is_column_number(spec->label) && strcmp(row->fields[j], spec->label) == 0);
+                    (!is_column_number(spec->label) && strcmp(row->fields[j], spec->label) == 0) ||
+                    means_weight(spec, row->fields[j]);
         }
         rc = look_below(c, looks, count, &found, err);
         for (size_t j = 0; j < count; j++) {
@@ -270,7 +278,9 @@ static int assign_list(struct csv_columns *c, const char *path, const char *key,
             char shown[64];
             rc = err_set(err, ERR_INVALID, "%s: %s names column %s, which is %s already", path, key,
                          csv_quote(item, shown, sizeof shown),
-                         c->roles[column] == CSV_LABEL ? "the label" : "categorical");
+                         c->roles[column] == CSV_LABEL    ? "the label"
+                         : c->roles[column] == CSV_WEIGHT ? "the weight"
+                                                          : "categorical");
         }
         if (rc == 0) {
             c->roles[column] = role;
@@ -280,15 +290,57 @@ static int assign_list(struct csv_columns *c, const char *path, const char *key,
     return rc;
 }
 
-/* By data.label, data.categorical and data.ignore. */
-static int assign_keys(struct csv_columns *c, const char *path, const struct data_spec *spec,
-                       struct err *err)
+static bool is_among(const struct csv_columns *c, const char *name)
+{
+    for (size_t j = 0; c->header && j < c->count; j++) {
+        if (strcmp(c->names[j], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* By data.weight; a name need not be among the columns of records without weights. */
+static int assign_weight(struct csv_columns *c, const char *path, bool weighted,
+                         const struct data_spec *spec, struct err *err)
+{
+    const char *text = spec->weight;
+    size_t column = 0;
+    char shown[64];
+    if (text == NULL || text[0] == '\0' ||
+        (!weighted && !is_column_number(text) && !is_among(c, text))) {
+        return 0;
+    }
+    int rc = csv_columns_find(c, path, "data.weight", text, &column, err);
+    if (rc == 0 && c->roles[column] == CSV_LABEL) {
+        return err_set(err, ERR_INVALID, "%s: data.weight names column %s, which is the label",
+                       path, csv_quote(text, shown, sizeof shown));
+    }
+    if (rc == 0 && csv_is_declared(c, column)) {
+        return err_set(err, ERR_INVALID,
+                       "%s: data.weight names column %s, which data.columns.%u declares", path,
+                       csv_quote(text, shown, sizeof shown), (unsigned)c->declared[column]);
+    }
+    if (rc == 0) {
+        c->roles[column] = weighted ? CSV_WEIGHT : CSV_IGNORED;
+        c->weight = weighted ? column : SIZE_MAX;
+    }
+    return rc;
+}
+
+/* By data.label, data.weight, data.categorical and data.ignore. */
+static int assign_keys(struct csv_columns *c, const char *path, bool weighted,
+                       const struct data_spec *spec, struct err *err)
 {
     int rc = csv_columns_find(c, path, "data.label", spec->label, &c->label, err);
     if (rc != 0) {
         return rc;
     }
     c->roles[c->label] = CSV_LABEL;
+    rc = assign_weight(c, path, weighted, spec, err);
+    if (rc != 0) {
+        return rc;
+    }
     rc = assign_list(c, path, "data.categorical", spec->categorical, CSV_CATEGORY, err);
     if (rc == 0) {
         rc = assign_list(c, path, "data.ignore", spec->ignore, CSV_IGNORED, err);
@@ -309,11 +361,12 @@ static int assign_id(struct csv_columns *c, const char *path, const struct data_
     return rc;
 }
 
-static int assign_roles(struct csv_columns *c, const char *path, const struct data_spec *spec,
-                        struct err *err)
+static int assign_roles(struct csv_columns *c, const char *path, bool weighted,
+                        const struct data_spec *spec, struct err *err)
 {
     int rc = spec->column_count > 0 ? csv_declared_assign(c, path, spec, err)
-                                    : assign_keys(c, path, spec, err);
+                                    : assign_keys(c, path, weighted, spec, err);
+    rc = rc == 0 && spec->column_count > 0 ? assign_weight(c, path, weighted, spec, err) : rc;
     if (rc != 0) {
         return rc;
     }
@@ -335,16 +388,19 @@ static int assign_roles(struct csv_columns *c, const char *path, const struct da
 }
 
 int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_row *first,
-                     bool header, const struct data_spec *spec, struct err *err)
+                     bool header, bool weighted, const struct data_spec *spec, struct err *err)
 {
-    struct csv_columns made = {
-        .count = first->count, .header = header, .first_line = first->line, .id = SIZE_MAX};
+    struct csv_columns made = {.count = first->count,
+                               .header = header,
+                               .first_line = first->line,
+                               .weight = SIZE_MAX,
+                               .id = SIZE_MAX};
     made.roles = mem_new(made.count, sizeof *made.roles);
     made.names = mem_new(made.count, sizeof *made.names);
     for (size_t j = 0; j < made.count; j++) {
         made.names[j] = header ? mem_strdup(first->fields[j]) : mem_printf("#%zu", j);
     }
-    int rc = assign_roles(&made, path, spec, err);
+    int rc = assign_roles(&made, path, weighted, spec, err);
     if (rc != 0) {
         csv_columns_release(&made);
         return rc;

@@ -11,7 +11,7 @@
 #include "data/csv.h"
 #include "data/data_spec.h"
 
-enum csv_role { CSV_NUMBER, CSV_CATEGORY, CSV_LABEL, CSV_IGNORED };
+enum csv_role { CSV_NUMBER, CSV_CATEGORY, CSV_LABEL, CSV_WEIGHT, CSV_IGNORED };
 
 struct csv_columns {
     size_t count;
@@ -21,21 +21,23 @@ struct csv_columns {
     bool header;
     uint64_t first_line; /* that every row is compared with */
     size_t numbers, categories;
-    size_t label; /* its column */
-    size_t id;    /* that of data_spec.id; SIZE_MAX: none */
+    size_t label;  /* its column */
+    size_t weight; /* that of data.weight; SIZE_MAX: none is read */
+    size_t id;     /* that of data_spec.id; SIZE_MAX: none */
 };
 
 /* data.separator as a byte. Errors: ERR_INVALID. */
 int csv_separator(const char *text, char *separator, struct err *err);
 /* Is the first line of @path a header? By data.header; auto: when a column that holds numbers in
- * the following lines (up to 100) does not in the first one, or when data.label is a name in it, or
- * data.columns has a name. */
+ * the following lines (up to 100) does not in the first one, or when data.label or data.weight is a
+ * name in it, or data.columns has a name. */
 int csv_has_header(const char *path, char separator, const struct data_spec *spec, bool *header,
                    struct err *err);
-/* Give every column its role. @first: the first row of @path.
+/* Give every column its role. @first: the first row of @path. @weighted: records have weights, else
+ * their column is left out where there is one.
  * Errors: ERR_INVALID a column that does not exist or is named twice; no features. */
 int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_row *first,
-                     bool header, const struct data_spec *spec, struct err *err);
+                     bool header, bool weighted, const struct data_spec *spec, struct err *err);
 void csv_columns_release(struct csv_columns *c);
 /* The column that @text means: a name of the header, else a number, negative from the end. @key:
  * the key of the job file, for messages. Errors: ERR_INVALID there is none, or there are two. */

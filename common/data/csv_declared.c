@@ -145,9 +145,13 @@ int csv_declared_assign(struct csv_columns *c, const char *path, const struct da
                          "%s: no entry of data.columns is the label; give one 'as: label'", path);
 }
 
+bool csv_is_declared(const struct csv_columns *c, size_t j)
+{
+    return c->declared != NULL && c->declared[j] != NOT_DECLARED;
+}
+
 enum column_missing csv_column_missing(const struct csv_columns *c, const struct data_spec *spec,
                                        size_t j)
 {
-    bool declared = c->declared != NULL && c->declared[j] != NOT_DECLARED;
-    return data_spec_missing(spec, declared ? &spec->columns[c->declared[j]] : NULL);
+    return data_spec_missing(spec, csv_is_declared(c, j) ? &spec->columns[c->declared[j]] : NULL);
 }

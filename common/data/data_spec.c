@@ -96,6 +96,14 @@ const struct field data_fields[] = {
      .offset = AT(label),
      .def = "-1",
      .help = "The CSV column to predict: its name or its number from 0, negative from the end"},
+    {.path = "weight",
+     .type = FIELD_STRING,
+     .offset = AT(weight),
+     .def = "",
+     .help =
+         "The CSV column, by name or number, or the TFRecord feature with a number from 0 on that "
+         "multiplies the gradient of its train record; it is no feature, and test records need "
+         "not have it; metrics, the loss among them, count each record once; empty: 1 each"},
     {.path = "label_kind",
      .type = FIELD_ENUM,
      .offset = AT(label_kind),
@@ -203,6 +211,12 @@ const struct field data_fields[] = {
          "the machine or container, at most 1 GiB"},
 };
 const size_t data_field_count = sizeof data_fields / sizeof data_fields[0];
+
+bool data_spec_reads_weights(const struct data_spec *spec, const char *part)
+{
+    return spec->weight != NULL && spec->weight[0] != '\0' &&
+           (strcmp(part, "train") == 0 || spec->test_is_train);
+}
 
 enum column_missing data_spec_missing(const struct data_spec *spec, const struct data_column *c)
 {

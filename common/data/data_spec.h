@@ -59,6 +59,7 @@ struct data_spec {
                              split_seed */
     int64_t split_seed;
     char *label;         /* CSV: column name or 0-based index; negative counts from the end */
+    char *weight;        /* of each train record: a column or a feature; "": all weigh 1 */
     int label_kind;      /* enum data_label_kind; auto: real for mean_squared_error, else class */
     int64_t classes;     /* 0: as many as the train labels name */
     int header;          /* enum data_header */
@@ -89,6 +90,8 @@ struct data_spec {
     const char *cache_dir;
     bool unlabelled; /* The files have no labels, and every record gets one that means nothing. No
                         key: who asks a model for answers sets it */
+    bool test_is_train; /* data.test is (part of) the train source, for who reads a part alone. No
+                           key */
     /* A column of text or JSON that is kept beside each record (records.h), NULL: none; and how
      * many columns with features there are without it. No keys: who asks a model for answers sets
      * them. Borrows. */
@@ -109,6 +112,9 @@ void data_spec_release(struct data_spec *copy);
  */
 void data_spec_text(const struct data_spec *spec, const char *const *except, struct buf *out);
 
+/* Do records of @part ("train", "test") bring their weights? Those of test files need not have any.
+ */
+bool data_spec_reads_weights(const struct data_spec *spec, const char *part);
 /* What a missing value becomes, COLUMN_MISSING_DATA resolved. @c NULL: of a column that is not
  * declared. */
 enum column_missing data_spec_missing(const struct data_spec *spec, const struct data_column *c);

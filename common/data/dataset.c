@@ -35,7 +35,10 @@ int batch_init(struct batch *b, const struct dataset *d, size_t capacity, struct
                        : mem_try_aligned(capacity, sizeof *made.classes, "batch", err);
     made.targets =
         made.classes == NULL ? NULL : mem_try_aligned(capacity, sizeof *made.targets, "batch", err);
-    if (made.targets == NULL ||
+    if (made.targets != NULL && d->info.weighted) {
+        made.weights = mem_try_aligned(capacity, sizeof *made.weights, "batch", err);
+    }
+    if (made.targets == NULL || (d->info.weighted && made.weights == NULL) ||
         (d->fields.count > 0 && sparse_batch_init(&made.lists, &d->fields, capacity, err) != 0)) {
         batch_release(&made);
         return ERR_EXHAUSTED;
@@ -49,6 +52,7 @@ void batch_release(struct batch *b)
     free(b->features);
     free(b->classes);
     free(b->targets);
+    free(b->weights);
     sparse_batch_release(&b->lists);
     *b = (struct batch){0};
 }
@@ -75,6 +79,7 @@ void dataset_free(struct dataset *d)
     sparse_fields_release(&d->fields);
     free(d->classes);
     free(d->targets);
+    free(d->weights);
     free(d->bad_first);
     free(d->format);
     free(d->measured);
@@ -117,13 +122,14 @@ uint64_t dataset_bytes(const struct dataset *d)
         return dataset_stream_bytes(d->stream);
     }
     uint64_t each = d->width * (d->bytes != NULL ? sizeof *d->bytes : sizeof *d->values);
+    each += d->info.weighted ? sizeof(float) : 0;
     return d->info.records * (each + sizeof(float)) + /* a class has as many bytes as a target */
            sparse_fields_bytes(&d->fields);
 }
 
 uint64_t dataset_batch_bytes(const struct dataset *d, size_t capacity)
 {
-    return capacity * (shape_count(&d->info.features) + 2) * sizeof(float) +
+    return capacity * (shape_count(&d->info.features) + 2 + d->info.weighted) * sizeof(float) +
            sparse_batch_bytes(&d->fields, capacity);
 }
 
@@ -210,6 +216,9 @@ int dataset_read(const struct dataset *d, const uint64_t *records, size_t count,
         }
         b->classes[i] = d->classes != NULL ? d->classes[r] : 0;
         b->targets[i] = d->classes != NULL ? (float)d->classes[r] : d->targets[r];
+        if (b->weights != NULL) {
+            b->weights[i] = d->weights[r];
+        }
     }
     if (d->fields.count > 0) {
         sparse_batch_read(&b->lists, &d->fields, records, count);
@@ -295,8 +304,11 @@ int dataset_of_records(const struct encoding *e, const struct data_spec *spec, c
         d->field_names[i] = d->fields.fields[i].name;
     }
     d->info.fields = (struct sparse_names){d->field_names, d->fields.count};
+    d->weights = r->weights;
+    d->info.weighted = r->weights != NULL;
     r->bytes = NULL;
     r->values = NULL;
+    r->weights = NULL;
     r->fields = (struct sparse_fields){0};
     if (d->bytes != NULL) {
         d->scaling = scaling_copy(&e->scaling);

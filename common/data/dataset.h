@@ -33,6 +33,7 @@ struct dataset_info {
     struct shape features; /* of one record: [28, 28] or [4]; with columns of sparse fields; [0]
                               where there are lists alone */
     struct sparse_names fields; /* all sparse fields; borrows from the dataset */
+    bool weighted;              /* records have weights (data.weight) */
     bool label_is_class;
     uint32_t classes;   /* 0 for real labels */
     double label_scale; /* a real label in the data's units = value × label_scale + label_offset */

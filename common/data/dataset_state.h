@@ -21,6 +21,7 @@ struct dataset {
     struct scaling scaling;      /* of bytes */
     int32_t *classes;            /* [records], or NULL for real labels */
     float *targets;              /* [records], or NULL for class labels */
+    float *weights;              /* [records], or NULL */
     const char **field_names;    /* [fields.count], they point into fields */
     char **class_names;          /* [classes], or NULL */
     uint64_t bad_count;

@@ -196,6 +196,7 @@ static void forget_records(struct dataset *d)
     free(d->values);
     free(d->classes);
     free(d->targets);
+    free(d->weights);
     free(d->fields.starts);
     free(d->fields.ends);
     free(d->fields.keys);
@@ -203,6 +204,7 @@ static void forget_records(struct dataset *d)
     d->values = NULL;
     d->classes = NULL;
     d->targets = NULL;
+    d->weights = NULL;
     d->fields.starts = NULL;
     d->fields.ends = NULL;
     d->fields.keys = NULL;

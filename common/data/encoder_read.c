@@ -256,6 +256,7 @@ int encoder_read_part(const struct encoder *e, const struct data_spec *from, boo
     }
     spec.dir = from->dir;
     spec.test = test && named ? from->test : from->train;
+    spec.test_is_train = !(test && named);
     spec.bad_records = from->bad_records;
     if (!named && from->test_fraction > 0) {
         r.share = (struct share){.test_fraction = from->test_fraction,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of numbers, lists, keys, weights and labels, and a sum of these with all that is the same
- * for every record. */
+/* Sums of numbers, lists, keys, their weights, labels and weights of records, and a sum of these
+ * with all that is the same for every record. */
 #include "data/fingerprint.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "data/dataset_state.h"
 
-enum { SUM_NUMBERS, SUM_LISTS, SUM_KEYS, SUM_WEIGHTS, SUM_LABELS, SUM_COUNT };
+enum { SUM_NUMBERS, SUM_LISTS, SUM_KEYS, SUM_WEIGHTS, SUM_LABELS, SUM_RECORD_WEIGHTS, SUM_COUNT };
 
 struct fingerprint {
     struct checksum *sums[SUM_COUNT];
@@ -61,6 +61,9 @@ void fingerprint_add(struct fingerprint *f, const struct dataset *block)
     } else {
         checksum_add(f->sums[SUM_LABELS], block->targets, n * sizeof *block->targets);
     }
+    if (block->weights != NULL) {
+        checksum_add(f->sums[SUM_RECORD_WEIGHTS], block->weights, n * sizeof *block->weights);
+    }
 }
 
 uint64_t fingerprint_value(const struct fingerprint *f, const struct dataset *like,
@@ -71,7 +74,8 @@ uint64_t fingerprint_value(const struct fingerprint *f, const struct dataset *li
     uint64_t head[3 + SHAPE_RANK_MAX] = {records, info->classes, info->features.rank};
     memcpy(head + 3, info->features.dims, info->features.rank * sizeof head[0]);
     checksum_add(c, head, sizeof head);
-    for (size_t i = 0; i < SUM_COUNT; i++) {
+    const size_t sums = info->weighted ? SUM_COUNT : SUM_RECORD_WEIGHTS;
+    for (size_t i = 0; i < sums; i++) {
         const uint64_t sum = checksum_value(f->sums[i]);
         checksum_add(c, &sum, sizeof sum);
     }

@@ -89,6 +89,20 @@ static int look_at(const struct data_spec *spec, const char *path, struct format
     return rc;
 }
 
+static int check_weights(const struct data_spec *spec, const char *path, struct format_choice *c,
+                         struct err *err)
+{
+    if (c->format->weights || spec->weight == NULL || spec->weight[0] == '\0') {
+        return 0;
+    }
+    free(c->why);
+    c->why = NULL;
+    return err_set(err, ERR_INVALID,
+                   "%s: data.weight is set, but records of the format %s have nothing beside label "
+                   "and features; those of CSV and TFRecord can have a weight",
+                   path, c->format->name);
+}
+
 int format_find(const struct data_spec *spec, const char *path, struct format_choice *out,
                 struct err *err)
 {
@@ -96,9 +110,7 @@ int format_find(const struct data_spec *spec, const char *path, struct format_ch
     if (kind == DATA_FORMAT_AUTO && spec->column_count > 0 && strcmp(spec->separator, ",") != 0) {
         kind = DATA_FORMAT_CSV; /* no other format has a separator to set */
     }
-    if (kind == DATA_FORMAT_AUTO) {
-        return look_at(spec, path, out, err);
-    }
     *out = (struct format_choice){.format = formats[kind], .sure = true};
-    return 0;
+    int rc = kind == DATA_FORMAT_AUTO ? look_at(spec, path, out, err) : 0;
+    return rc != 0 ? rc : check_weights(spec, path, out, err);
 }

@@ -59,7 +59,8 @@ struct format_request {
 
 struct format {
     const char *name;
-    bool parts; /* reads parts of a file */
+    bool parts;   /* reads parts of a file */
+    bool weights; /* records can have a weight */
     /* Does a file that begins like this look like mine? Formats are asked in table order; the
      * first of which at least half of the lines are takes it. @look is zeroed. */
     void (*look)(const uint8_t *head, size_t n, struct format_look *look);
@@ -70,8 +71,8 @@ struct format {
 };
 
 /* The format of data.format; DATA_FORMAT_AUTO: by the first lines of @path.
- * Errors: ERR_INVALID no format knows the file, nobody can tell which one it is, or it is empty;
- * errors of source_open(). */
+ * Errors: ERR_INVALID no format knows the file, nobody can tell which one it is, it is empty, or
+ * data.weight asks of it what it has not; errors of source_open(). */
 int format_find(const struct data_spec *spec, const char *path, struct format_choice *out,
                 struct err *err);
 

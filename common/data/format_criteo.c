@@ -263,7 +263,7 @@ static int find_columns(struct criteo_load *l, struct err *err)
         names[j] = j <= COUNTS ? mem_printf("I%d", j) : mem_printf("C%d", j - COUNTS);
     }
     const struct csv_row header = {.fields = names, .count = FIELDS};
-    int rc = csv_columns_init(&l->columns, q->path, &header, true, q->spec, err);
+    int rc = csv_columns_init(&l->columns, q->path, &header, true, false, q->spec, err);
     for (int j = 0; j < FIELDS; j++) {
         free(names[j]);
     }

@@ -76,6 +76,10 @@ static int reserve(struct csv_load *l, struct err *err)
     } else if (p != NULL) {
         r->labels = p;
     }
+    if (p != NULL && l->columns.weight != SIZE_MAX) {
+        p = records_resize(r->weights, n, sizeof *r->weights, where, err);
+        r->weights = p != NULL ? p : r->weights;
+    }
     for (size_t k = 0; p != NULL && k < r->category_count; k++) {
         p = records_resize(r->categories[k].cells, n, sizeof(uint32_t), where, err);
         if (p != NULL) {
@@ -112,6 +116,21 @@ static int add_label(struct csv_load *l, const struct csv_row *row, size_t colum
                           " is not a number; for classes set data.label_kind: class", err);
     }
     r->labels[r->count] = value;
+    return 0;
+}
+
+static int add_weight(struct csv_load *l, const struct csv_row *row, size_t column, struct err *err)
+{
+    const char *text = row->fields[column];
+    double value;
+    if (csv_is_missing(text)) {
+        return cell_error(l, row, column, "the weight is missing (",
+                          "); data.missing: skip leaves such records out", err);
+    }
+    if (!csv_is_number(text, &value) || !records_is_weight(value)) {
+        return cell_error(l, row, column, "the weight ", " is no finite number from 0 on", err);
+    }
+    l->out.weights[l->out.count] = (float)value;
     return 0;
 }
 
@@ -164,7 +183,7 @@ static int check_missing(const struct csv_load *l, const struct csv_row *row, bo
             *skip = true;
             return 0;
         }
-        if (j != l->columns.label) { /* add_label() says more of that */
+        if (j != l->columns.label && j != l->columns.weight) { /* what adds these says more */
             return cell_error(l, row, j, "the value is missing (",
                               l->columns.declared == NULL
                                   ? "); set data.missing to mean, median, zero or skip"
@@ -191,6 +210,9 @@ static int add_cells(struct csv_load *l, const struct csv_row *row, struct err *
             break;
         case CSV_LABEL:
             rc = add_label(l, row, j, err);
+            break;
+        case CSV_WEIGHT:
+            rc = add_weight(l, row, j, err);
             break;
         case CSV_IGNORED:
             break;
@@ -385,7 +407,9 @@ static int read_columns(struct csv_load *l, struct csv *file, bool header,
         csv_insert(file, l->label_at, header ? l->label_name : l->label_cell);
     }
     if (rc == 0) {
-        rc = csv_columns_init(&l->columns, l->request->path, row, header, l->request->spec, err);
+        rc = csv_columns_init(&l->columns, l->request->path, row, header,
+                              data_spec_reads_weights(l->request->spec, l->request->key),
+                              l->request->spec, err);
     }
     if (rc == 0) {
         begin(l);
@@ -456,4 +480,5 @@ static int csv_read(const struct format_request *q, struct records *out, struct 
     return rc;
 }
 
-const struct format format_csv = {.name = "csv", .parts = true, .look = csv_look, .read = csv_read};
+const struct format format_csv = {
+    .name = "csv", .parts = true, .weights = true, .look = csv_look, .read = csv_read};

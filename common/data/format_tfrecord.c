@@ -29,7 +29,7 @@ struct tfrecord_load {
     struct tfrecord_item item; /* in hand */
     struct sparse_draft draft; /* of the record in hand */
     bool skip;                 /* the record in hand is left out for a missing value */
-    uint64_t labels_capacity, places_capacity, values_capacity;
+    uint64_t labels_capacity, places_capacity, values_capacity, weights_capacity;
 };
 
 /* "x: record 3 at byte 728: <what>". */
@@ -80,6 +80,10 @@ static int reserve(struct tfrecord_load *l, struct err *err)
         p = records_grow(r->values, &l->values_capacity, need * r->numbers, sizeof *r->values,
                          r->where, err);
         r->values = p != NULL ? p : r->values;
+    }
+    if (p != NULL && data_spec_reads_weights(l->request->spec, l->request->key)) {
+        p = records_grow(r->weights, &l->weights_capacity, need, sizeof *r->weights, r->where, err);
+        r->weights = p != NULL ? p : r->weights;
     }
     return p == NULL ? ERR_EXHAUSTED : 0;
 }
@@ -142,11 +146,9 @@ static int add_label(struct tfrecord_load *l, const struct tfrecord_slot *slot,
 }
 
 /* Numbers; none at all, or a NaN, are missing. */
-static int add_numbers(struct tfrecord_load *l, const struct tfrecord_slot *slot,
-                       const struct tf_feature *f, bool *missing, struct err *err)
+static int add_numbers(const struct tfrecord_load *l, const struct tfrecord_slot *slot,
+                       const struct tf_feature *f, float *out, bool *missing, struct err *err)
 {
-    struct records *r = &l->out;
-    float *out = r->values + r->count * r->numbers + slot->place;
     struct tf_values values;
     struct tf_value v = {0};
     enum tf_step step;
@@ -176,6 +178,16 @@ static int add_numbers(struct tfrecord_load *l, const struct tfrecord_slot *slot
         return feature_error(l, slot, what, err);
     }
     return 0;
+}
+
+static int add_weight(const struct tfrecord_load *l, const struct tfrecord_slot *slot,
+                      const struct tf_feature *f, bool *missing, struct err *err)
+{
+    float *out = &l->out.weights[l->out.count];
+    int rc = add_numbers(l, slot, f, out, missing, err);
+    return rc == 0 && !*missing && *out < 0
+               ? feature_error(l, slot, "is the weight, and below 0", err)
+               : rc;
 }
 
 /* The key of one value; *@known false: the vocabulary lacks it, and it is left out. */
@@ -252,10 +264,12 @@ static int add_missing(struct tfrecord_load *l, const struct tfrecord_slot *slot
         l->skip = true;
     } else if (slot->column->as == COLUMN_LABEL && l->request->spec->unlabelled) {
         return add_no_label(l, slot, err);
-    } else if (slot->missing == COLUMN_MISSING_ERROR || slot->column->as == COLUMN_LABEL) {
+    } else if (slot->missing == COLUMN_MISSING_ERROR || slot->column->as == COLUMN_LABEL ||
+               slot->column->as == COLUMN_WEIGHT) {
         return feature_error(l, slot,
-                             slot->column->as == COLUMN_LABEL
-                                 ? "is the label, and is missing"
+                             slot->column->as == COLUMN_LABEL ? "is the label, and is missing"
+                             : slot->column->as == COLUMN_WEIGHT
+                                 ? "is the weight, and is missing"
                                  : "is missing; set missing of the column, or data.missing",
                              err);
     } else if (slot->column->as == COLUMN_NUMBER) {
@@ -280,7 +294,10 @@ static int add_feature(struct tfrecord_load *l, struct tfrecord_slot *slot,
         return add_label(l, slot, f, err);
     }
     if (!missing && slot->column->as == COLUMN_NUMBER) {
-        rc = add_numbers(l, slot, f, &missing, err);
+        float *out = l->out.values + l->out.count * l->out.numbers + slot->place;
+        rc = add_numbers(l, slot, f, out, &missing, err);
+    } else if (!missing && slot->column->as == COLUMN_WEIGHT) {
+        rc = add_weight(l, slot, f, &missing, err);
     } else if (!missing && slot->column->as == COLUMN_SPARSE) {
         rc = add_keys(l, slot, f, &missing, err);
     } else if (slot->column->as == COLUMN_IGNORE) {
@@ -461,5 +478,8 @@ static void tfrecord_look(const uint8_t *head, size_t n, struct format_look *loo
     look->what = "it begins with a length and its checksum";
 }
 
-const struct format format_tfrecord = {
-    .name = "tfrecord", .parts = true, .look = tfrecord_look, .read = tfrecord_read};
+const struct format format_tfrecord = {.name = "tfrecord",
+                                       .parts = true,
+                                       .weights = true,
+                                       .look = tfrecord_look,
+                                       .read = tfrecord_read};

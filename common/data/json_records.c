@@ -207,9 +207,11 @@ static bool is_in_list(const char *list, const char *name)
 static bool is_known(const struct reading *r, const char *name)
 {
     const struct data_spec *spec = encoder_spec(r->e);
-    bool known = strcmp(name, FEATURES) == 0 || strcmp(name, spec->label) == 0 ||
-                 strcmp(name, "label") == 0 || is_in_list(spec->ignore, name) ||
-                 (r->text->spec->id != NULL && strcmp(name, r->text->spec->id) == 0);
+    bool known =
+        strcmp(name, FEATURES) == 0 || strcmp(name, spec->label) == 0 ||
+        strcmp(name, "label") == 0 || is_in_list(spec->ignore, name) ||
+        (spec->weight != NULL && spec->weight[0] != '\0' && strcmp(name, spec->weight) == 0) ||
+        (r->text->spec->id != NULL && strcmp(name, r->text->spec->id) == 0);
     for (size_t i = 0; r->like->columns != NULL && i < r->like->numbers && !known; i++) {
         known = strcmp(name, r->like->columns[i]) == 0;
     }

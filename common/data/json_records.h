@@ -6,9 +6,9 @@
  *   {"features": [[0, 17], [255, 3]]}    all numbers of a record in their order, in lists or not
  *   {"C1": [17, [4711, 0.5]]}            the keys of a sparse field, one with a weight
  *
- * null, or nothing, is a missing value; a field that is not there has no keys. The label, columns
- * that data.ignore names, and data_spec.id may be there; other members may not, but where columns
- * are declared. */
+ * null, or nothing, is a missing value; a field that is not there has no keys. The label, the
+ * weight, columns that data.ignore names, and data_spec.id may be there; other members may not, but
+ * where columns are declared. */
 #ifndef GRADUS_DATA_JSON_RECORDS_H
 #define GRADUS_DATA_JSON_RECORDS_H
 

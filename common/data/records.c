@@ -3,6 +3,7 @@
  * split into train and test by a seeded draw per record, and are checked to fit each other. */
 #include "data/records.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,11 @@ void records_drop_columns(struct records *r)
     r->category_count = 0;
 }
 
+bool records_is_weight(double value)
+{
+    return value >= 0 && value <= (double)FLT_MAX;
+}
+
 static void sparse_release(struct sparse_rows *s)
 {
     free(s->ends);
@@ -59,6 +65,7 @@ void records_release(struct records *r)
     free(r->labels);
     names_release(&r->label_texts);
     free(r->label_cells);
+    free(r->weights);
     free(r->places);
     free(r->bad_first);
     buf_release(&r->ids);
@@ -178,6 +185,9 @@ static void copy_record(struct records *a, uint64_t to, const struct records *b,
     }
     if (b->label_cells != NULL) {
         a->label_cells[to] = b->label_cells[from];
+    }
+    if (b->weights != NULL) {
+        a->weights[to] = b->weights[from];
     }
     if (b->places != NULL) {
         a->places[to] = b->places[from];
@@ -343,7 +353,9 @@ int records_divide(struct records *all, uint64_t first, double test_fraction, ui
     if (rc != 0) {
         return rc;
     }
-    rc = divide_fields(all, first, key, test_fraction, &t, err);
+    bool ok = true;
+    t.weights = rows(all->weights, count, sizeof *t.weights, &ok, err);
+    rc = ok ? divide_fields(all, first, key, test_fraction, &t, err) : ERR_EXHAUSTED;
     if (rc != 0) {
         records_release(&t);
         return rc;

@@ -63,6 +63,7 @@ struct records {
     double *labels; /* [count], or NULL when they are text */
     struct names label_texts;
     uint32_t *label_cells;       /* [count] numbers in label_texts */
+    float *weights;              /* [count] finite, from 0 on; NULL: all weigh 1 */
     struct place *places;        /* [count]; NULL: each record's index, in the one file */
     bool by_line;                /* places are lines */
     struct buf ids;              /* of data_spec.id: of each record a text with its NUL */
@@ -72,6 +73,7 @@ struct records {
     enum data_scale usual_scale; /* what data.scale: auto means; auto: it depends on the shape */
 };
 
+bool records_is_weight(double value);         /* finite as a float, from 0 on */
 void records_release(struct records *r);      /* zeroed struct is fine */
 void records_drop_columns(struct records *r); /* frees names of columns and all categories */
 /* Append where the label of a record is: "iris.csv:17" or "train-labels: record 17". */
@@ -84,7 +86,7 @@ int records_split(struct records *all, double test_fraction, uint64_t seed, stru
 /* The same of records that begin with number @first of all; one part may be empty. */
 int records_divide(struct records *all, uint64_t first, double test_fraction, uint64_t seed,
                    struct records *test, struct err *err);
-/* None of the kind of @r. */
+/* None of the kind of @r, and without weights. */
 int records_like(const struct records *r, struct records *out, struct err *err);
 /* The same, without the texts of labels and categories. */
 int records_kind(const struct records *r, struct records *out, struct err *err);

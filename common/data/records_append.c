@@ -101,6 +101,15 @@ static int join_labels(struct records *all, const struct records *more, struct e
                             more->label_cells, more->count, more->where, err);
 }
 
+static int join_weights(struct records *all, const struct records *more, struct err *err)
+{
+    void *weights = all->weights;
+    int rc = join(&weights, all->count, more->weights, more->count, sizeof *all->weights,
+                  more->where, err);
+    all->weights = weights;
+    return rc;
+}
+
 static char *label_file(const struct records *r)
 {
     return mem_strdup(r->labels_where != NULL ? r->labels_where : r->where);
@@ -164,6 +173,9 @@ int records_append(struct records *all, const struct records *more, struct err *
     }
     if (rc == 0) {
         rc = join_labels(all, more, err);
+    }
+    if (rc == 0) {
+        rc = join_weights(all, more, err);
     }
     if (rc == 0) {
         rc = sparse_fields_append(&all->fields, &more->fields, more->where, err);

@@ -58,7 +58,8 @@ int stream_index_begin(struct stream_index_writer *w, const char *path, struct e
     *w = (struct stream_index_writer){.file.fd = -1};
     int rc = file_writer_open(&w->file, path, err);
     if (rc != 0) {
-        (void)err_wrap(err, "the index of the data cannot be written; --cache-dir says where else");
+        (void)err_wrap(err, "the index of the data cannot be written; GRADUS_CACHE_DIR in the "
+                            "environment, or --cache-dir of the worker, says where else");
         return rc;
     }
     w->sum = checksum_new();

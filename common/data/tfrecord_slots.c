@@ -116,6 +116,28 @@ static int add_entry(struct tfrecord_slots *s, const struct format_request *q, s
     return rc;
 }
 
+/* The feature of data.weight. */
+static int add_weight(struct tfrecord_slots *s, const struct format_request *q, struct err *err)
+{
+    static const struct data_column column = {.as = COLUMN_WEIGHT};
+    const size_t had = s->names.count;
+    uint32_t number;
+    int rc = names_add(&s->names, q->spec->weight, &number, err);
+    if (rc == 0 && number < had) {
+        char shown[64];
+        return err_set(err, ERR_INVALID,
+                       "%s: data.weight means %s, which data.columns.%u declares already", q->path,
+                       csv_quote(q->spec->weight, shown, sizeof shown),
+                       (unsigned)s->slots[number].entry);
+    }
+    if (rc == 0) {
+        s->slots = mem_grow(s->slots, &s->capacity, s->names.count, sizeof *s->slots);
+        s->slots[number] = (struct tfrecord_slot){
+            .column = &column, .length = 1, .missing = data_spec_missing(q->spec, NULL)};
+    }
+    return rc;
+}
+
 int tfrecord_slots_init(struct tfrecord_slots *slots, const struct format_request *q,
                         struct records *out, struct err *err)
 {
@@ -126,6 +148,9 @@ int tfrecord_slots_init(struct tfrecord_slots *slots, const struct format_reques
     slots->vocabularies = mem_new(count + 1, sizeof *slots->vocabularies);
     for (size_t i = 0; i < count && rc == 0; i++) {
         rc = add_entry(slots, q, i, out, err);
+    }
+    if (rc == 0 && data_spec_reads_weights(q->spec, q->key)) {
+        rc = add_weight(slots, q, err);
     }
     if (rc == 0 && slots->label == SIZE_MAX) {
         rc = err_set(err, ERR_INVALID,

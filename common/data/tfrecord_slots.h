@@ -14,8 +14,8 @@
 
 /* One declared feature. */
 struct tfrecord_slot {
-    uint32_t entry; /* of data.columns */
-    const struct data_column *column;
+    uint32_t entry;                             /* of data.columns */
+    const struct data_column *column;           /* of data.weight, one of the kind COLUMN_WEIGHT */
     const struct column_vocabulary *vocabulary; /* of keys; NULL: none */
     enum column_missing missing;
     size_t place, length; /* its first number and their count, or its sparse field */

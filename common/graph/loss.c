@@ -14,7 +14,9 @@
 /* What a record counts in the gradient. Metrics count each once, so that they can be compared. */
 static float weight_of(const struct loss_run *r, size_t record)
 {
-    return r->class_weights == NULL ? 1.0F : r->class_weights[r->batch->classes[record]];
+    const struct batch *b = r->batch;
+    const float own = b->weights == NULL ? 1.0F : b->weights[record];
+    return r->class_weights == NULL ? own : own * r->class_weights[b->classes[record]];
 }
 
 /* loss = log(sum e^y) - y[class]; gradient = softmax(y) - onehot(class). */
@@ -71,7 +73,7 @@ static void sigmoid_cross_entropy(const struct loss_run *r)
 static void mean_squared_error(const struct loss_run *r)
 {
     for (size_t i = 0; i < r->batch->count && r->dy != NULL; i++) {
-        r->dy[i] = 2.0F * (r->y[i] - r->batch->targets[i]);
+        r->dy[i] = 2.0F * (r->y[i] - r->batch->targets[i]) * weight_of(r, i);
     }
     if (r->metrics != NULL) {
         loss_count_values(r);

@@ -26,8 +26,8 @@ static int run(const struct cli_args *args)
     Gradus__V1__CancelRequest request = GRADUS__V1__CANCEL_REQUEST__INIT;
     request.job = mem_strdup(args->positional[0]);
     request.now = o->now;
-    int code = query_job(&o->common, request.job, "Cancel", &request.base, client_timeout_ms(),
-                         query_show_state);
+    int code =
+        query_job_anywhere(&o->common, request.job, "Cancel", &request.base, query_show_state);
     free(request.job);
     return code;
 }
@@ -36,6 +36,9 @@ const struct cli_command cmd_cancel = {
     .name = "cancel",
     .summary = "Stop a job at the next step boundary and leave a checkpoint",
     .usage = "JOB",
+    .notes =
+        "A job that a killed `gradus run` has left is cancelled in its state directory, where no "
+        "master has to run.",
     .examples = "  gradus cancel digits-1\n  gradus cancel digits-1 --now\n",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],

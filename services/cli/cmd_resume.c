@@ -116,6 +116,7 @@ static int run_here(const struct found_job *found, const struct cli_args *args)
                                       .rules_dir = o->common.rules_dir,
                                       .worker = o->worker,
                                       .where = args->where,
+                                      .resumed = found->job->id,
                                       .json = o->common.json,
                                       .begin = begin,
                                       .ctx = &resuming};

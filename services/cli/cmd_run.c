@@ -42,6 +42,7 @@ static int run_in(const char *state_dir, const struct job_file *file, const stru
                                   .rules_dir = o->common.rules_dir,
                                   .worker = o->worker,
                                   .where = args->where,
+                                  .resumed = "",
                                   .json = o->common.json,
                                   .begin = begin,
                                   .ctx = &submission};

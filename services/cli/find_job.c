@@ -37,6 +37,7 @@ static Gradus__V1__Job *unpack(const void *data, size_t n, const char *state_dir
             free(job->reason);
         }
         job->reason = reason;
+        job->state = GRADUS__V1__JOB_STATE__PENDING; /* for a master */
     }
     return job;
 }

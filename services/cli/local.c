@@ -148,10 +148,11 @@ static int await_ready(struct spawn *s, char *address, size_t address_bytes, str
     return rc;
 }
 
-static int start_master(struct local *l, struct err *err)
+static int start_master(struct local *l, bool hold, struct err *err)
 {
     char *state = mem_printf("--state-dir=%s", l->state_dir);
-    const char *extra[] = {state, "--checkpoint-dir=", NULL};
+    const char *extra[] = {
+        state, "--checkpoint-dir=", hold ? "--unfinished=hold" : "--unfinished=resume", NULL};
     int rc = start_one(l, &l->master, "master", 0, extra, err);
     free(state);
     return rc == 0 ? await_ready(&l->master, l->master_address, sizeof l->master_address, err) : rc;
@@ -227,7 +228,7 @@ int local_start(struct local *l, const char *state_dir, const char *rules_dir, c
         rc = make_dirs(l, state_dir, err);
     }
     if (rc == 0) {
-        rc = start_master(l, err);
+        rc = start_master(l, workers > 0, err);
     }
     for (size_t i = 0; i < ps && rc == 0; i++) {
         rc = start_ps(l, i, err);

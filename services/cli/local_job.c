@@ -4,11 +4,18 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/buf.h"
+
+#include "cli/find_job.h"
 #include "cli/follow.h"
 #include "cli/local.h"
 #include "cli/memory_need.h"
 #include "cli/places.h"
+#include "cli/run_dir.h"
+
+#define UNFINISHED_TOLD 8 /* of the newest jobs, all that have not ended come on top */
 
 static int tick(void *ctx, struct buf *notices, struct err *err)
 {
@@ -51,12 +58,58 @@ static int train(struct local *local, const struct local_job *j)
     return code;
 }
 
+/* What earlier runs have left, of which some process was killed: nobody goes on with it unasked. */
+static void tell_unfinished(const struct local_job *j)
+{
+    Gradus__V1__Job **jobs = NULL;
+    size_t count = 0, unfinished = 0;
+    struct buf ids = {0};
+    const char *last = "";
+    if (find_rows(j->state_dir, UNFINISHED_TOLD, &jobs, &count, NULL) == 0) {
+        for (size_t i = 0; i < count; i++) {
+            if (!job_has_ended(jobs[i]) && strcmp(jobs[i]->id, j->resumed) != 0) {
+                buf_printf(&ids, "%s%s", unfinished++ > 0 ? ", " : "", jobs[i]->id);
+                last = jobs[i]->id;
+            }
+        }
+    }
+    if (unfinished > 0) {
+        cli_note("unfinished from earlier runs: %s; `gradus resume %s%s` goes on with one, "
+                 "`gradus cancel %s%s` ends it",
+                 buf_str(&ids), last, j->where, last, j->where);
+    }
+    for (size_t i = 0; i < count; i++) {
+        gradus__v1__job__free_unpacked(jobs[i], NULL);
+    }
+    free(jobs);
+    buf_release(&ids);
+}
+
+int local_job_call(const char *state_dir, const char *method, const ProtobufCMessage *body,
+                   struct rpc_msg **reply, struct err *err)
+{
+    struct run_dir dir = {.lock_fd = -1};
+    struct local local = {0};
+    int rc = run_dir_claim(state_dir, &dir, err);
+    if (rc == 0) {
+        struct client client = {0};
+        rc = local_start(&local, dir.path, "", "", 0, 0, err);
+        rc = rc != 0 ? rc : client_open(&client, local.master_address, NULL, err);
+        rc = rc != 0 ? rc : client_call(&client, method, body, client_timeout_ms(), reply, err);
+        client_close(&client);
+        local_stop(&local, false);
+    }
+    run_dir_release(&dir);
+    return rc;
+}
+
 int local_job_run(const struct local_job *j)
 {
     struct local local = {0};
     struct err err = {0};
     int code = CLI_FAILED;
     bool at_once = false;
+    tell_unfinished(j);
     if (local_start(&local, j->state_dir, j->rules_dir, j->worker, (size_t)j->spec->cluster.ps,
                     (size_t)j->spec->cluster.workers.max, &err) != 0) {
         const bool stopped = err.code == ERR_CANCELLED;

@@ -12,6 +12,7 @@ struct local_job { /* all borrowed */
     const char *state_dir;
     const char *rules_dir, *worker; /* "": none */
     const char *where;              /* of struct cli_args */
+    const char *resumed;            /* the job that goes on; "": a new one */
     bool json;
     /* Make the master have the job. @job returns owned. */
     int (*begin)(void *ctx, struct client *client, char **job, struct err *err);
@@ -24,6 +25,11 @@ int local_job_check(struct job_spec *spec, const char *worker, bool overcommit);
 /* Start the processes, follow the job to its end, and stop them. After follow_block_signals(), in a
  * state directory that is this process's. Returns an exit code. */
 int local_job_run(const struct local_job *job);
+
+/* A call of Jobs about a job in @state_dir, of which no master runs: one is started for it, which
+ * lets no job go on, and stopped. Errors: of run_dir_claim(), local_start(), client_call(). */
+int local_job_call(const char *state_dir, const char *method, const ProtobufCMessage *body,
+                   struct rpc_msg **reply, struct err *err);
 
 #define CLI_LOCAL_ROWS(owner)                                                                      \
     {.path = "overcommit",                                                                         \

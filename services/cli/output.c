@@ -88,7 +88,7 @@ static void metrics_line(Gradus__V1__MetricValue *const *values, size_t count, s
 {
     for (size_t i = 0; i < count; i++) {
         buf_printf(out, "%s%s ", i > 0 ? "  " : "", values[i]->name);
-        text_metric(values[i]->value, out);
+        text_metric(values[i]->name, values[i]->value, out);
     }
 }
 

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/find_job.h"
 #include "cli/follow.h"
+#include "cli/local_job.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 
@@ -27,6 +28,15 @@ void query_print(const struct cli_common *common, const struct buf *out)
     }
 }
 
+static void show_reply(const struct cli_common *common, const struct rpc_msg *reply,
+                       query_show_fn *show)
+{
+    struct buf out = {0};
+    show(common, reply->body, &out);
+    query_print(common, &out);
+    buf_release(&out);
+}
+
 int query(struct client *client, const struct cli_common *common, const char *method,
           const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show)
 {
@@ -34,10 +44,7 @@ int query(struct client *client, const struct cli_common *common, const char *me
     struct err err = {0};
     int rc = client_call(client, method, body, timeout_ms, &reply, &err);
     if (rc == 0) {
-        struct buf out = {0};
-        show(common, reply->body, &out);
-        query_print(common, &out);
-        buf_release(&out);
+        show_reply(common, reply, show);
     }
     rpc_msg_unref(reply);
     return rc == 0 ? CLI_OK : cli_fail(&err);
@@ -51,6 +58,30 @@ int query_job(const struct cli_common *common, const char *id, const char *metho
     int code = find_live_job(common, id, &found, &err) == 0
                    ? query(&found.client, common, method, body, timeout_ms, show)
                    : cli_fail(&err);
+    found_job_release(&found);
+    return code;
+}
+
+int query_job_anywhere(const struct cli_common *common, const char *id, const char *method,
+                       const ProtobufCMessage *body, query_show_fn *show)
+{
+    struct found_job found = {0};
+    struct rpc_msg *reply = NULL;
+    struct err err = {0};
+    int code = CLI_OK, rc = find_live_job(common, id, &found, &err);
+    if (rc == 0) {
+        code = query(&found.client, common, method, body, client_timeout_ms(), show);
+    } else if (rc == ERR_STATE && found.row != NULL && !job_has_ended(found.job)) {
+        err = (struct err){0};
+        if (local_job_call(found.state_dir, method, body, &reply, &err) == 0) {
+            show_reply(common, reply, show);
+        } else {
+            code = cli_fail(&err);
+        }
+    } else {
+        code = cli_fail(&err);
+    }
+    rpc_msg_unref(reply);
     found_job_release(&found);
     return code;
 }

@@ -12,15 +12,33 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 
 #define CLASSES_SHOWN 16 /* in a table */
 #define CELL_WIDTH_MIN 5
 
-void text_metric(double value, struct buf *out)
+/* Of measures that compare classes: records of one class alone have none. */
+static bool compares_classes(const char *name)
+{
+    static const enum metric_kind kinds[] = {METRIC_AUC, METRIC_GROUPED_AUC,
+                                             METRIC_NORMALISED_ENTROPY};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(name, metric_kind_names[kinds[i]]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void text_metric(const char *name, double value, struct buf *out)
 {
     double size = fabs(value);
+    if (isnan(value)) {
+        buf_add_str(out, compares_classes(name) ? "undefined (one class)" : "nan");
+        return;
+    }
     buf_printf(out, value == 0 || (size >= 0.001 && size < 100000) ? "%.4f" : "%.3e", value);
 }
 
@@ -101,7 +119,8 @@ void text_metrics(const struct metrics *m, double label_scale, struct buf *out)
     for (int k = 0; k < METRIC_KIND_COUNT; k++) {
         if ((m->kinds & (1U << k)) != 0 && k != METRIC_CONFUSION_MATRIX) {
             buf_printf(out, "%-11s ", metric_kind_names[k]);
-            text_metric(metrics_value(m, (enum metric_kind)k, label_scale), out);
+            text_metric(metric_kind_names[k], metrics_value(m, (enum metric_kind)k, label_scale),
+                        out);
             buf_add_char(out, '\n');
         }
     }

@@ -9,7 +9,7 @@
 #include "json/json_write.h"
 
 /* Four places, as long as they say something. */
-void text_metric(double value, struct buf *out);
+void text_metric(const char *name, double value, struct buf *out);
 /* The confusion matrix of the last evaluation of @job; nothing where there is none. One that is
  * wider than a screen has a line that says where it is. */
 void text_confusion(const Gradus__V1__Job *job, struct buf *out);

@@ -236,6 +236,38 @@ class Runs(ClusterTest):
         self.assertIn(state, missing.stderr)  # where it looked
         self.assertIn("--state-dir", missing.stderr)  # what to type
 
+    def test_what_a_killed_run_has_left(self):
+        """The next one trains its own job; the other waits until somebody says what becomes of it."""
+        state = ("--state-dir", os.path.join(self.dir, "left"))
+        for name in "first", "second":
+            process = self.run_default(*state, name=name, training__epochs=ENDLESS, training__checkpoint_every="1 epoch")
+            self.wait_for("a checkpoint", lambda name=name: json.loads(
+                gradus("status", f"{name}-1", "--json", *state).stdout or "{}").get("checkpoint"))
+            children = [pid for kind in ("master", "ps", "worker") for pid in self.child(process, "gradus-" + kind)]
+            process.kill()
+            process.communicate()
+            self.assert_gone(children)
+        listed = {job["job"]: job for job in json.loads(gradus("list", "--json", *state).stdout)}
+        self.assertEqual({job["state"] for job in listed.values()}, {"PENDING"})  # nothing runs
+        process = self.run_default(*state, name="third", training__epochs=1)
+        _, err = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, 0, err)
+        told = " ".join(err.split())
+        self.assertIn("unfinished from earlier runs: ", told)
+        for name in "first-1", "second-1":
+            self.assertIn(name, told)
+        done = gradus("cancel", "first-1", *state)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("CANCELLED", done.stdout)
+        again = gradus("cancel", "first-1", *state)
+        self.assertEqual(again.returncode, 1, again.stderr)
+        epochs = int(listed["second-1"]["epochs"]) + 2
+        done = gradus("resume", "second-1", "--set", f"training.epochs={epochs}", "--json", *state)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["state"], "SUCCEEDED")
+        states = {job["job"]: job["state"] for job in json.loads(gradus("list", "--json", *state).stdout)}
+        self.assertEqual(states, {"first-1": "CANCELLED", "second-1": "SUCCEEDED", "third-1": "SUCCEEDED"})
+
     def test_while_it_runs(self):
         process = self.run_default(name="going", training__epochs=ENDLESS)
         self.wait_for("the job", lambda: "RUNNING" in gradus("status", "going-1").stdout)

@@ -184,6 +184,44 @@ class Metrics(ClusterTest):
         for name in ("memory", "softmax"):
             self.assertAlmostEqual(found[name]["recall"], expected, delta=0.05)
 
+    @unittest.skipUnless(reference, "scikit-learn is not installed")
+    def test_weights_of_records(self):
+        """What scikit-learn makes of `sample_weight`, for any number of workers and wherever the records are; 1 each is none."""
+        from sklearn.linear_model import LogisticRegression
+        draw = random.Random(4)
+        rows, test = ([(draw.gauss(y, 1), draw.gauss(-y, 1.5), y) for y in (int(draw.random() < 0.4) for _ in range(n))]
+                      for n in (2000, 1000))
+        # Records above the line weigh more, and some are wrong and weigh nothing.
+        rows = [(a, b, w if k % 4 else 0, y if k % 4 else 1 - y)
+                for k, (a, b, y) in enumerate(rows) for w in (0.25 + 2.5 * (a > 0.5),)]
+        with open(os.path.join(self.dir, "train.csv"), "w") as f:
+            f.write("a,b,w,one,label\n" + "".join(f"{a:.4f},{b:.4f},{w},1,{y}\n" for a, b, w, y in rows))
+        with open(os.path.join(self.dir, "test.csv"), "w") as f:  # has no weights
+            f.write("a,b,one,label\n" + "".join(f"{a:.4f},{b:.4f},1,{y}\n" for a, b, y in test))
+        found = {}
+        for name, workers, sets in (("none", 1, {"data__ignore": "w,one", "data__test__file": ""}),
+                                    ("one", 2, {"data__weight": "one", "data__ignore": "w", "data__test__file": ""}),
+                                    ("memory", 1, {}), ("stream", 2, {"data__loading": "stream"}), ("index", 1, {"data__loading": "stream"}),
+                                    ("softmax", 1, {"model__loss": "softmax_cross_entropy"})):
+            sets = ({} if name == "none" else {"data__weight": "w", "data__ignore": "one"}) | sets
+            file = self.job_file("job.yaml", "sigmoid_cross_entropy", "accuracy, log_loss", 0)
+            result = self.run_job(name, file=file, data__dir=self.dir, training__replicas=2, training__epochs=25,
+                                  update__learning_rate=0.01, cluster__workers=workers, **sets)
+            found[name] = result
+        self.assertEqual(found["none"]["metrics"]["train"], found["one"]["metrics"]["train"])
+        for name in ("stream", "index"):
+            self.assertEqual(found["memory"]["metrics"], found[name]["metrics"])
+        measured = gradus("evaluate", found["memory"]["checkpoint"], "--json")
+        self.assert_close(json.loads(measured.stdout)["metrics"], found["memory"]["metrics"]["test"], 9)
+        model = LogisticRegression(C=1e6).fit([r[:2] for r in rows], [r[3] for r in rows], sample_weight=[r[2] for r in rows])
+        plain = LogisticRegression(C=1e6).fit([r[:2] for r in rows], [r[3] for r in rows])
+        expected = model.predict_proba([r[:2] for r in test])[:, 1]
+        other = plain.predict_proba([r[:2] for r in test])[:, 1]
+        self.assertGreater(sum(abs(expected - other)) / len(test), 0.1)
+        for name in ("memory", "softmax"):
+            p = [float(a["p_1"]) for a in self.answers(found[name])]
+            self.assertLess(sum(abs(p - expected)) / len(test), 0.02, name)
+
     def test_what_does_not_fit(self):
         with open(os.path.join(self.dir, "train.csv"), "w") as f:
             f.write("a,label\n" + "".join(f"{i},{i % 300}\n" for i in range(3000)))
@@ -195,6 +233,9 @@ class Metrics(ClusterTest):
                 ("accuracy", ("model.class_weights=[1, 2]",), "model.class_weights: 2 weights, but the data has 300 classes"),
                 ("accuracy", ("model.class_weights=[1, heavy]",), "model.class_weights: 'heavy' is no weight; allowed: balanced, or"),
                 ("accuracy", ("model.class_weights=[0, 0]",), "model.class_weights: all weights are 0"),
+                ("accuracy", ("data.weight=v",), 'data.weight names column "v", but there is none among the 2 columns'),
+                ("accuracy", ("data.weight=label",), 'data.weight names column "label", which is the label'),
+                ("accuracy", ("data.weight=a", "data.format=libsvm"), "records of this data.format have nothing beside label and features"),
                 ("confusion_matrix", ("training.stop.metric=confusion_matrix",), "'confusion_matrix' is not known")):
             file = self.job_file("job.yaml", "softmax_cross_entropy", metrics, 0)
             sets = [w for s in sets + (f"data.dir={self.dir}", "data.test.file=", "data.test_fraction=0.1") for w in ("--set", s)]

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "job/spec/job_spec.h"
 
 struct disk *disk_new(void)
@@ -73,6 +74,8 @@ const struct job_record *disk_row(const struct world *w, uint32_t job)
 }
 
 /* The row that came as the @place-th; SIM_NONE: it is none of these. */
+#define HOLDS_ONE_OF 16
+
 static uint32_t row_at(const struct world *w, uint64_t place)
 {
     for (uint32_t i = 0; i < SIM_JOBS_MAX; i++) {
@@ -81,6 +84,13 @@ static uint32_t row_at(const struct world *w, uint64_t place)
         }
     }
     return SIM_NONE;
+}
+
+/* Does this life of the master let no job go on that an earlier one has left, as a local run's
+ * does? They wait until somebody resumes them. */
+static bool holds(const struct world *w)
+{
+    return rng_key_mix(w->key, 8000 + w->nodes[0].life) % HOLDS_ONE_OF == 0;
 }
 
 void disk_restore(struct world *w)
@@ -103,7 +113,12 @@ void disk_restore(struct world *w)
             .record = &record,
             .spec = over || !good ? NULL : &spec,
             .spec_error = good ? NULL : "it is wrong",
+            .hold = w->schedule->fair.on && holds(w),
         };
+        if (e.restore.hold && !over) { /* it is paused, as if a client had been told so */
+            struct sim_job *j = &w->jobs[job_index(w, record.id)];
+            j->paused = j->pausing = true;
+        }
         master_event(w, &e);
         const struct job_record *seen =
             w->master == NULL ? NULL : master_job(w->master, d->rows[i].id, node_ms(w, 0));

@@ -112,6 +112,7 @@
     X(record_for_ever, TRACED, "a recording whose time is up keeps others from theirs")            \
     X(record_ends_early, TRACED, "a worker does not wait for the exchanges of its last step")      \
     X(pause_forgotten, FAIR, "a master that is started again does not know what is paused")        \
+    X(held_goes_on, FAIR, "a master that is to let nothing go on does")                            \
     X(yield_without_checkpoint, FAIR, "a job whose checkpoint fails gives up its nodes")           \
     X(yield_does_not_stand, FAIR, "workers go on while what a job yields with is written")         \
     X(yield_keeps_nodes, FAIR, "a job that yields tells no node to drop it")                       \

@@ -246,6 +246,27 @@ static void check_columns(const struct job_reader *r)
     }
 }
 
+/* A weight is a column or feature beside the label. */
+static void check_record_weight(const struct job_reader *r)
+{
+    const struct data_spec *data = &r->spec->data;
+    const bool has = data->format == DATA_FORMAT_AUTO || data->format == DATA_FORMAT_CSV ||
+                     data->format == DATA_FORMAT_TFRECORD;
+    if (!given(data->weight)) {
+        return;
+    }
+    if (!has) {
+        job_report(r, "data.weight",
+                   "data.weight: records of this data.format have nothing beside label and "
+                   "features; allowed: with csv or tfrecord");
+    }
+    if (job_program_given(r)) {
+        job_report(r, "data.weight",
+                   "data.weight: gradients are those of the workers' program (model.program), "
+                   "which is told no weights; allowed: with layers or an ONNX file");
+    }
+}
+
 static void check_separator(const struct job_reader *r)
 {
     const char *separator = r->spec->data.separator;
@@ -334,10 +355,12 @@ static void check_update_async(const struct job_reader *r)
 void job_check(struct job_reader *r)
 {
     static void (*const checks[])(const struct job_reader *) = {
-        check_name,       check_input,       check_length,   check_replicas,     check_aggregate,
-        check_staleness,  check_overlap,     check_labels,   check_weights,      check_sources,
-        check_columns,    check_separator,   check_update,   check_update_async, job_tables_check,
-        job_groups_check, job_program_check, job_onnx_check, job_stop_check,     job_from_check,
+        check_name,       check_input,       check_length,       check_replicas,
+        check_aggregate,  check_staleness,   check_overlap,      check_labels,
+        check_weights,    check_sources,     check_columns,      check_record_weight,
+        check_separator,  check_update,      check_update_async, job_tables_check,
+        job_groups_check, job_program_check, job_onnx_check,     job_stop_check,
+        job_from_check,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](r);

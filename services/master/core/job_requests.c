@@ -169,7 +169,10 @@ void on_restore(struct master *m, const struct master_event *e)
     }
     j->record.queue_position = 0;
     j->record.waiting = JOB_WAITS_NOT;
-    j->record.paused = j->record.paused && !MUTANT(pause_forgotten);
+    j->record.paused =
+        (j->record.paused && !MUTANT(pause_forgotten)) || (restore->hold && !MUTANT(held_goes_on));
+    const bool paused = j->record.paused;
+    const char *why = restore->hold ? "what ran it has ended" : "the master restarted";
     if (state < JOB_RUNNING || state == JOB_PAUSED) { /* it has yielded, or never ran */
         j->resume = j->record.checkpoint[0] != '\0' || j->record.started_ms > 0;
         j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
@@ -187,8 +190,11 @@ void on_restore(struct master *m, const struct master_event *e)
     m->reschedule = true;
     if (state == JOB_STARTING) {
         job_names_clear(&j->record.ps);
-        job_enter(m, j, JOB_PENDING, "starts again: the master restarted");
+        job_enter(m, j, paused ? JOB_PAUSED : JOB_PENDING,
+                  action_printf(m, "%s: %s", paused ? "by request" : "starts again", why));
+    } else if (state == JOB_PENDING && restore->hold) {
+        job_enter(m, j, JOB_PAUSED, action_printf(m, "by request: %s", why));
     } else if (state != JOB_PENDING && state != JOB_PAUSED) {
-        job_must_recover(j, "the master restarted");
+        job_must_recover(j, why);
     }
 }

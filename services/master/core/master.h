@@ -99,6 +99,7 @@ struct master_restore_event {
     struct job_record *record; /* moved from: the core takes its content */
     struct job_spec *spec;     /* of a job that has not ended (moved from), else NULL */
     const char *spec_error; /* why such a job has no spec: it waits for a master that can read it */
+    bool hold;              /* such a job is paused */
 };
 struct master_submit_event {
     struct job_spec *spec;  /* moved from when the job is made; else it is still the caller's */

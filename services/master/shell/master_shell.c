@@ -31,6 +31,7 @@
         .def = def_, .min = min_, .max = max_, .help = help_                                       \
     }
 static const char *const off_on[] = {"off", "on", NULL};
+static const char *const resume_hold[] = {"resume", "hold", NULL};
 
 const struct field master_fields[] = {
     ROW(state_dir, FIELD_STRING, "gradus-state", 0, 0,
@@ -47,6 +48,13 @@ const struct field master_fields[] = {
     ROW(ps_timeout_ms, FIELD_MS, "120000", 300, 7200000,
         "Time without a heartbeat for which a parameter server that holds shards is waited for, "
         "as long as nobody knows that its process has ended; at least heartbeat_timeout_ms"),
+    {.path = "unfinished",
+     .type = FIELD_ENUM,
+     .offset = offsetof(struct master_settings, unfinished),
+     .def = "resume",
+     .choices = resume_hold,
+     .help = "Jobs that had not ended when the master of before did: resume lets them go on, hold "
+             "makes them wait for `gradus resume`"},
     ROW(jobs_max, FIELD_INT, "1000", 1, 100000, "Jobs that wait or run at once"),
     ROW(owner_jobs_max, FIELD_INT, "500", 1, 100000,
         "Of these, jobs of one submitter who is no admin, where it is known who submits"),

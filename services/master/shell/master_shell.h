@@ -9,10 +9,13 @@
 #include "config/field.h"
 #include "service/service.h"
 
+enum master_unfinished { MASTER_UNFINISHED_RESUME, MASTER_UNFINISHED_HOLD };
+
 struct master_settings {
     char *state_dir;
     char *checkpoint_dir; /* empty: <state_dir>/checkpoints */
     int64_t heartbeat_timeout_ms, heartbeat_interval_ms, ps_timeout_ms;
+    int unfinished; /* enum master_unfinished */
     int64_t jobs_max;
     int64_t owner_jobs_max; /* of one submitter */
     int64_t finished_max;

@@ -107,6 +107,7 @@ static void restore(struct shell *s, struct job_record *record)
     struct buf why = {0};
     struct master_event e = {.kind = MASTER_RESTORE};
     e.restore.record = record;
+    e.restore.hold = s->settings->unfinished == MASTER_UNFINISHED_HOLD;
     owner_restore(s, record);
     if (!job_state_is_final(record->state)) {
         if (job_spec_parse(record->text, strlen(record->text), record->id, NULL, 0, &spec,

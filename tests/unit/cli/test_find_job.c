@@ -82,6 +82,7 @@ static void test_a_row_is_found(void **state)
     found_job_release(&found);
     assert_int_equal(find_live_job(&common, "open-1", &found, &err), ERR_STATE);
     assert_non_null(strstr(err.msg, "goes on with it"));
+    found_job_release(&found);
     assert_int_equal(find_job(&common, "none-1", &found, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.msg, dir));
     assert_int_equal(find_job(&common, "", &found, &err), ERR_INVALID);

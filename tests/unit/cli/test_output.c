@@ -416,6 +416,12 @@ static void test_metrics_of_all_sizes(void **state)
         assert_string_equal(at + strlen("loss "), cases[i].text);
         buf_release(&out);
     }
+    s.loss.name = (char[]){"auc"};
+    s.loss.value = -(double)NAN;
+    struct buf out = {0};
+    output_evaluation(&s.evaluations[0], TERMINAL_ANY, &out);
+    assert_non_null(strstr(buf_str(&out), "auc undefined (one class)"));
+    buf_release(&out);
 }
 
 int main(void)

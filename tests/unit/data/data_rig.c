@@ -92,6 +92,7 @@ struct data_spec fixture_spec(char *train, char *labels)
         .train = {.file = train, .labels = labels},
         .test = {.file = none, .labels = none},
         .label = minus_one,
+        .weight = none,
         .separator = comma,
         .categorical = none,
         .ignore = none,
@@ -115,6 +116,11 @@ static void check_equal(const struct dataset *d, const struct dataset *other)
     assert_memory_equal(x.features, y.features, values * sizeof *x.features);
     assert_memory_equal(x.classes, y.classes, x.count * sizeof *x.classes);
     assert_memory_equal(x.targets, y.targets, x.count * sizeof *x.targets);
+    assert_int_equal(a->weighted, b->weighted);
+    assert_int_equal(x.weights != NULL, a->weighted);
+    if (a->weighted) {
+        assert_memory_equal(x.weights, y.weights, x.count * sizeof *x.weights);
+    }
     for (size_t i = 0; i < a->fields.count; i++) {
         assert_string_equal(a->fields.names[i], b->fields.names[i]);
         assert_int_equal(sparse_fields_keys_of(dataset_fields(d), i),

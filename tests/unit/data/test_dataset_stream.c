@@ -472,7 +472,7 @@ static void an_index_needs_a_place(void **state)
     write_records("t.libsvm", 10, 0);
     struct data_spec spec = streamed();
     spec.cache_dir = "/proc/nowhere";
-    check_refused(&spec, ERR_NOT_FOUND, "the index of the data cannot be written; --cache-dir");
+    check_refused(&spec, ERR_NOT_FOUND, "the index of the data cannot be written; GRADUS_CACHE_DIR in");
     struct data_roots roots = {0};
     spec.cache_dir = NULL;
     check_opened(&spec, "made now"); /* beside the data */

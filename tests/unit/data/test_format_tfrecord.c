@@ -504,6 +504,56 @@ static void missing_values_follow_the_job(void **state)
     buf_release(&file);
 }
 
+/* A float or an int64 that is no feature; of train records alone. */
+static void records_have_weights(void **state)
+{
+    (void)state;
+    static const struct {
+        float weights[2];
+        size_t count;
+        const char *said;
+    } cases[] = {
+        {{0.5F, 0}, 1, NULL},
+        {{-1, 0}, 1, "record 1 at byte "},
+        {{-1, 0}, 1, "feature \"w\" is the weight, and below 0"},
+        {{(float)INFINITY, 0}, 1, "feature \"w\" has an infinite value"},
+        {{(float)NAN, 0}, 1, "feature \"w\" is the weight, and is missing"},
+        {{1, 2}, 2, "feature \"w\" has 2 values, expected 1"},
+        {{0, 0}, 0, "feature \"w\" is the weight, and is missing"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct buf file = {0};
+        for (int64_t k = 0; k < 3; k++) {
+            struct buf f = {0};
+            add_ints(&f, "y", true, &k, 1);
+            add_floats(&f, "x", true, (float[]){2}, 1);
+            if (k == 1) {
+                add_floats(&f, "w", true, cases[i].weights, cases[i].count);
+            } else {
+                add_ints(&f, "w", true, (int64_t[]){k + 3}, 1);
+            }
+            add_example(&file, &f);
+        }
+        struct data_spec spec = spec_of(&file);
+        spec.column_count = 2;
+        spec.weight = (char[]){"w"};
+        if (cases[i].said != NULL) {
+            fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, cases[i].said);
+        } else {
+            struct dataset *d = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
+            struct batch b = fixture_read(d);
+            check_features(d, (float[]){2, 2, 2}, 3);
+            assert_true(b.weights[0] == 3 && b.weights[1] == 0.5F && b.weights[2] == 5);
+            batch_release(&b);
+            dataset_free(d);
+        }
+        spec.weight = (char[]){"x"};
+        fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                        "data.weight means \"x\", which data.columns.1 declares already");
+        buf_release(&file);
+    }
+}
+
 /* Any damage gives an error or other values, never a crash: sums are made to fit, so that the
  * bytes reach the parser. */
 static void broken_examples_do_no_harm(void **state)
@@ -543,6 +593,7 @@ int main(void)
         cmocka_unit_test(missing_labels_and_declarations),
         cmocka_unit_test(an_empty_example_lacks_everything),
         cmocka_unit_test(missing_values_follow_the_job),
+        cmocka_unit_test(records_have_weights),
         cmocka_unit_test(broken_examples_do_no_harm),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

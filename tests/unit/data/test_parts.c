@@ -162,6 +162,11 @@ static void parts_without_records_do_not_count(void **state)
     }
 }
 
+#define OTHER(bytes, message)                                                                      \
+    {                                                                                              \
+        bytes, sizeof(bytes) - 1, message                                                          \
+    }
+
 static void other_programs_files_are_told(void **state)
 {
     (void)state;
@@ -170,17 +175,17 @@ static void other_programs_files_are_told(void **state)
         size_t count;
         const char *message;
     } cases[] = {
-        {"BZh91AY&SY....", 14, "this is a file packed with bzip2; unpack it with bunzip2"},
-        {"\xFD"
-         "7zXZ\0....",
-         10, "packed with xz"},
-        {"PAR1....PAR1", 12, "a Parquet file; write it as CSV"},
-        {"PK\x03\x04..........................[Content_Types].xml", 49, "a spreadsheet (XLSX)"},
-        {"PK\x03\x04..........................train.csv....", 43, "a zip archive"},
-        {"\x93NUMPY\x01\0v\0", 10, "an array of NumPy"},
-        {"\n <!DOCTYPE HTML><html><body>404</body></html>", 46, "a web page (HTML)"},
-        {"version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n", 66,
-         "a pointer of Git LFS, not the file itself; fetch the file with git lfs pull"},
+        OTHER("BZh91AY&SY....", "this is a file packed with bzip2; unpack it with bunzip2"),
+        OTHER("\xFD"
+              "7zXZ\0....",
+              "packed with xz"),
+        OTHER("PAR1....PAR1", "a Parquet file; write it as CSV"),
+        OTHER("PK\x03\x04..........................[Content_Types].xml", "a spreadsheet (XLSX)"),
+        OTHER("PK\x03\x04..........................train.csv....", "a zip archive"),
+        OTHER("\x93NUMPY\x01\0v\0", "an array of NumPy"),
+        OTHER("\n <!DOCTYPE HTML><html><body>404</body></html>", "a web page (HTML)"),
+        OTHER("version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n",
+              "a pointer of Git LFS, not the file itself; fetch the file with git lfs pull"),
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct data_spec spec = files_spec((char[]){"other"});

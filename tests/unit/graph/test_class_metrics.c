@@ -193,6 +193,41 @@ static void test_class_weights(void **state)
     }
 }
 
+/* Those of records, with those of classes, too; of any loss. */
+static void test_record_weights(void **state)
+{
+    (void)state;
+    static const float of_classes[2] = {3, 0.25F};
+    float y[4] = {1, 2, 3, -1}, targets[2] = {1, 0}, weights[2] = {0, 1.5F};
+    int32_t classes[2] = {1, 0};
+    for (int loss = 0; loss < LOSS_AUTO; loss++) {
+        for (int k = 0; k < 2; k++) {
+            float plain[4], dy[4], scratch[2];
+            const size_t width = loss == LOSS_SOFTMAX_CROSS_ENTROPY ? 2 : 1;
+            struct batch b = {.capacity = 2, .count = 2, .classes = classes, .targets = targets};
+            struct metrics m, n;
+            metrics_init(&m, 0);
+            metrics_init(&n, 0);
+            struct loss_run r = {.width = width,
+                                 .y = y,
+                                 .batch = &b,
+                                 .dy = plain,
+                                 .scratch = scratch,
+                                 .metrics = &m};
+            r.class_weights = k == 1 && loss != LOSS_MEAN_SQUARED_ERROR ? of_classes : NULL;
+            loss_of((enum loss_kind)loss)->run(&r);
+            r.dy = dy;
+            r.metrics = &n;
+            b.weights = weights;
+            loss_of((enum loss_kind)loss)->run(&r);
+            assert_true(m.loss_sum == n.loss_sum);
+            for (size_t i = 0; i < 2 * width; i++) {
+                assert_true(fabsf(dy[i] - plain[i] * weights[i / width]) < 1e-6F);
+            }
+        }
+    }
+}
+
 /* Far from 0, where a sum of squares would have nothing left. */
 static void test_r2(void **state)
 {
@@ -228,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_classes_that_are_not_there),
         cmocka_unit_test(test_scores_of_a_sure_model),
         cmocka_unit_test(test_class_weights),
+        cmocka_unit_test(test_record_weights),
         cmocka_unit_test(test_r2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
