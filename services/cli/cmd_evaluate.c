@@ -95,8 +95,7 @@ const struct cli_command cmd_evaluate = {
     .summary = "Measure a trained model on a data source, in this process",
     .usage = "JOB[@best]|CHECKPOINT_DIR|MODEL_FILE",
     .examples = "  gradus evaluate digits-1\n"
-                "  gradus evaluate state/checkpoints/iris-1 --set data.dir=/data --on train\n"
-                "  gradus evaluate iris.safetensors --set data.dir=/data\n",
+                "  gradus evaluate state/checkpoints/iris-1 --set data.dir=/data --on train\n",
     .notes =
         "The data, the model and the metrics are those of the job that it was trained by, and so "
         "is "

@@ -299,10 +299,9 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_predict = {
     .name = "predict",
     .summary = "Ask a trained model about records in files, in this process",
-    .usage = "JOB[@best]|CHECKPOINT_DIR|MODEL_FILE --data FILE [--out FILE]",
+    .usage = "JOB[@best]|DIR|FILE --data FILE [--out FILE]",
     .examples = "  gradus predict iris-1 --data new.csv --unlabelled --out answers.csv\n"
-                "  gradus predict state/checkpoints/iris-1 --data - --unlabelled < new.csv\n"
-                "  gradus predict iris.safetensors --data new.csv\n",
+                "  gradus predict state/checkpoints/iris-1 --data - --unlabelled < new.csv\n",
     .notes =
         "Each line of OUT is the answer to a record, in their order: the class and the probability "
         "of each class, or the value in the units of the data. The records are read as the job's "
