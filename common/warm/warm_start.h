@@ -3,6 +3,7 @@
  *
  * Who brings them opens the source, which checks everything that can be wrong but the values
  * themselves, and loads them. Two processes that load the same values have the same fingerprint.
+ * Rows of tables are not brought: each server reads those of its shard by itself (warm_rows.h).
  *
  * Owner: one thread. */
 #ifndef GRADUS_WARM_WARM_START_H
@@ -24,8 +25,12 @@ void warm_start_close(struct warm_start *w); /* NULL is fine */
 /* "all 6 variables from checkpoint /data/digits-1/step-000000500"; what was not taken, and why.
  * Borrows. */
 const char *warm_start_summary(const struct warm_start *w);
+/* The checkpoint that has rows for tables of the job, as any process of this host names it
+ * (borrowed), and the checksum of its manifest; NULL: none is taken. */
+const char *warm_start_rows(const struct warm_start *w, uint64_t *manifest);
 /* The values of each variable that has some there, into @values [count]; others are as they were.
- * NULL: they are only read and checked. @fingerprint: of which they are, and of them; never 0.
+ * NULL: they are only read and checked. @fingerprint: of which they are, and of them and the
+ * checkpoint of warm_start_rows(); never 0.
  * Errors: ERR_INVALID a value that is not finite; those of files; ERR_EXHAUSTED. */
 int warm_start_load(const struct warm_start *w, float *const *values, uint64_t *fingerprint,
                     struct err *err);
