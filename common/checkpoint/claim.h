@@ -9,7 +9,11 @@
  * and there is one of it, however many try to make it, on NFS, too. Nothing in the directory of
  * another owner is read, written or removed.
  *
- * Everything here reads and writes files and may block. */
+ * Everything here reads and writes files and may block.
+ *
+ * Masters that share a root know of each other in no other way (decision 37). The mark of the root
+ * is there because an empty mount point looks like a new root. Only its absence is judged: who
+ * means an empty directory makes the file by hand. */
 #ifndef GRADUS_CHECKPOINT_CLAIM_H
 #define GRADUS_CHECKPOINT_CLAIM_H
 

@@ -5,7 +5,15 @@
  *
  * In memory records lie one after the other, as CSR: starts says where a record's keys begin, ends
  * where the list of each of its fields ends. Dense-only records have no fields, and nothing here
- * costs them anything. Owner: one thread while records are added, then immutable. */
+ * costs them anything. Owner: one thread while records are added, then immutable.
+ *
+ * Fields stay sparse up to the layer that looks their keys up (decision 50), because categories of
+ * clicks are few keys of very many. A field that no layer reads is hashed into columns of a
+ * declared width when a batch is read. A key is what the file has, or 64 bits of its hash, so no
+ * list of all categories is made, sent or kept. The lists of a record are sorted, so nothing
+ * depends on the order in a file. The job names fields; the file alone names none. Whether keys and
+ * lists fit the layers is checked once, before the first step, so that a step has no errors of its
+ * own. */
 #ifndef GRADUS_DATA_SPARSE_FIELDS_H
 #define GRADUS_DATA_SPARSE_FIELDS_H
 

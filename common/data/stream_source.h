@@ -3,7 +3,16 @@
  * first to the last in blocks, or single ones at any place, by the offset of one record in every
  * few. No more than a block is in memory.
  *
- * Made by one thread; afterwards any thread may read records. */
+ * Made by one thread; afterwards any thread may read records.
+ *
+ * A batch of streamed records is a small file (decision 53): the text of its lines, cut out of the
+ * files by an index and handed to the reader of the format, then to the code that encodes records
+ * in memory. So there is one decoder, and the bits are the same by construction. Sums over train
+ * records are added block by block in the order of records (measure.h), and memory is the case of
+ * one block. The index has one offset for a few KiB of records, as reading that much costs what
+ * reading one record costs, and is itself read where it lies: nothing in memory grows with the
+ * data. One index is for all that a job's settings say about its data, because what is measured
+ * depends on all of them. */
 #ifndef GRADUS_DATA_STREAM_SOURCE_H
 #define GRADUS_DATA_STREAM_SOURCE_H
 

@@ -9,7 +9,11 @@
  *
  * The draining thread stays as long as others bring work: handing the strand over would mean waking
  * a thread, which costs more than a task. Tasks must therefore be short and must not block, and the
- * number of tasks in flight must be bounded by who makes them (calls in flight, for a shard). */
+ * number of tasks in flight must be bounded by who makes them (calls in flight, for a shard).
+ *
+ * A task that takes long suspends its strand (decision 41): a copy of slots for a checkpoint is of
+ * one version, so nothing may be applied before it is made. The strand hands itself over: the
+ * thread of gRPC leaves, another thread copies and goes on with the tasks that came meanwhile. */
 #ifndef GRADUS_EXECUTION_STRAND_H
 #define GRADUS_EXECUTION_STRAND_H
 

@@ -4,7 +4,12 @@
  * Our values have their features last, [batch, height, width, channels]; ONNX's operators for
  * images and normalisation have them behind the batch. A value is known in one of the two layouts
  * or in both: it is turned when somebody needs the other, once, and who does not mind takes it as
- * it comes. Rows of numbers, [batch, features], are the same in both. */
+ * it comes. Rows of numbers, [batch, features], are the same in both.
+ *
+ * A model without the scaling of its records answers wrongly and says nothing, so scaling, missing
+ * values and the units of labels are nodes of the file (saved/saved_onnx.h); what no operator says
+ * is refused, never left out (decision 60). Numbers that were measured in 64 bits are subtracted in
+ * two steps of 32, and a boundary is moved to the float that decides the same. */
 #ifndef GRADUS_GRAPH_LAYER_ONNX_H
 #define GRADUS_GRAPH_LAYER_ONNX_H
 

@@ -2,7 +2,11 @@
 /* Mergeable metrics: sums in double, so that parts computed anywhere add up to the whole.
  * AUC is exact over logits rounded to METRIC_AUC_BINS bins between plus and minus
  * METRIC_AUC_LOGIT_MAX, and so is grouped AUC, which keeps every record's score. Counters come with
- * the first record, which says how many classes there are. Plain data. */
+ * the first record, which says how many classes there are. Plain data.
+ *
+ * Test records are cut into fixed chunks whose sums are merged in the order of chunks, so a result
+ * does not depend on who computed what (decision 9). Bins are of the logit, because bins of the
+ * probability would make ties of most pairs where one class is rare. */
 #ifndef GRADUS_GRAPH_METRIC_H
 #define GRADUS_GRAPH_METRIC_H
 

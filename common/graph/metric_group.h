@@ -2,7 +2,11 @@
 /* What grouped AUC is made of: of each record its group, the bin of its score and its label. AUC of
  * each group, averaged with the groups' numbers of records as weights; groups that have one label
  * alone say nothing and are left out (Zhou et al., "Deep Interest Network for Click-Through Rate
- * Prediction", KDD 2018). Plain data. */
+ * Prediction", KDD 2018). Plain data.
+ *
+ * It keeps 16 bytes of every test record, because groups are many and small, and sorts them before
+ * it counts, so no order of parts shows. The number of records has a limit, which is checked before
+ * the first step; train records of an epoch may be any number, so they have no grouped AUC. */
 #ifndef GRADUS_GRAPH_METRIC_GROUP_H
 #define GRADUS_GRAPH_METRIC_GROUP_H
 

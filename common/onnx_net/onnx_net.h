@@ -4,7 +4,13 @@
  * A file is float32 with operators of opset ONNX_OPSET_MIN to ONNX_OPSET_MAX; only what the chosen
  * output needs of it is looked at. Its one input gets the records. `struct onnx_net` is immutable
  * and may be shared; `struct onnx_run` belongs to one thread. Shapes are worked out for each number
- * of records that comes: a graph may compute with them. */
+ * of records that comes: a graph may compute with them.
+ *
+ * A graph is one layer, the only one of its model (decision 58): what a loss, a metric, an
+ * evaluation, a statistic or a checkpoint needs, layers have. Its variables are known to workers
+ * alone, and come as those of a program do (worker_fill.h). The last few plans of shapes are kept.
+ * All computed numbers are floats, whole ones as well, so no operator needs a second form, and
+ * numbers of tokens are exact up to 2^24. Gradients are functions of the operators, not graphs. */
 #ifndef GRADUS_ONNX_NET_ONNX_NET_H
 #define GRADUS_ONNX_NET_ONNX_NET_H
 

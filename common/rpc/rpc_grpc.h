@@ -131,7 +131,12 @@ void rpc_args_add_text(struct rpc_args *args, const char *key, const char *value
 void rpc_args_add_pointer(struct rpc_args *args, const char *key, void *p,
                           const grpc_arg_pointer_vtable *vtable);
 void rpc_args_add_buffers(struct rpc_args *args); /* of Unix-domain sockets */
-/* What servers and channels have in common: message size, probes, keepalive. */
+/* What servers and channels have in common: message size, probes, keepalive.
+ *
+ * Probes of the bandwidth (decision 35): a connection keeps a window of 64 KiB until the core's
+ * probes, pings behind data, say otherwise. Without them each longer message waits for a round trip
+ * in its middle: 1.8 times the time of an exchange of 64 KiB over a link with 0.2 ms. Idle
+ * connections are looked after each second, since the answer to a keepalive ping may take five. */
 void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned keepalive_ms);
 
 /* ---- credentials ---- */

@@ -13,7 +13,16 @@
  * - of several who claim a file, one gets it; docs/storage.md says for which object stores.
  *
  * Everything here may block. Any thread may call it; a reader may be read by several threads, a
- * writer is used by one. */
+ * writer is used by one.
+ *
+ * Locations pass through settings, rows and messages as they are, so nothing between them knows a
+ * second kind (decision 48). The functions are those whose promises both kinds can keep; what only
+ * a directory needs does nothing in a store. libcurl carries the protocol and signs requests,
+ * because it is in every distribution and its faults are looked after; libs3 has no conditional
+ * writes. The libcurl of Debian 12 signs the hash of a body without making it, and takes queries as
+ * they are: the hash is OpenSSL's, and our queries are sorted. Settings of a store come from the
+ * environment alone, under the names of AWS's tools: who runs a container has set them, and secrets
+ * do not belong on a command line. */
 #ifndef GRADUS_STORAGE_STORAGE_H
 #define GRADUS_STORAGE_STORAGE_H
 

@@ -4,7 +4,14 @@
  *
  * Notes come in the order of versions. They are forgotten from the front when nobody will ask for
  * them any more, and all at once when there are too many: then the next copy is of the whole table.
- * Only common/table includes this. Owner: that of the table. */
+ * Only common/table includes this. Owner: that of the table.
+ *
+ * A delta is one of the last full checkpoint (decision 55). A row notes the version of its last
+ * update, for eviction and catch-up; a row above the base's version has changed, and no other has.
+ * So a delta costs nothing beside while nothing is evicted. A chain of deltas would write less and
+ * read more: restoring would read all of it, and one damaged file would cost all behind it. The
+ * base is forgotten with the shards that wrote it, so each recovery writes one full checkpoint.
+ * Counts of admission are written whole: they have no version of their own. */
 #ifndef GRADUS_TABLE_TABLE_EVICTED_H
 #define GRADUS_TABLE_TABLE_EVICTED_H
 

@@ -16,7 +16,7 @@
 #include "service/service.h"
 #include "service/tls_settings.h"
 
-/* Exit codes of every command; README and --help name them. */
+/* Exit codes of every command; --help names them. */
 enum cli_exit {
     CLI_OK = 0,          /* done; run, watch: the job succeeded */
     CLI_FAILED = 1,      /* the job failed, or the command did */

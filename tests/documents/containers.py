@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's container commands on a docker engine, as they stand there, with a worker and a parameter server
+"""The container commands of docs/deployment.md on a docker engine, as they stand there, with a worker and a parameter server
 killed in between. Run by script/test-containers, which sees to the engine."""
 
 import json
@@ -13,6 +13,7 @@ import documents
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 PROJECT = os.environ["COMPOSE_PROJECT_NAME"]
+PAGE = "docs/deployment.md"
 ACCURACY_MIN = 0.96
 COMMAND_S = 900  # building the image on a busy machine
 WAIT_S = 120
@@ -90,7 +91,7 @@ def kill_inside(service):
              lambda: quiet("docker", "inspect", "-f", restarted, victim) == "healthy")
 
 
-# ---- what must be true around the commands of the README ----
+# ---- what must be true around the commands of the page ----
 
 
 def after_up():
@@ -154,12 +155,12 @@ def image_alone():
 
 
 def main():
-    commands = [c for c in documents.commands(SOURCE, "README.md") if c.text.startswith("docker-compose ")]
+    commands = [c for c in documents.commands(SOURCE, PAGE) if c.text.startswith("docker-compose ")]
     kinds = {"up -d --build": 0, " submit ": 0, "--scale worker=3": 0, "down -v": 0}
     for command in commands:
         for kind in kinds:
             kinds[kind] += kind in command.words
-    check(all(kinds.values()), f"the README lacks one of {list(kinds)}")
+    check(all(kinds.values()), f"{PAGE} lacks one of {list(kinds)}")
 
     job = None
     try:
@@ -184,7 +185,7 @@ def main():
     finally:
         subprocess.run(["docker-compose", "-f", "deploy/compose.yaml", "down", "-v"], cwd=SOURCE, timeout=120,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    print("\ncontainers: everything is as the README says")
+    print(f"\ncontainers: everything is as {PAGE} says")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,11 @@
  * A variable is cut along axis 0 by the partitioner. The balanced one cuts what is large so that
  * all shards hold as many bytes (plan_balance.c); the parts of the others are placed greedily by
  * bytes, largest first, on the least loaded shard (ties: lowest shard). Deterministic. Immutable
- * after plan_make(). Rows of tables are in no plan: they lie on all shards by their keys. */
+ * after plan_make(). Rows of tables are in no plan: they lie on all shards by their keys.
+ *
+ * Nothing but speed and memory depends on how variables are cut (decision 43). Outside of sync,
+ * rules with sums need whole variables, so their plans cut none, and a job with cut variables stays
+ * in sync: a new plan would be a recovery. */
 #ifndef GRADUS_JOB_PLAN_PLAN_H
 #define GRADUS_JOB_PLAN_PLAN_H
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory that a shard takes on its server: what a server reserves when a job is opened, and
- * what `gradus plan` shows. */
+ * what `gradus plan` shows.
+ *
+ * A shard reserves at its opening all that it may need, the copy for checkpoints included (decision
+ * 44). Whoever does not fit later (a worker, a change) is left out or undone, and no job ends for
+ * it. */
 #ifndef GRADUS_JOB_PLAN_PLAN_MEMORY_H
 #define GRADUS_JOB_PLAN_PLAN_MEMORY_H
 

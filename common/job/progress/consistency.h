@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the workers of a job keep together: one mode and its parameters, resolved from the job file.
- * The master decides it, shards and workers follow; it may change with a generation. Plain data. */
+ * The master decides it, shards and workers follow; it may change with a generation. Plain data.
+ *
+ * A worker says its clock (decision 7). In bounded mode the clock of a worker is one number, begun
+ * at the lead and sent with every request; a shard only compares clocks. With clocks counted by
+ * each shard, from the moment a worker came to it, two shards have different clocks for one worker,
+ * and two workers can wait for each other on two shards; the simulator found that. A worker that
+ * leaves, dies or waits for data is out of the minimum at once. */
 #ifndef GRADUS_JOB_PROGRESS_CONSISTENCY_H
 #define GRADUS_JOB_PROGRESS_CONSISTENCY_H
 

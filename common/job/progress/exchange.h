@@ -3,7 +3,19 @@
  * whole between the messages (wire/wire_exchange.h), the shells and both cores. The fields are
  * those of proto/gradus/v1/ps.proto, whose comments say what they mean.
  *
- * Plain data. Bytes are borrowed; whoever makes the struct says for how long. */
+ * Plain data. Bytes are borrowed; whoever makes the struct says for how long.
+ *
+ * Decisions of the lead travel with the workers (decision 17). Which replicas make up a step that
+ * does not wait for all, and whether a gradient is too stale, must be the same on all shards. The
+ * lead, shard 0, decides and tells the workers in its answers; the workers tell the other shards.
+ * So servers need no connections among themselves and no retries, and whoever needs a step brings
+ * the decision along, whatever died. The price is half a round trip on the late shards.
+ *
+ * A spare replica is asked for by an idle worker, not assigned by the master (decision 19). The
+ * lead knows what is missing at this moment, and remembers which worker was slow, so from the
+ * second time on nobody waits for a straggler. When the lead has all of a step, the worker asks the
+ * other shards in turn for what they lack: another worker may stop between the two pushes of one
+ * gradient, and the step would otherwise wait until that worker counts as dead. */
 #ifndef GRADUS_JOB_PROGRESS_EXCHANGE_H
 #define GRADUS_JOB_PROGRESS_EXCHANGE_H
 

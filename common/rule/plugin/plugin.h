@@ -4,7 +4,11 @@
  *
  * A plug-in that is taken stays for the life of the process. What it may break is the process that
  * takes it, so the trial is there to find mistakes; it is no fence against an enemy, and for that
- * reason plug-ins are only taken from owners who could replace this program, too. */
+ * reason plug-ins are only taken from owners who could replace this program, too.
+ *
+ * A job names a rule; the files that are loaded stand on the command line of each program (decision
+ * 24). The child process that tries a plug-in loads it and computes with it between pages that may
+ * not be touched, within a time limit. */
 #ifndef GRADUS_RULE_PLUGIN_PLUGIN_H
 #define GRADUS_RULE_PLUGIN_PLUGIN_H
 

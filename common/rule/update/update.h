@@ -23,7 +23,13 @@
  *
  * Owner: one thread at a time; a thread team may help it. A struct update has scratch memory but no
  * values, gradients or slots: those belong to the caller. No time, files, threads or log. After
- * update_new() only update_reduce() and update_join() allocate, in the buffer they are given. */
+ * update_new() only update_reduce() and update_join() allocate, in the buffer they are given.
+ *
+ * A statistic, such as the running mean of batch_norm, is a variable whose gradient is the
+ * statistic of a batch times its records (decision 54). The sums and the division of gradients make
+ * of it the mean over all records of a step; the update moves the variable a fixed share of the way
+ * there, past the rule, the clips and the norms. So versions, checkpoints, pins and evaluations
+ * hold for statistics, and of the protocol only the plan knows of them. */
 #ifndef GRADUS_RULE_UPDATE_UPDATE_H
 #define GRADUS_RULE_UPDATE_UPDATE_H
 

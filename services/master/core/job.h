@@ -24,7 +24,13 @@
  *
  * Once a sync point is pinned training goes on beside its work; the next one waits in QUIESCED for
  * the end of that work. In async and bounded modes an evaluation within an epoch is pinned without
- * standing. */
+ * standing.
+ *
+ * A job that has ended and that nothing waits for *rests* outside the list that every event walks
+ * over, until something touches it (decision 59). Everything that changes a job goes through
+ * job_touch() or job_changed(), which bring it back, so no handler has to know. Nodes are listed in
+ * the order in which they were heard: the first says when the next is late. Decisions are made in
+ * the order of submission. */
 #ifndef GRADUS_MASTER_CORE_JOB_H
 #define GRADUS_MASTER_CORE_JOB_H
 

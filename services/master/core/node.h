@@ -1,6 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node that has joined: a parameter server or a worker. Plain data; node.c and node_events.c have
- * the functions, core.h declares them. */
+ * the functions, core.h declares them.
+ *
+ * A node keeps its address until it is silent (decision 39). The newest process at an address is
+ * mostly the old one, started again; but a wrong --advertise, or anybody, could end a live node
+ * that way. A heartbeat that is late by a quarter of its interval tells the two apart; until then
+ * the node is given nothing new.
+ *
+ * A refused connection proves that a process has ended; silence does not (decision 45). What is
+ * silent is most often alive, on a machine without a processor or memory to spare. A worker is
+ * replaced in a moment, so three seconds are enough for it. A server has all that its jobs did
+ * since their checkpoints, so one that holds a shard is waited for for --ps-timeout-ms. Proof ends
+ * the wait: a refused connection, a process with the node's name or address, a server that says
+ * that it has no such shard, an admin (gradus drop). A silent server is given no job, and one
+ * without shards is given up like a worker. Heartbeats come five times in the time-out; two that
+ * are missing are enough to look at the address, not to judge. */
 #ifndef GRADUS_MASTER_CORE_NODE_H
 #define GRADUS_MASTER_CORE_NODE_H
 

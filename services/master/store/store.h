@@ -2,7 +2,11 @@
 /* Where jobs outlive the master: one row per job. An interface, because tests keep rows in memory
  * and a later master may keep them elsewhere.
  *
- * Owner: the master's loop thread. A row that was put is durable when put returns. */
+ * Owner: the master's loop thread. A row that was put is durable when put returns.
+ *
+ * The core asks for a row and is told when it is stored (decision 13). What must not be before that
+ * (calls of a new generation, an end that clients see) waits, so a disk that is full for an hour
+ * costs an hour at most, and no job. */
 #ifndef GRADUS_MASTER_STORE_STORE_H
 #define GRADUS_MASTER_STORE_STORE_H
 

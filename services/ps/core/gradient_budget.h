@@ -11,7 +11,12 @@
  *
  * These are the decisions alone: bytes are counted, none are allocated. The caller has the lock,
  * the memory and the clock (services/ps/data/gradient_memory.c), or simulates them. After each call
- * that may give memory to somebody who waits, gradient_budget_ready() says to whom. */
+ * that may give memory to somebody who waits, gradient_budget_ready() says to whom.
+ *
+ * Why each share has a reserve (decision 30): a limit on bytes alone can stop a cluster for ever,
+ * because what fills it may wait for what finds no room. The simulator runs clusters whose servers
+ * have exactly the reserve, and one gradient less stops them. The shard's core knows nothing of the
+ * budget, because nothing but time can be observed of it. */
 #ifndef GRADUS_PS_CORE_GRADIENT_BUDGET_H
 #define GRADUS_PS_CORE_GRADIENT_BUDGET_H
 

@@ -7,7 +7,13 @@
  * they fill counts as buffers do that lie about, and they leave this process when somebody needs
  * the room.
  *
- * Any thread may call everything. */
+ * Any thread may call everything.
+ *
+ * A gradient in messages is decoded into its buffer chunk by chunk, while the rest arrives
+ * (decision 36), and counts from its first chunk on. Nothing of it may be applied before all is
+ * there: a stream that breaks must leave no trace. The slices of gRPC are the wrong place to keep
+ * it meanwhile: they begin and end anywhere in a value, are mostly not aligned, and are cut from
+ * memory that nobody counts. */
 #ifndef GRADUS_PS_DATA_GRADIENT_MEMORY_H
 #define GRADUS_PS_DATA_GRADIENT_MEMORY_H
 

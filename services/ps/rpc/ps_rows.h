@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of tables: the keys of a request as they come, its answer, what pushes bring, and updates.
- */
+ *
+ * Rows are read of a version, on the strand, between two updates (decision 51). A version of a
+ * table cannot be a second array: it is what the update changed, copied before; where nobody reads
+ * the version before (async and bounded modes, but for pins), nothing is copied. A gather of some
+ * thousand rows takes a fraction of a millisecond, which is all that a reader can delay a writer.
+ * No request for rows waits by itself, so nothing new can dead-lock, and the shard's core decides
+ * about rows with the numbers that it has. The keys of the next batch go with the push before it.
+ * They are a courtesy of the shard, which may have no memory for them, so the worker's core hears
+ * whether rows came, and asks again where they did not. What a push brings of tables is part of its
+ * gradient's buffer: a sum, an update and a generation are of both or of none. */
 #ifndef GRADUS_PS_RPC_PS_ROWS_H
 #define GRADUS_PS_RPC_PS_ROWS_H
 

@@ -7,7 +7,13 @@
  * nobody brings again. Whatever fails is tried again, unless the shard is none of this start any
  * more, or wants no such values.
  *
- * Owner: the job's thread. No clock, thread or message type inside. */
+ * Owner: the job's thread. No clock, thread or message type inside.
+ *
+ * Servers begin with zeros that they show to nobody, and one number says how far a shard is filled
+ * (decision 56). Repetitions, several workers at once and deaths need no more state than that
+ * number, and the master decides nothing: StartJob is answered when all shards are full. All
+ * workers send from the same place, so part of what they send comes twice; to share it out would
+ * save a few seconds in the life of a job. */
 #ifndef GRADUS_WORKER_CORE_WORKER_FILL_H
 #define GRADUS_WORKER_CORE_WORKER_FILL_H
 

@@ -2,7 +2,12 @@
 /* Where the time of a worker's job thread goes: all of it, from the first computation on, is given
  * to one part of a step (step_times.h). Times are monotonic and come from the caller.
  *
- * Owner: the job's thread. */
+ * Owner: the job's thread.
+ *
+ * One thread makes a step as long as it is, so each of its moments belongs to one part and the
+ * parts add up (decision 32). An exchange that overlaps with another or with computing counts as
+ * far as this thread waited for it. Shards say in their answers how long they waited and applied,
+ * so no clocks of two machines are compared. */
 #ifndef GRADUS_WORKER_JOB_STEP_CLOCK_H
 #define GRADUS_WORKER_JOB_STEP_CLOCK_H
 

@@ -12,7 +12,25 @@
  * same thread, because the client posts them to the loop. options.exchanges_max are open at once
  * per shard; more are answered with ERR_EXHAUSTED. A broken stream answers its open exchanges with
  * ERR_UNAVAILABLE and is opened again by the next exchange. So are exchanges with a shard that has
- * no place yet. */
+ * no place yet.
+ *
+ * A gradient may leave while it is computed (decision 33): the worker's core names the pushes in
+ * the action that computes, and the values of the last layers, which backward makes first, are sent
+ * first. A large kernel of a dense layer is made in blocks of rows, which depend on the layer's
+ * shape alone, so the bits do not depend on who listens. Parts below 512 KiB wait for more, since
+ * each message wakes both sides. A gradient goes whole when it is summed first, when its step may
+ * be over before it arrives, when it follows one that is still on its way, or when it passes in
+ * memory or in 16 bits.
+ *
+ * A computation may begin while its parameters arrive (decision 34): the first message of an answer
+ * says everything but the rest of its values. The forward pass waits for a variable before it first
+ * reads it; pushes begin in the backward pass, when all parameters are there. So a computation
+ * whose parameters do not all come is given up as if it had not begun: nothing of it was sent or
+ * counted, and the same batch is computed again from parameters that are pulled anew. The thread
+ * waits for one message a second at most, or four times as long as for the message before, ten
+ * seconds at most: meanwhile it hears of nothing else. This is done for answers in messages to the
+ * push before, in sync that waits for all replicas without rounds of sums, and in async and bounded
+ * modes without overlap. */
 #ifndef GRADUS_WORKER_PS_CLIENT_PS_CLIENT_H
 #define GRADUS_WORKER_PS_CLIENT_PS_CLIENT_H
 
