@@ -180,7 +180,7 @@ static const char *plain(const char *location)
     return strncmp(location, "file:///", 8) == 0 ? location + 7 : location;
 }
 
-/* Is there a file of that very name? */
+/* Looks whether there is a file with this very name, special characters included. */
 static int look(const struct listing *l, const char *path, bool *there, struct err *err)
 {
     bool url = storage_is_url(path), outside = data_roots_check(l->roots, path, NULL) != 0;
