@@ -69,8 +69,15 @@ struct checkpoint_past {
     const struct rule *rule;
     const struct rule_past *past;
 };
-/* From now on such rows are exported as they read (all borrowed). */
+/* From now on such rows are exported, and taken, as they read (all borrowed). */
 void checkpoint_catch_up(struct checkpoint *c, const struct checkpoint_past *pasts, size_t count);
+
+/* The rows of table @name alone into @table, which is new and of shard @shard of @shards: values as
+ * an export has them, and sightings; slots and versions are those of new rows. Errors:
+ * ERR_NOT_FOUND no such table; ERR_INVALID another dim, or a value that is not finite; others as of
+ * checkpoint_restore_tables(). */
+int checkpoint_take_rows(const struct checkpoint *c, const char *name, struct table *table,
+                         uint32_t shard, uint32_t shards, struct err *err);
 
 /* Writes one safetensors file of whole variables; without metadata equal values give equal bytes.
  * @slot NULL: the parameters; else what that slot ("average") has for each of them. A table "ads"

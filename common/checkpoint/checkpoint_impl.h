@@ -89,6 +89,10 @@ bool checkpoint_is_of_table(const struct checkpoint *c, const char *tensor);
 struct table_union *checkpoint_rows(const struct checkpoint *c, uint32_t shard, size_t table,
                                     const struct table_file_slots *slots);
 
+/* Brings rows of table @table of any file to the newest version of all shards, as
+ * checkpoint_catch_up() says; nothing to do is fine. */
+void checkpoint_catch_rows(const struct checkpoint *c, size_t table, struct table_chunk *rows);
+
 /* The keys of table @table, or with @values its values (or slot @slot, not NULL), of all files, in
  * the order of table_walk_order(). Errors: those of files; ERR_CORRUPT. */
 int checkpoint_export_table(const struct checkpoint *c, size_t table, bool values, const char *slot,

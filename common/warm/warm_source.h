@@ -16,6 +16,7 @@ struct warm_source {
     char *path;                  /* what is read, for messages */
     struct warm_tensor *tensors; /* [count], their names are of `state` */
     size_t count;
+    uint64_t rows_manifest; /* of one with tables: the checksum of its manifest */
     void *state;
 };
 
@@ -25,7 +26,8 @@ struct warm_source {
 int warm_source_open(const struct from_spec *from, const char *dir, const struct data_roots *roots,
                      struct warm_source *out, struct err *err);
 void warm_source_close(struct warm_source *s); /* zeroed is fine */
-/* All elements of @tensor, which is readable. Errors: those of files, with the name. */
+/* All elements of @tensor, which is readable and no table. Errors: those of files, with the name.
+ */
 int warm_source_read(const struct warm_source *s, size_t tensor, float *out, struct err *err);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "storage/storage.h"
 #include "warm/warm_kinds.h"
 #include "warm/warm_match.h"
 #include "warm/warm_source.h"
@@ -17,8 +18,11 @@ struct warm_start {
     const struct variable_spec *variables;
     size_t count;
     struct warm_source source;
+    struct variable_spec *wanted; /* these, and the tables of the job */
+    size_t tables;
     struct warm_match match;
     char *summary;
+    char *rows_from; /* NULL: no rows are taken */
 };
 
 void warm_start_close(struct warm_start *w)
@@ -26,6 +30,8 @@ void warm_start_close(struct warm_start *w)
     if (w != NULL) {
         warm_match_release(&w->match);
         warm_source_close(&w->source);
+        free(w->wanted);
+        free(w->rows_from);
         free(w->summary);
         free(w);
     }
@@ -34,9 +40,13 @@ void warm_start_close(struct warm_start *w)
 static int match(struct warm_start *w, const struct from_spec *from, struct err *err)
 {
     const struct warm_source *s = &w->source;
-    int rc = warm_match(s->tensors, s->count, w->variables, w->count, from, &w->match, err);
+    const struct warm_wanted wanted = {w->wanted, w->count + w->tables, w->tables};
+    int rc = warm_match(s->tensors, s->count, &wanted, from, &w->match, err);
     if (rc != 0) {
         return err_wrap(err, "from.%s %.200s", s->kind->name, s->path);
+    }
+    for (size_t i = w->count; i < wanted.count && w->rows_from == NULL; i++) {
+        w->rows_from = w->match.tensors[i] == WARM_NONE ? NULL : storage_absolute(w->source.path);
     }
     struct buf text = {0};
     const char *said = w->match.summary;
@@ -55,6 +65,8 @@ int warm_start_open(const struct job_spec *spec, const struct data_roots *roots,
     struct warm_start *w = mem_new(1, sizeof *w);
     w->variables = variables;
     w->count = count;
+    w->tables = spec->model.table_count;
+    w->wanted = warm_wanted_new(variables, count, &spec->model);
     int rc = warm_source_open(&spec->from, spec->data.dir, roots, &w->source, err);
     rc = rc != 0 ? rc : match(w, &spec->from, err);
     if (rc != 0) {
@@ -68,6 +80,12 @@ int warm_start_open(const struct job_spec *spec, const struct data_roots *roots,
 const char *warm_start_summary(const struct warm_start *w)
 {
     return w->summary;
+}
+
+const char *warm_start_rows(const struct warm_start *w, uint64_t *manifest)
+{
+    *manifest = w->rows_from == NULL ? 0 : w->source.rows_manifest;
+    return w->rows_from;
 }
 
 static int check_finite(const struct warm_start *w, size_t variable, const float *values,
@@ -116,6 +134,9 @@ int warm_start_load(const struct warm_start *w, float *const *values, uint64_t *
             checksum_add(sum, &i, sizeof i);
             checksum_add(sum, to, n * sizeof *to);
         }
+    }
+    if (rc == 0 && w->rows_from != NULL) {
+        checksum_add(sum, &w->source.rows_manifest, sizeof w->source.rows_manifest);
     }
     const uint64_t of_all = checksum_value(sum);
     checksum_free(sum);

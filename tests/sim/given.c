@@ -33,6 +33,11 @@ void given_asked(struct world *w, const struct sim_job *j, const struct master_c
         c->from_fingerprint != GIVEN_FROM_FINGERPRINT) {
         violated(w, INVARIANT_GIVEN, "a worker may bring other values of the source of %s", j->id);
     }
+    const bool begins = c->kind == MASTER_CALL_OPEN && j->from && c->restore[0] == '\0';
+    if (c->kind == MASTER_CALL_OPEN && (strcmp(c->rows_from, begins ? GIVEN_ROWS_FROM : "") != 0 ||
+                                        c->rows_manifest != (begins ? GIVEN_ROWS_MANIFEST : 0))) {
+        violated(w, INVARIANT_GIVEN, "tables of %s begin with rows of '%s'", j->id, c->rows_from);
+    }
 }
 
 /* ---- the worker ---- */

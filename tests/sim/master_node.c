@@ -561,6 +561,8 @@ void master_answered(struct world *w, const struct unary *u, const struct unary_
         e.call.given = j->given ? given_program : e.call.given;
         e.call.from = j->from && u->req.begins ? "the source" : "";
         e.call.from_fingerprint = j->from && u->req.begins ? GIVEN_FROM_FINGERPRINT : 0;
+        e.call.rows_from = j->from && u->req.begins ? GIVEN_ROWS_FROM : "";
+        e.call.rows_manifest = j->from && u->req.begins ? GIVEN_ROWS_MANIFEST : 0;
         e.call.test = e.call.train;
         e.call.test.records = j->test_records;
     } else if (u->req.call == MASTER_CALL_EVALUATE) {

@@ -172,6 +172,8 @@
     X(fill_not_again, GIVEN, "a worker does not bring again what may have been lost")              \
     X(from_again, GIVEN, "the source of a job that has a checkpoint is looked at again")           \
     X(from_unknown, GIVEN, "a worker is not told which values of a source the job has")            \
+    X(rows_of_nowhere, GIVEN, "servers are not told which rows of a source the job has")           \
+    X(rows_once, GIVEN, "they are told once, and not when the job begins again")                   \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

@@ -178,11 +178,11 @@ void job_from_check(const struct job_reader *r)
                    "from.slots: the slots of an update rule cannot be taken from a source yet; "
                    "allowed: false");
     }
-    if (r->spec->model.table_count > 0 && f->strict) {
+    if (r->spec->model.table_count > 0 && f->strict && sources == 1 && !is_given(f->checkpoint)) {
         job_report(r, "from.strict",
-                   "from.strict: rows of tables cannot be taken from a source yet, and this model "
-                   "has tables; allowed: 'strict: false', with which they begin as those of a new "
-                   "job");
+                   "from.strict: rows of tables are taken from checkpoints alone, and this model "
+                   "has tables; allowed: from.checkpoint, or 'strict: false', with which they "
+                   "begin as those of a new job");
     }
 }
 

@@ -71,6 +71,15 @@ static void build_position(const struct job *j, struct master_call *out)
     out->version = j->step_map.step + j->version_shift;
 }
 
+/* What tables begin with, which have no rows of their own in a checkpoint. */
+static void build_rows(const struct job *j, struct master_call *out)
+{
+    const bool silent = MUTANT(rows_of_nowhere) || (j->resume && MUTANT(rows_once));
+    const bool begins = j->restore == NULL && j->rows_from != NULL && !silent;
+    out->rows_from = begins ? j->rows_from : "";
+    out->rows_manifest = begins ? j->rows_manifest : 0;
+}
+
 static void build_base(const struct job *j, uint32_t shard, struct master_base *out)
 {
     const struct shard_state *s = &j->shards[shard];
@@ -96,6 +105,7 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         out->shard = c->index;
         out->plan = &j->plan;
         out->restore = j->restore == NULL ? "" : j->restore;
+        build_rows(j, out);
         build_position(j, out);
         build_workers(m, j, out);
         break;

@@ -241,6 +241,8 @@ struct job {
     char **field_names;              /* owned */
     struct given_variables given;    /* of model.program, model.onnx, from */
     uint64_t from_fingerprint;       /* of the values of `from`; 0: nobody has looked */
+    char *rows_from;                 /* the checkpoint with the first rows of tables; NULL: none */
+    uint64_t rows_manifest;
     struct variable_spec *given_own; /* owned: those of given */
     char *encoding;                  /* what was measured on the train records; NULL: unknown */
     struct plan plan;

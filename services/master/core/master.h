@@ -182,7 +182,9 @@ struct master_call_done {
     struct given_variables given; /* of a job whose variables workers tell */
     const char *from;             /* of a job with `from` that begins: what is taken; NULL: none */
     uint64_t from_fingerprint;    /* of these values */
-    const char *encoding;         /* what was measured on the train records; NULL or "": unknown */
+    const char *rows_from;  /* the checkpoint that has rows of tables; NULL or "": none is taken */
+    uint64_t rows_manifest; /* of that checkpoint */
+    const char *encoding;   /* what was measured on the train records; NULL or "": unknown */
     /* OPEN, MEMBERSHIP, PIN, UNPIN, CHECKPOINT */
     uint64_t version;
     const struct ledger *ledger;                    /* the same; may be NULL */
@@ -334,6 +336,8 @@ struct master_call {
     const struct ledger *ledger; /* OPEN, ASSIGN; MEMBERSHIP: NULL when nothing but it changes */
     uint64_t version;            /* OPEN, MEMBERSHIP: that goes with it */
     const char *restore;         /* OPEN: directory of a checkpoint; "": initial values */
+    const char *rows_from;  /* OPEN: then the checkpoint with the first rows of tables; or "" */
+    uint64_t rows_manifest; /* OPEN: of that checkpoint */
     const struct consistency *consistency; /* OPEN, MEMBERSHIP, ASSIGN */
     const char *const *workers;            /* OPEN, MEMBERSHIP */
     size_t worker_count;

@@ -237,6 +237,14 @@ void start_open(struct master *m, struct job *j)
     }
 }
 
+/* @from is NULL or "": the tables begin empty. */
+static void take_rows(struct job *j, const char *from, uint64_t manifest)
+{
+    free(j->rows_from);
+    j->rows_from = from == NULL || from[0] == '\0' ? NULL : mem_strdup(from);
+    j->rows_manifest = manifest;
+}
+
 void start_forget_fields(struct job *j)
 {
     for (size_t i = 0; j->field_names != NULL && i < j->train.fields.count; i++) {
@@ -247,6 +255,7 @@ void start_forget_fields(struct job *j)
     j->train.fields = j->test.fields = (struct sparse_names){0};
     free(j->given_own);
     free(j->encoding);
+    take_rows(j, NULL, 0);
     j->given_own = NULL;
     j->encoding = NULL;
     j->given = (struct given_variables){0};
@@ -275,6 +284,7 @@ void start_inspect_done(struct master *m, struct job *j, const struct master_cal
         char quoted[1200];
         job_record_set(&j->record.started_from, done->from);
         j->from_fingerprint = done->from_fingerprint;
+        take_rows(j, done->rows_from, done->rows_manifest);
         action_log(m, LOG_LEVEL_INFO, "job_from", "job=%s took=%s", j->record.id,
                    log_quote(done->from, quoted, sizeof quoted));
     }

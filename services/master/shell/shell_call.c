@@ -47,6 +47,8 @@ static int take_inspection(const Gradus__V1__DataInfo *r, struct master_call_don
     done->from = r->from;
     done->encoding = r->encoding;
     done->from_fingerprint = r->from_fingerprint;
+    done->rows_from = r->rows_from;
+    done->rows_manifest = r->rows_manifest;
     return rc != 0 || r->program == NULL
                ? rc
                : wire_program_from_proto(r->program, given, &done->given, err);
@@ -340,6 +342,8 @@ static void open_shard(struct shell *s, const struct master_call *call, Gradus__
     q.ledger = &ledger;
     q.version = call->version;
     q.restore = borrow(call->restore);
+    q.rows_from = borrow(call->rows_from);
+    q.rows_manifest = call->rows_manifest;
     q.owner = s->checkpoints.owner;
     q.workers = borrow_list(call->workers);
     q.n_workers = call->worker_count;

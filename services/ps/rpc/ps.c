@@ -107,6 +107,7 @@ void ps_unref(struct ps *ps)
         pthread_mutex_destroy(&ps->lock);
         trace_release(&ps->trace);
         free(ps->checkpoint_dir);
+        data_roots_release(&ps->data_roots);
         free(ps);
     }
 }
@@ -122,7 +123,12 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
                       PS_APPLY_THREADS_MAX);
         return NULL;
     }
+    struct data_roots roots = {0};
+    if (o->data_root != NULL && data_roots_read(o->data_root, &roots, err) != 0) {
+        return NULL;
+    }
     struct ps *ps = mem_new(1, sizeof *ps);
+    ps->data_roots = roots;
     pthread_mutex_init(&ps->lock, NULL);
     trace_init(&ps->trace);
     atomic_store(&ps->refs, 1);

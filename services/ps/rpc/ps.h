@@ -22,6 +22,7 @@ struct ps;
 
 struct ps_options {
     const char *checkpoint_dir;  /* copied */
+    const char *data_root;       /* data_roots_read(): of sources of warm starts; NULL: anywhere */
     size_t shards_max;           /* 1..PS_SHARDS_MAX */
     uint64_t memory_bytes_max;   /* of values, slots and gradients; 0: ps_memory_bytes() */
     uint64_t gradient_bytes_max; /* of gradients that are not applied yet (gradient_memory.h); 0: no
@@ -45,7 +46,7 @@ uint64_t ps_memory_bytes(const char *root);
 /* Threads for one update where nobody says how many: what processor time there is for this process
  * (host_cpus.h), but no more than 4, which take all of the memory's bandwidth of most machines. */
 unsigned ps_apply_threads(const char *root);
-/* Returns owned. Errors: ERR_RANGE; ERR_EXHAUSTED no threads. */
+/* Returns owned. Errors: ERR_RANGE; ERR_INVALID data_root; ERR_EXHAUSTED no threads. */
 struct ps *ps_new(const struct ps_options *options, struct err *err);
 /* From now on shards are opened for who knows this number of the process alone; 0, as at first: for
  * anybody. Any thread. */

@@ -91,5 +91,8 @@ const struct table_file_source *ps_table_file_source(const struct ps_table_file 
 void ps_table_file_end(struct ps_table_file *f); /* NULL is fine */
 /* Rows and counts of the job's tables, which are empty. Errors: checkpoint_restore_tables(). */
 int ps_tables_restore(struct ps_shard *s, const struct checkpoint *c, struct err *err);
+/* The first rows of the job's tables, which are empty, out of the checkpoint at @path with that
+ * checksum of its manifest. Errors: those of warm_rows_restore(). */
+int ps_tables_begin(struct ps_shard *s, const char *path, uint64_t manifest, struct err *err);
 
 #endif

@@ -103,7 +103,7 @@ static int fill(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struc
         return ps_restore(s, r->restore, r->owner, err);
     }
     fill_initial(s);
-    return 0;
+    return r->rows_from[0] == 0 ? 0 : ps_tables_begin(s, r->rows_from, r->rows_manifest, err);
 }
 
 static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)

@@ -5,6 +5,7 @@
 
 #include "auth/shard_key.h"
 #include "base/buf.h"
+#include "data/data_roots.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "job/plan/plan_update.h"
 #include "ps/data/gradient_memory.h"
@@ -55,6 +56,7 @@ struct ps_meters {
 struct ps {
     atomic_uint refs;
     char *checkpoint_dir;
+    struct data_roots data_roots; /* where sources of warm starts may lie */
     size_t chunk_bytes;
     struct rpc_polling *polling;  /* NULL: none */
     bool shared_memory;           /* open blocks that workers offer (shared_memory.h) */

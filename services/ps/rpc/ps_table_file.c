@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "ps/rpc/ps_rows.h"
+#include "warm/warm_rows.h"
 
 /* That the strand is kept for at once: a fraction of a millisecond. */
 #define ROWS_AT_ONCE 512
@@ -308,4 +309,13 @@ int ps_tables_restore(struct ps_shard *s, const struct checkpoint *c, struct err
                                        s->plan.shard_count, err);
     free(tables);
     return rc;
+}
+
+int ps_tables_begin(struct ps_shard *s, const char *path, uint64_t manifest, struct err *err)
+{
+    if (s->tables == NULL) {
+        return err_set(err, ERR_INVALID, "rows to begin with, and the job has no tables");
+    }
+    return warm_rows_restore(&s->spec, &s->plan, s->number, path, manifest, &s->ps->data_roots,
+                             s->tables->tables, err);
 }

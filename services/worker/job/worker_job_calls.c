@@ -159,13 +159,11 @@ static void handle_inspect(struct worker_job *j, struct rpc_call *call,
 {
     const Gradus__V1__InspectDataRequest *r = (const Gradus__V1__InspectDataRequest *)body;
     struct err err = {0};
-    char *from = NULL;
-    uint64_t from_fingerprint = 0;
+    struct worker_source from = {0};
     work_begin(&j->tells->work, "InspectData", 0, "");
     int rc = load(j, &err);
     if (rc == 0 && r->begins && job_spec_has_from(&j->model.spec)) {
-        rc = worker_model_look(&j->model, dataset_cache_roots(j->data), &from, &from_fingerprint,
-                               &err);
+        rc = worker_model_look(&j->model, dataset_cache_roots(j->data), &from, &err);
     }
     work_end(&j->tells->work);
     if (rc != 0) {
@@ -175,9 +173,11 @@ static void handle_inspect(struct worker_job *j, struct rpc_call *call,
     Gradus__V1__DataInfo info;
     Gradus__V1__ProgramModel program;
     describe_data(j, &info, &program);
-    info.from_fingerprint = from_fingerprint;
-    if (from != NULL) {
-        info.from = from;
+    info.from_fingerprint = from.fingerprint;
+    info.rows_manifest = from.rows_manifest;
+    if (from.summary != NULL) {
+        info.from = from.summary;
+        info.rows_from = from.rows_from;
     }
     const char *encoding = j->model.train == NULL ? NULL : dataset_measured(j->model.train);
     char *measured = encoding == NULL ? NULL : mem_strdup(encoding);
@@ -187,7 +187,7 @@ static void handle_inspect(struct worker_job *j, struct rpc_call *call,
     (void)rpc_reply(call, &info.base, NULL);
     wire_program_release(&program);
     free(measured);
-    free(from);
+    worker_source_release(&from);
 }
 
 static size_t staleness_bucket(uint64_t staleness)

@@ -66,10 +66,17 @@ struct given_variables worker_model_given(const struct worker_model *m);
 void worker_model_give(struct worker_model *m); /* m->given, of m->model */
 /* Has this worker first values for all variables of the model, or can it make them? */
 bool worker_model_brings(const struct worker_model *m);
-/* Of a job with `from`: read the source, within @roots, and say what is taken of it (@summary,
- * owned) and which values these are. Errors: those of warm_start.h. */
-int worker_model_look(const struct worker_model *m, const struct data_roots *roots, char **summary,
-                      uint64_t *fingerprint, struct err *err);
+struct worker_source {
+    char *summary;        /* owned: what is taken of it */
+    uint64_t fingerprint; /* of these values */
+    char *rows_from;      /* owned: the checkpoint that has rows for tables; "": none are taken */
+    uint64_t rows_manifest;
+};
+void worker_source_release(struct worker_source *s); /* zeroed is fine */
+/* Of a job with `from`: read the source, within @roots, and say what is taken of it. @out begins
+ * zeroed. Errors: those of warm_start.h. */
+int worker_model_look(const struct worker_model *m, const struct data_roots *roots,
+                      struct worker_source *out, struct err *err);
 /* See to it that m->initial is there, of a model that was built. @expected: what another worker
  * said that the values of the source are; 0: nobody knows. Errors: the same; ERR_STATE they are
  * others; ERR_EXHAUSTED. */

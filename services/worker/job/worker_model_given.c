@@ -39,18 +39,27 @@ bool worker_model_brings(const struct worker_model *m)
 
 /* ---- from ---- */
 
-int worker_model_look(const struct worker_model *m, const struct data_roots *roots, char **summary,
-                      uint64_t *fingerprint, struct err *err)
+int worker_model_look(const struct worker_model *m, const struct data_roots *roots,
+                      struct worker_source *out, struct err *err)
 {
     const struct given_variables given = worker_model_given(m);
     struct warm_start *w = NULL;
     int rc = warm_start_open(&m->spec, roots, given.variables, given.count, &w, err);
-    rc = rc != 0 ? rc : warm_start_load(w, NULL, fingerprint, err);
+    rc = rc != 0 ? rc : warm_start_load(w, NULL, &out->fingerprint, err);
     if (rc == 0) {
-        *summary = mem_strdup(warm_start_summary(w));
+        const char *rows_from = warm_start_rows(w, &out->rows_manifest);
+        out->summary = mem_strdup(warm_start_summary(w));
+        out->rows_from = mem_strdup(rows_from == NULL ? "" : rows_from);
     }
     warm_start_close(w);
     return rc;
+}
+
+void worker_source_release(struct worker_source *s)
+{
+    free(s->summary);
+    free(s->rows_from);
+    *s = (struct worker_source){0};
 }
 
 /* What variable @i begins with when nothing else is said. */
