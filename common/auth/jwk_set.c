@@ -107,7 +107,7 @@ static int add(struct jwk_set *s, EVP_PKEY *key, const char *id, const struct al
     return 0;
 }
 
-/* The bytes of a member in base64url; false: there is none. */
+/* Reads the bytes of a member in base64url; false: the member is missing or wrong. */
 static bool read_bytes(const struct json_t *object, const char *name, struct buf *out)
 {
     const char *text = NULL;

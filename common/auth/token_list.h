@@ -18,8 +18,9 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-#define TOKEN_PREFIX "gradus_" /* by which people, and programs that look for leaks, know one */
-#define TOKEN_BYTES 64         /* of a token of ours, with the NUL */
+/* prefix by which people, and programs that look for leaks, know a token of ours */
+#define TOKEN_PREFIX "gradus_"
+#define TOKEN_BYTES 64 /* of a token of ours, with the NUL */
 #define TOKEN_HASH_BYTES 32
 #define TOKEN_LIST_MAX 10000
 #define TOKEN_LIST_BYTES_MAX ((size_t)4 << 20)

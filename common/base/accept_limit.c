@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The function accept4() of this program, which the dynamic linker gives to its libraries in place
- * of the one of the C library, and what it looks at. */
+/* Replaces the C library's accept4() for this program and its libraries: the dynamic linker gives
+ * them this one, which looks at the limits first. */
 #include "base/accept_limit.h"
 
 #include <errno.h>
@@ -30,7 +30,8 @@ static atomic_ullong refused;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the next one */
 static struct accept_share share;
 
-/* How many descriptors there may be; more of them, if the system lets us. */
+/* Raises the number of descriptors of the process to @wanted, as far as the system allows. Returns
+ * the number. */
 static size_t raise_descriptors(size_t wanted)
 {
     struct rlimit now;
@@ -60,7 +61,7 @@ static uint16_t port_of(const struct sockaddr_storage *a)
                                       : 0;
 }
 
-/* Nobody: it has gone, or comes through a socket of this host. */
+/* The peer behind @fd; nobody, if the connection is gone or came through a socket of this host. */
 static struct accept_guest guest_of(int fd)
 {
     struct sockaddr_storage peer;
@@ -124,8 +125,8 @@ static bool is_exempt(int fd, enum first_byte_port *port)
     return false;
 }
 
-/* That there is no descriptor for a connection must not look like a broken port: as if there were
- * none. It waits in the queue of the system until somebody else comes. */
+/* Answers as if no connection had come: want of a descriptor must not look like a broken port. The
+ * connection waits in the queue of the system until a descriptor is free. */
 static int none_now(void)
 {
     errno = errno == EMFILE || errno == ENFILE ? EAGAIN : errno;
@@ -161,7 +162,7 @@ static void refuse(int fd, const char *reason)
     }
 }
 
-/* Of the libraries, and ours, under the name that they call. */
+/* accept4() under the name that libraries and this program call. */
 int accept_limited(int fd, struct sockaddr *address, socklen_t *bytes, int flags) __asm__("accept4")
     __attribute__((visibility("default")));
 

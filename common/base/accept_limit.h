@@ -20,13 +20,14 @@
 /* What a process needs besides connections: files, sockets to others, pipes. */
 #define ACCEPT_LIMIT_OTHERS 256
 
-/* What a process lets in. */
+/* The limits of what a process accepts. */
 struct accept_limits {
     size_t connections; /* about so many at most; as the system's limit on open files lets it, of
                            which as many as it allows are asked for first, and some are left free */
-    size_t peer;        /* of one peer at most; 0: as many as are free, which is half for the only
-                           one (accept_share.h). Those through sockets of this host are not counted */
-    enum first_byte_port port; /* what connections that are not exempt speak */
+    size_t
+        peer; /* connections of one peer at most; 0: as many as are free, which is half for a single
+                 peer (accept_share.h). Connections through sockets of this host are not counted */
+    enum first_byte_port port; /* the protocol of connections that are not exempt */
 };
 
 /* Returns how many connections there can be. */

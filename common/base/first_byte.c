@@ -18,12 +18,14 @@
 #include "base/log.h"
 #include "base/log_rate.h"
 
-#define TLS_RECORD_HANDSHAKE 0x16 /* how every client of TLS begins, and none of HTTP */
+/* every client of TLS begins with this byte, and no client of HTTP */
+#define TLS_RECORD_HANDSHAKE 0x16
 
 static atomic_uchar watched[FIRST_BYTE_ROOM]; /* enum first_byte_port, of a connection that has said
                                                  nothing yet */
-/* Of our side. A number that was watched may be another socket's by now; none that this process
- * opens itself has the port of a server of it. */
+/* The ports of services of this process, by what they speak. A descriptor that was watched may
+ * belong to another socket by now; a socket that this process has opened itself has none of these
+ * ports on its own side. */
 static atomic_uint ports[FIRST_BYTE_PORTS];
 
 static const struct {
@@ -131,7 +133,7 @@ static bool is_watched(int fd)
            atomic_load_explicit(&watched[fd], memory_order_relaxed) != FIRST_BYTE_ANY;
 }
 
-/* ---- of the libraries, and ours, under the names that they call ---- */
+/* recv() and recvmsg() under the names that libraries and this program call */
 
 ssize_t first_byte_recv(int fd, void *out, size_t n, int flags) __asm__("recv")
     __attribute__((visibility("default")));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who speaks TLS to a port that does not, or the reverse: told from the first byte of a connection,
- * of which libraries say nothing that a person could use. So recv() and recvmsg() are ours, for all
- * libraries of the process; of a connection that is watched they look at the first byte, once, and
- * do nothing else. One line is logged in LOG_RATE_MS.
+/* Finds peers that speak TLS to a port without TLS, or the reverse, by the first byte of a
+ * connection; libraries say nothing of it that a person could use. This file replaces recv() and
+ * recvmsg() for all libraries of the process: on a watched connection they look at the first byte,
+ * once, and do nothing else. One line is logged in LOG_RATE_MS.
  *
  * Any thread. Limits: descriptors below FIRST_BYTE_ROOM. */
 #ifndef GRADUS_BASE_FIRST_BYTE_H
@@ -21,7 +21,7 @@ enum first_byte_port {
 
 /* @fd is a new connection to @port, over TCP. */
 void first_byte_watch(int fd, enum first_byte_port port);
-/* It is not to be watched (any more). */
+/* Stops watching the connection. */
 void first_byte_ignore(int fd);
 
 #endif

@@ -54,11 +54,11 @@ int poll_setting_parse(const char *text, struct poll_setting *out, struct err *e
 enum poll_why {
     POLL_OFF,       /* the setting says never */
     POLL_FIXED,     /* the setting says how long */
-    POLL_SOON,      /* what is waited for usually comes soon */
-    POLL_LATE,      /* it usually does not, or nobody knows yet */
+    POLL_SOON,      /* the event usually comes soon */
+    POLL_LATE,      /* the event usually does not come soon, or nobody knows yet */
     POLL_CROWDED,   /* more threads compute here than there are processors */
-    POLL_PREEMPTED, /* others wanted the processor */
-    POLL_MISSED,    /* it came later than it usually does, again and again */
+    POLL_PREEMPTED, /* other threads wanted the processor */
+    POLL_MISSED,    /* the event came later than usual, again and again */
     POLL_WHY_COUNT,
 };
 extern const char *const poll_why_names[POLL_WHY_COUNT];
@@ -80,8 +80,8 @@ void poll_policy_init(struct poll_policy *p, const struct poll_setting *setting)
 /* At the beginning of a wait: is it time for poll_policy_load()? */
 bool poll_policy_load_due(const struct poll_policy *p, uint64_t now_ns);
 void poll_policy_load(struct poll_policy *p, uint64_t now_ns, const struct thread_load *load);
-/* At the beginning of a wait: poll for so many ns before going to sleep; 0: sleep at once.
- * @busy: threads on this host that compute, as far as is known, with the one that waits. */
+/* Call when a wait begins. Returns for how many ns to poll before going to sleep; 0: sleep at once.
+ * @busy: threads on this host that are known to compute, this one included. */
 uint64_t poll_policy_begin(struct poll_policy *p, uint64_t now_ns, unsigned busy,
                            unsigned processors);
 /* At its end: it lasted @waited_ns, of which @polled_ns were polled at most. */

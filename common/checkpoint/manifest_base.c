@@ -9,7 +9,7 @@
 #include "checkpoint/manifest.h"
 #include "json/json_doc.h"
 
-/* Beside @dir, which may be written in any way that opens it. */
+/* The base lies beside @dir, whose path may be written in any way that opens it. */
 char *manifest_base_path(const char *dir, const struct manifest *m)
 {
     size_t end = strlen(dir), begin;

@@ -62,7 +62,7 @@ struct table_layout {
  * counts nothing. */
 void table_layout_init(struct table_layout *l, const struct table_file_info *table,
                        const struct table_file_slots *slots, enum table_part_kind kind);
-/* How many of them there are. */
+/* The number of tensors of the layout. */
 uint64_t table_layout_count(const struct table_layout *l, const struct table_file_info *table);
 extern const char *const table_part_words[TABLE_PART_KINDS]; /* "rows", "counts", "keys" */
 /* The tensor of column @column of part @part, without a name; @column == column_count: the sum. */

@@ -11,7 +11,7 @@
  * x or sign(x) · ln(1 + |x|). */
 struct plain_number {
     size_t source;      /* number of the record */
-    bool log, measured; /* mean and deviation are those of the train records */
+    bool log, measured; /* mean and deviation were measured on the train records */
     double mean, deviation;
 };
 
@@ -28,7 +28,7 @@ struct category_group {
     struct column_vocabulary vocabulary;
     size_t source; /* category of the record */
     size_t first;
-    uint32_t entry; /* of data.columns; not all parts of the records know it */
+    uint32_t entry; /* index into data.columns; not all parts of the records know it */
 };
 
 struct column_layout {

@@ -7,7 +7,7 @@
 #include "config/field.h"
 #include "data/names.h"
 
-#define COLUMNS_DECLARED_MAX 1024 /* by hand, as everything in a job file; a range is one */
+#define COLUMNS_DECLARED_MAX 1024 /* entries are written by hand; a range counts as one */
 #define COLUMN_BOUNDARIES_MAX 1000
 
 enum column_kind {
@@ -56,7 +56,7 @@ struct data_column {
 extern const struct field data_column_fields[];
 extern const size_t data_column_field_count;
 
-/* Has the column a use for this key? */
+/* True if the key @field means something for this kind of column. */
 bool data_column_has(const struct data_column *c, const struct field *field);
 /* Do the values of one column fit each other? @seen: which rows of the table were given.
  * Errors: ERR_INVALID "key: what is wrong; allowed: …". */

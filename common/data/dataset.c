@@ -20,7 +20,9 @@
 #include "data/parts.h"
 #include "data/sparse_batch.h"
 
-#define STREAM_FROM_SHARE 3 /* of the memory: decoded records take more than their text */
+/* share of the memory from which on files are streamed: decoded records take more than their text
+ */
+#define STREAM_FROM_SHARE 3
 
 int batch_init(struct batch *b, const struct dataset *d, size_t capacity, struct err *err)
 {
@@ -343,7 +345,7 @@ int dataset_of_records(const struct encoding *e, const struct data_spec *spec, c
     return 0;
 }
 
-/* All records of a part, in memory. */
+/* Makes a dataset of all records of a part, in memory. */
 static int dataset_new(const struct encoding *e, const struct data_spec *spec, const char *format,
                        struct records *r, struct dataset **out, struct err *err)
 {
@@ -437,7 +439,7 @@ static int open_in_memory(const struct data_spec *spec, enum data_label_kind lab
     return 0;
 }
 
-/* Are the files so large that their records may not fit? */
+/* True if the files are so large that their records may not fit into memory. */
 static bool is_large(const struct data_spec *spec)
 {
     const char *const names[] = {spec->train.file, spec->test.file};

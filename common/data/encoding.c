@@ -52,7 +52,7 @@ int encoding_fit(struct encoding *e, const struct data_spec *spec, bool label_is
 {
     const bool declared = train->digest->declared != NULL;
     size_t numbers =
-        train->digest->numbers; /* one-hot features, which come behind, are not scaled */
+        train->digest->numbers; /* only numbers are scaled, not the one-hot features behind them */
     e->spec = spec;
     int rc = fit_labels(&e->labels, spec, label_is_class, train, err);
     rc = rc != 0 ? rc

@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 
-/* That many first bytes tell all of them. */
+/* So many first bytes are enough to recognise all of them. */
 #define FOREIGN_FILE_HEAD_BYTES 512
 
 /* 0: nothing is known against a file that begins with @head[@n].
