@@ -24,8 +24,6 @@
 
 static atomic_int first_refused = INT_MAX; /* a connection with this number, or a higher one */
 static atomic_int exempt[ACCEPT_LIMIT_EXEMPT_MAX]; /* fd + 1; 0: none */
-static atomic_int exempt_ports[ACCEPT_LIMIT_EXEMPT_MAX];
-static atomic_int limited_port; /* enum first_byte_port */
 static atomic_ullong refused;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the next one */
 static struct accept_share share;
@@ -90,18 +88,16 @@ size_t accept_limit_set(const struct accept_limits *limits)
     share.there = is_there;
     accept_share_set(&share, limits->peer, limits->peer > 0 ? 0 : can);
     pthread_mutex_unlock(&lock);
-    atomic_store(&limited_port, (int)limits->port);
     atomic_store(&first_refused, (int)wanted);
     return can;
 }
 
-void accept_limit_exempt(int fd, enum first_byte_port port)
+void accept_limit_exempt(int fd)
 {
     for (size_t i = 0; i < ACCEPT_LIMIT_EXEMPT_MAX; i++) {
         int none = 0;
         if (atomic_load(&exempt[i]) == fd + 1 ||
             atomic_compare_exchange_strong(&exempt[i], &none, fd + 1)) {
-            atomic_store(&exempt_ports[i], (int)port);
             return;
         }
     }
@@ -112,16 +108,13 @@ uint64_t accept_limit_refused(void)
     return atomic_load(&refused);
 }
 
-/* Is the listening socket @fd exempt? Then @port is what its connections speak. */
-static bool is_exempt(int fd, enum first_byte_port *port)
+static bool is_exempt(int fd)
 {
     for (size_t i = 0; i < ACCEPT_LIMIT_EXEMPT_MAX; i++) {
         if (atomic_load(&exempt[i]) == fd + 1) {
-            *port = (enum first_byte_port)atomic_load(&exempt_ports[i]);
             return true;
         }
     }
-    *port = (enum first_byte_port)atomic_load(&limited_port);
     return false;
 }
 
@@ -169,17 +162,14 @@ int accept_limited(int fd, struct sockaddr *address, socklen_t *bytes, int flags
 int accept_limited(int fd, struct sockaddr *address, socklen_t *bytes, int flags)
 {
     socklen_t room = bytes != NULL ? *bytes : 0;
-    enum first_byte_port port;
     for (;;) {
         int got = (int)syscall(SYS_accept4, fd, address, bytes, flags);
-        bool free_of_limits = is_exempt(fd, &port);
+        bool free_of_limits = is_exempt(fd);
         if (got < 0) {
             return free_of_limits ? -1 : none_now();
         }
         const char *reason = too_many(got, !free_of_limits);
         if (reason == NULL) {
-            first_byte_ignore(got);
-            first_byte_watch(got, port);
             return got;
         }
         refuse(got, reason);

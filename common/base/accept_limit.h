@@ -15,8 +15,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/first_byte.h"
-
 /* What a process needs besides connections: files, sockets to others, pipes. */
 #define ACCEPT_LIMIT_OTHERS 256
 
@@ -27,15 +25,14 @@ struct accept_limits {
     size_t
         peer; /* connections of one peer at most; 0: as many as are free, which is half for a single
                  peer (accept_share.h). Connections through sockets of this host are not counted */
-    enum first_byte_port port; /* the protocol of connections that are not exempt */
 };
 
 /* Returns how many connections there can be. */
 size_t accept_limit_set(const struct accept_limits *limits);
-/* The listening socket @fd bounds its connections itself (http_crowd.h), which are @port. Before it
- * accepts; at most ACCEPT_LIMIT_EXEMPT_MAX in one process, further ones are not exempt. */
+/* The listening socket @fd bounds its connections itself (http_crowd.h). Before it accepts; at most
+ * ACCEPT_LIMIT_EXEMPT_MAX in one process, further ones are not exempt. */
 #define ACCEPT_LIMIT_EXEMPT_MAX 4
-void accept_limit_exempt(int fd, enum first_byte_port port);
+void accept_limit_exempt(int fd);
 /* Connections that were closed because of the limit, so far. */
 uint64_t accept_limit_refused(void);
 

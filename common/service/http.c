@@ -366,7 +366,7 @@ struct http *http_start(const struct http_options *options, struct err *err)
         return NULL;
     }
     /* http_crowd.h */
-    accept_limit_exempt(fd, options->tls != NULL ? FIRST_BYTE_HTTPS : FIRST_BYTE_HTTP);
+    accept_limit_exempt(fd);
     struct http *h = mem_new(1, sizeof *h);
     h->meters = options->meters;
     h->checks = options->checks;

@@ -246,10 +246,8 @@ static int start_http(struct service_context *sc, struct err *err)
 
 static void limit_connections(const struct service_context *sc)
 {
-    const struct accept_limits limits = {
-        .connections = (size_t)sc->common.connections_max,
-        .peer = (size_t)sc->common.connections_peer_max,
-        .port = tls_settings_given(&sc->common.tls) ? FIRST_BYTE_GRPC_TLS : FIRST_BYTE_GRPC};
+    const struct accept_limits limits = {.connections = (size_t)sc->common.connections_max,
+                                         .peer = (size_t)sc->common.connections_peer_max};
     size_t wanted = limits.connections, can = accept_limit_set(&limits);
     if (can < wanted) {
         log_info("connections_limited",
