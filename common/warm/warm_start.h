@@ -3,10 +3,10 @@
  *
  * Who brings them opens the source, which checks everything that can be wrong but the values
  * themselves, and loads them. Two processes that load the same values have the same fingerprint.
- * Rows of tables are not brought: there may be a hundred million of them, and each shard needs those
- * of its keys alone. Its server reads them while it opens the shard, as it restores rows
- * (warm_rows.h); a worker only says of which checkpoint, by a checksum, so that all servers and each
- * new beginning have the same rows.
+ * Rows of tables are not brought: there may be a hundred million of them, and each shard needs
+ * those of its keys alone. Its server reads them while it opens the shard, as it restores rows
+ * (warm_rows.h); a worker only says of which checkpoint, by a checksum, so that all servers and
+ * each new beginning have the same rows.
  *
  * Owner: one thread.
  *
@@ -14,8 +14,8 @@
  * workers know (decision 63, worker_fill.h). So one way serves checkpoints, safetensors and ONNX
  * files, for layers, imported graphs and programs. Servers would need rights to files that only
  * workers have, and a second form of each reader. Nothing remembers the source: a shard is full or
- * it is not, so a job that goes on from its checkpoint cannot load it again. No worker brings slots:
- * they begin as in any job. */
+ * it is not, so a job that goes on from its checkpoint cannot load it again. No worker brings
+ * slots: they begin as in any job. */
 #ifndef GRADUS_WARM_WARM_START_H
 #define GRADUS_WARM_WARM_START_H
 
