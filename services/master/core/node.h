@@ -21,7 +21,7 @@
 #include "master/core/master.h"
 
 #define ID_ROOM (JOB_ID_BYTES_MAX + 1)
-#define NODE_READ_MS 50 /* messages that have come are read by then */
+#define NODE_READ_MS 50 /* messages that have come are read within this time */
 
 struct job;
 
@@ -29,7 +29,8 @@ struct node_work { /* as master_work, with times of the master */
     char job[ID_ROOM], what[24], unit[16];
     uint64_t done, total;
     uint64_t since_ms;
-    uint64_t moved_ms; /* when `done` was another one; where nobody can say: the last heartbeat */
+    /* when `done` last changed; for work without a count: at the last heartbeat */
+    uint64_t moved_ms;
 };
 
 struct node {
@@ -45,13 +46,13 @@ struct node {
     uint64_t heartbeat_ms;     /* when the last one came */
     uint64_t overdue_ms;       /* when it was seen that it is silent for too long; before
                                   heartbeat_ms: it is not */
-    uint64_t overdue_limit_ms; /* for longer than this */
+    uint64_t overdue_limit_ms; /* the silence for which that was seen */
     unsigned overdue_again;    /* times that this was put off, because the master itself was late */
-    unsigned shards_open;      /* that it has opened, of jobs that have not given them up */
-    struct node_work works[MASTER_WORKS_MAX]; /* what keeps it busy, as it said last */
+    unsigned shards_open;      /* shards that it has opened, of jobs that have not given them up */
+    struct node_work works[MASTER_WORKS_MAX]; /* what it was busy with, by its last heartbeat */
     size_t work_count;
     struct node *heard_before, *heard_after;  /* while it is alive */
-    struct job *jobs[MASTER_JOBS_PER_PS_MAX]; /* that it serves or is being told to drop */
+    struct job *jobs[MASTER_JOBS_PER_PS_MAX]; /* jobs that it serves or is being told to drop */
     size_t job_count;                         /* a worker: at most 1 */
 };
 

@@ -107,7 +107,7 @@ static bool compare_ledgers(const struct job *j, uint32_t *low, uint32_t *high)
     return true;
 }
 
-/* Async and bounded: the shards have told what is done. */
+/* Async and bounded: the shards have answered what is done. */
 static int regroup_async(struct master *m, struct job *j)
 {
     uint32_t *low = mem_new(j->leases.ledger.split_count, sizeof *low);
@@ -161,7 +161,7 @@ void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *
         return;
     }
     if (!leave_out(m, j, why) && job_workers_started(j) > 0) {
-        job_must_recover(j, why); /* the server has not what it promised */
+        job_must_recover(j, why); /* the server does not have what it promised */
         return;
     }
     if (!regroups) { /* it is over, or has no worker: the same generation, with those who are left

@@ -14,7 +14,8 @@
 #include "checkpoint/manifest.h"
 #include "storage/storage.h"
 
-#define NUMBER_DIGITS_MAX 18 /* one more is still an int64_t, as the store has */
+/* with one digit more a number still fits an int64_t, as the store has */
+#define NUMBER_DIGITS_MAX 18
 #define CLAIM_TRIES_MAX 1000 /* masters that submit at the same moment */
 #define FIND_WRONG_MAX 16    /* complete checkpoints in a row that cannot be ours */
 
@@ -148,7 +149,7 @@ void checkpoint_found_release(struct checkpoint_found *f)
     memset(f, 0, sizeof *f);
 }
 
-/* What no checkpoint that we wrote is. */
+/* Refuses a manifest that is of no checkpoint that we wrote. */
 static int check(const struct manifest *m, const char *job, const char *path, struct err *err)
 {
     if (strcmp(m->job, job) != 0) {
@@ -296,7 +297,7 @@ int checkpoints_claim(const struct checkpoints *c, const char *name, uint64_t le
         if (rc == 0) {
             *number = n;
         }
-        if (rc != ERR_EXISTS) { /* else another master was faster */
+        if (rc != ERR_EXISTS) { /* otherwise another master was faster */
             return rc;
         }
     }

@@ -33,7 +33,7 @@ void peers_free(struct shell *s)
     }
 }
 
-/* Nodes come and go, each perhaps with a new port: the channel that was used longest ago goes. */
+/* Closes the channel that was used longest ago: nodes come and go, each perhaps with a new port. */
 static void peers_trim(struct shell *s)
 {
     size_t count = 0;

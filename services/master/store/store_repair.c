@@ -29,7 +29,7 @@
 struct repair {
     sqlite3 *old, *made;
     const char *path;
-    int64_t rows_max; /* of a table, by the size of the file */
+    int64_t rows_max; /* rows of a table at most, by the size of the file */
     int64_t highest;  /* number of a row */
     int64_t *unread;
     size_t unread_count, unread_capacity, read, named;

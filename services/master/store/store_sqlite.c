@@ -18,7 +18,7 @@
 #include "master/store/store_repair.h"
 #include "master/store/store_trim.h"
 
-#define APPLICATION_ID 0x47524144 /* "GRAD": tells our files from those of others */
+#define APPLICATION_ID 0x47524144 /* "GRAD": tells our files from those of other programs */
 #define SCHEMA_VERSION 3
 
 static const char SCHEMA[] =
@@ -29,7 +29,7 @@ static const char SCHEMA[] =
     "PRAGMA application_id = 1196572996;" /* APPLICATION_ID */
     "PRAGMA user_version = 1;";
 
-/* Version 2: rows have a checksum (those that were there have none), and there are texts. */
+/* Version 2: rows have a checksum (older rows have none), and there are texts. */
 static const char UPGRADE_1[] = "ALTER TABLE job ADD COLUMN checksum INTEGER;"
                                 "CREATE TABLE text (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
                                 "PRAGMA user_version = 2;";
@@ -145,7 +145,7 @@ static const char *column(sqlite3_stmt *st, int i)
     return value == NULL ? "" : value;
 }
 
-/* Are the blob in column @job and the number in the one behind it of one row? */
+/* True if the blob in column @job and the number in the column behind it belong to one row. */
 static bool is_whole(sqlite3_stmt *st, int job)
 {
     const void *data = sqlite3_column_blob(st, job);
@@ -345,7 +345,8 @@ static int transaction(struct sqlite_store *s, const char *sql, struct err *err)
     return rc < 0 ? rc : run(s, "COMMIT", err);
 }
 
-/* Is it ours, of a version we know? A new file gets the schema, an older one what is new. */
+/* Checks that the file is ours, and of a known version. A new file gets the schema, an older one
+ * what is new. */
 static int check_schema(struct sqlite_store *s, struct err *err)
 {
     int application = 0, version = 0, tables = 0;
@@ -392,8 +393,8 @@ static int prepare(struct sqlite_store *s, struct err *err)
     return 0;
 }
 
-/* @alone: no file is made beside it, which a full disk has no room for, but nobody else can look.
- */
+/* @alone: makes no file beside it, for which a full disk has no room; meanwhile nobody else can
+ * look. */
 static int open_database(struct sqlite_store *s, bool alone, struct err *err)
 {
     if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=

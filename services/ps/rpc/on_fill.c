@@ -51,7 +51,7 @@ static int read_values(struct ps_request *r, uint64_t first, struct rpc_spans *s
                        bytes);
     }
     if (count == 0 || first > elements || count > elements - first) {
-        return 0; /* the core says what is wrong, if anything is */
+        return 0; /* the core says what is wrong */
     }
     float *values = mem_try_aligned(count, sizeof(float), "initial values", err);
     if (values == NULL) {

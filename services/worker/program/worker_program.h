@@ -28,7 +28,7 @@
 #include "program/program_message.h"
 #include "tensor/init.h"
 
-#define WORKER_PROGRAM_ATTEMPTS 3 /* at one batch, before the job fails */
+#define WORKER_PROGRAM_ATTEMPTS 3 /* attempts at one batch, before the job fails */
 
 struct worker_program;
 
@@ -46,7 +46,7 @@ void worker_program_free(struct worker_program *p);
 /* What the owner waits for ends soon, with ERR_CANCELLED, until worker_program_describe(). */
 void worker_program_interrupt(struct worker_program *p);
 
-/* What the program said of its model. */
+/* The model, as the program described it. */
 struct worker_program_model {
     struct given_variables given;
     uint64_t *offsets;    /* [given.count] of each variable in an array, in floats */
