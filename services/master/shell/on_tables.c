@@ -221,7 +221,7 @@ static int start(struct asked_server *n, struct err *err)
         .body = &q.base,
         .timeout_ms = a->table[0] == '\0' ? ASK_MS : ASK_HOTTEST_MS,
     };
-    struct rpc_channel *channel = peer_channel(a->shell, info.address, err);
+    struct rpc_channel *channel = peer_channel(a->shell, info.address, 0, err);
     return channel == NULL ? err->code : rpc_call_start(channel, &request, on_done, n, err);
 }
 

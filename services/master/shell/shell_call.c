@@ -173,7 +173,7 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
     struct call *c = mem_new(1, sizeof *c);
     *c = (struct call){
         .shell = s, .number = call->number, .kind = call->kind, .job = mem_strdup(call->job)};
-    struct rpc_channel *channel = peer_channel(s, call->address, &c->err);
+    struct rpc_channel *channel = peer_channel(s, call->address, call->incarnation, &c->err);
     struct rpc_request request = {
         .service = ps ? &gradus__v1__parameter_server__descriptor : &gradus__v1__worker__descriptor,
         .method = master_call_name(call->kind),

@@ -150,7 +150,7 @@ static int call(struct tracing *t, const struct traced_node *n, const struct tra
         .body = &q.base,
         .timeout_ms = ask->timeout_ms,
     };
-    struct rpc_channel *channel = peer_channel(t->shell, n->address, err);
+    struct rpc_channel *channel = peer_channel(t->shell, n->address, 0, err);
     return channel == NULL ? err->code : rpc_call_start(channel, &request, done, ctx, err);
 }
 
