@@ -256,6 +256,15 @@ size_t token_list_count(const struct token_list *l)
     return l->count;
 }
 
+size_t token_list_count_of(const struct token_list *l, const char *name)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        n += strcmp(l->entries[i].name, name) == 0;
+    }
+    return n;
+}
+
 const struct token_entry *token_list_find(const struct token_list *l, const char *token, size_t n)
 {
     uint8_t hash[TOKEN_HASH_BYTES];

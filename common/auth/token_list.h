@@ -40,6 +40,8 @@ struct token_list;
 struct token_list *token_list_parse(const char *text, size_t n, const char *path, struct err *err);
 void token_list_free(struct token_list *l); /* NULL is fine */
 size_t token_list_count(const struct token_list *l);
+/* How many of its tokens have the holder @name. */
+size_t token_list_count_of(const struct token_list *l, const char *name);
 /* The entry of a token; NULL: it has none. Takes the same time for all tokens. Borrows. */
 const struct token_entry *token_list_find(const struct token_list *l, const char *token, size_t n);
 

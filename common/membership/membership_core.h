@@ -11,7 +11,7 @@
 #include "base/err.h"
 
 #define MEMBERSHIP_BACKOFF_MIN_MS 100
-#define MEMBERSHIP_BACKOFF_MAX_MS 2000
+#define MEMBERSHIP_BACKOFF_MAX_MS 1000
 #define MEMBERSHIP_PLACE_MS                                                                        \
     200                          /* while the address still belongs to the process that was there  \
                                   */

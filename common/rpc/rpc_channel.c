@@ -12,10 +12,11 @@
 #include "rpc/rpc_status.h"
 
 /* A node that restarts is back within seconds; gRPC's defaults of 1 s to 2 min are for the web. */
-/* For a connection and its HTTP/2 settings, on machines that are busy. */
-#define CONNECT_MS_MAX 5000
+/* For a connection and its HTTP/2 settings. A host that is gone answers nothing, and its name may
+ * have another address by now, which is asked for when the attempt is over. */
+#define CONNECT_MS_MAX 2000
 #define BACKOFF_MS_MIN 100
-#define BACKOFF_MS_MAX 2000
+#define BACKOFF_MS_MAX 1000
 /* Between two questions about a host name: whoever was started elsewhere has the name and another
  * address. gRPC's default of 30 s is longer than such a start takes. */
 #define RESOLVE_MS_MIN 500
