@@ -78,7 +78,7 @@ BY_CLEAN_CLONE = "script/test-documents, in a clean tree"
 BY_KUBERNETES = "script/test-kubernetes, on a cluster"
 BY_PROGRAMS = "tests/integration/test_programs.py, where there is what the programs need"
 ELSEWHERE = [
-    ("docs/deployment.md", r"docker-compose ", BY_CONTAINERS),
+    ("docs/deployment.md", r"(tar .*)?docker-compose ", BY_CONTAINERS),
     ("deploy/compose.yaml", r".*", BY_CONTAINERS),
     ("docker/Dockerfile", r".*", BY_CONTAINERS),
     ("docs/deployment.md", r"(docker|kubectl) ", BY_KUBERNETES),
@@ -342,21 +342,7 @@ def data_files(page):
 
 
 def own_csv(page):
-    """The job file that the README shows, and the files that it speaks of."""
-    with open(SOURCE + "/README.md") as f:
-        shown = re.search(r"^```yaml\n(name: churn\n.*?)^```", f.read(), re.M | re.S).group(1)
-    with open(page.tree + "/churn.yaml", "w") as f:
-        f.write(shown)
-    draw = random.Random(3)
-    with open(page.tree + "/customers.csv", "w") as known, open(page.tree + "/new.csv", "w") as new:
-        known.write("customer,plan,months,calls,churned\n")
-        new.write("customer,plan,months,calls\n")
-        for number in range(600):
-            plan, months, calls = draw.choice(("basic", "team")), draw.randrange(60), draw.randrange(9)
-            churned = "yes" if plan == "basic" and calls > 4 else "no"
-            known.write(f"c-{number},{plan},{months},{calls},{churned}\n")
-            if number < 20:
-                new.write(f"n-{number},{plan},{months},{calls}\n")
+    documents.write_own_csv(SOURCE, page.tree)
 
 
 # (page, command, what comes before it)
