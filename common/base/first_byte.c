@@ -133,7 +133,7 @@ static bool is_watched(int fd)
            atomic_load_explicit(&watched[fd], memory_order_relaxed) != FIRST_BYTE_ANY;
 }
 
-/* recv() and recvmsg() under the names that libraries and this program call */
+/* ---- recv() and recvmsg() under the names that libraries and this program call ---- */
 
 ssize_t first_byte_recv(int fd, void *out, size_t n, int flags) __asm__("recv")
     __attribute__((visibility("default")));

@@ -58,7 +58,7 @@ static int ask(struct client *client, const struct cli_args *args, struct rpc_ms
     return rc;
 }
 
-/* jobs of `gradus run`, whose master has ended */
+/* ---- jobs of `gradus run`, whose master has ended ---- */
 
 struct resuming {
     const struct cli_args *args;

@@ -104,7 +104,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     return rc;
 }
 
-/* notes about the cluster */
+/* ---- notes about the cluster ---- */
 
 void submit_count_nodes(struct client *client, struct cluster_counts *counts)
 {
