@@ -153,7 +153,7 @@ void config_print(const struct config_command *c, const struct config_line *line
     for (const char *at = buf_str(&text); *at != '\0';) {
         size_t n = strcspn(at, "\n"), indent = strspn(at, " ");
         buf_printf(out, "%.*s", (int)n, at);
-        if (at[n - 1] != ':' && indent / 2 < DEPTH_MAX) { /* not a key that has keys below it */
+        if (at[n - 1] != ':' && indent / 2 < DEPTH_MAX) { /* it is not a key with keys below it */
             char *path = path_of(at + indent, indent / 2, keys);
             add_origin(c, line, path, out);
             free(path);

@@ -26,7 +26,7 @@ struct thread_team *thread_team_new(unsigned helpers, const char *name, struct e
 /* No loop is running. NULL is fine. */
 void thread_team_free(struct thread_team *c);
 unsigned
-thread_team_size(const struct thread_team *c); /* that may do a loop, its bringer among them */
+thread_team_size(const struct thread_team *c); /* threads of a loop, its bringer among them */
 /* Call @one(@ctx, i) for each i < @count, from several threads at once; they are begun in order.
  * @done (may be NULL) is called on this thread, with growing numbers up to @count: all before that
  * one are over. Returns after the last call of all. */

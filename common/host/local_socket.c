@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the name of a server's Unix socket without asking anybody, makes its directory, which
- * nobody else may enter, and removes the sockets that killed processes left behind. */
+/* Finds the name of a server's Unix socket without asking, makes its directory, which no other user
+ * may enter, and removes the sockets that killed processes left behind. */
 #include "host/local_socket.h"
 
 #include <dirent.h>
@@ -111,7 +111,7 @@ bool local_socket_answers(const char *path)
     return fd >= 0;
 }
 
-/* Who was killed left its socket behind. */
+/* Removes the sockets of processes that were killed. */
 static void remove_dead(const char *dir)
 {
     DIR *entries = opendir(dir);

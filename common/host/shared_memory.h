@@ -87,8 +87,8 @@ void shared_memory_return_gradient(struct shared_memory *w, uint32_t i);
 
 /* ---- the server's side ---- */
 
-/* Memory of @elements elements that somebody offers; one reference. Errors: ERR_INVALID not what
- * was said; ERR_UNAVAILABLE it cannot be opened from here. */
+/* Opens memory of @elements elements that another process offers; one reference. Errors:
+ * ERR_INVALID it is not what the offer says; ERR_UNAVAILABLE it cannot be opened from here. */
 int shared_memory_open(const struct shared_memory_offer *offer, uint64_t elements,
                        struct shared_memory **out, struct err *err);
 /* Hold what the worker filled; false: there is no such block, or it was not its to give. */

@@ -19,7 +19,7 @@
 
 #include "table/table_memory.h"
 
-#define TABLE_EVICTED_SHARE 8 /* of the memory for copies, so much is for notes */
+#define TABLE_EVICTED_SHARE 8 /* divisor of the memory for copies: the part for notes */
 
 struct table_evicted_note {
     uint64_t key;
@@ -32,7 +32,7 @@ struct table_evicted {
     uint64_t bytes_max;
     struct table_evicted_note *notes;
     size_t count, capacity;
-    uint64_t from; /* all that went in later versions is noted */
+    uint64_t from; /* all keys that were evicted in later versions are noted */
 };
 
 /* Nothing is known of what was before @version. Keeps @budget, of which it takes up to
@@ -40,12 +40,12 @@ struct table_evicted {
 void table_evicted_init(struct table_evicted *e, struct table_budget *budget, uint64_t version);
 void table_evicted_release(struct table_evicted *e); /* zeroed is fine */
 
-/* The row of @key is not there from @version on, which is not less than any before. When there is
- * no memory for it, all is forgotten. */
+/* Notes that @key has no row from @version on, which is not less than in any note before. When
+ * there is no memory for the note, all are forgotten. */
 void table_evicted_add(struct table_evicted *e, uint64_t key, uint64_t version);
-/* All is forgotten: nothing is known of what was before @version. False: there was nothing. */
+/* Forgets all notes: nothing is known of versions before @version. False: there were none. */
 bool table_evicted_forget(struct table_evicted *e, uint64_t version);
-/* Nobody asks for what was before @version any more. */
+/* Forgets notes of versions before @version, for which nobody will ask. */
 void table_evicted_trim(struct table_evicted *e, uint64_t version);
 
 #endif

@@ -39,7 +39,7 @@ struct table {
     uint32_t bucket_first, bucket_count;
     uint32_t *bucket_rows; /* [bucket_count] */
     struct table_scratch scratch;
-    struct table_stats stats; /* those that are counted */
+    struct table_stats stats; /* of these the ones that are counted */
 };
 
 /* ---- table.c ---- */

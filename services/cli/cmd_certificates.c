@@ -46,7 +46,7 @@ static const struct field fields[] = {
      .help = "Days that certificates are valid; the CA is ten years"},
 };
 
-/* Cut @text, which is changed, at its commas. */
+/* Cuts @text, which is changed, at its commas. */
 static int split_hosts(char *text, const char *hosts[CERTIFICATES_HOSTS_MAX], size_t *count,
                        struct err *err)
 {

@@ -29,7 +29,7 @@ static void show(const struct cli_common *common, const struct found_job *found,
     }
 }
 
-/* Its checkpoint is that of the best version. @shown: the job as it is told then. */
+/* Makes the checkpoint of the best version that of the job. @shown: the job as it is shown then. */
 static int take_best(struct found_job *found, Gradus__V1__Job *shown, struct err *err)
 {
     const Gradus__V1__BestVersion *best = found->job->best;

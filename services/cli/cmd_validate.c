@@ -95,7 +95,7 @@ static int run(const struct cli_args *args)
     int code = o->common.json ? job_file_parse(&file, args, &o->common, &diags)
                               : job_file_read(&file, args, &o->common);
     if (code == CLI_OK) {
-        (void)from_source_resolve(&file, &o->common, NULL); /* its cluster may be elsewhere */
+        (void)from_source_resolve(&file, &o->common, NULL); /* the job's cluster may be elsewhere */
         code = check_model(path, &file, o->common.json);
     } else if (diags.count > 0) {
         cli_remember(path, &diags);

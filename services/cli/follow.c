@@ -25,14 +25,15 @@
 #include "wire/wire.h"
 
 #define TICK_MS 200
-#define PLAIN_PROGRESS_MS 5000 /* between progress lines when nobody looks at a terminal */
-#define LOST_MS 15000          /* without word from the master for so long: give up */
-#define LOST_OWN_MS 600000     /* its own master, whose end it would see */
+#define PLAIN_PROGRESS_MS 5000 /* between progress lines when the output is no terminal */
+/* without a word from the master for so long, the command gives up */
+#define LOST_MS 15000
+#define LOST_OWN_MS 600000 /* for a master of this process, whose end it would see */
 #define REOPEN_MS 500
-#define SETTLE_MS 2000 /* for what workers report of an epoch after its evaluation is there */
+#define SETTLE_MS 2000 /* for reports of workers about an epoch after its evaluation */
 #define PROGRESS_BYTES_MAX 1024
 
-/* What the stream's callbacks leave for the main thread. */
+/* Messages of the stream's callbacks for the main thread. */
 struct inbox {
     pthread_mutex_t mutex;
     struct rpc_msg *newest;
@@ -155,7 +156,7 @@ static bool settled(struct follower *f, const Gradus__V1__Job *job)
     return job_has_ended(job) || now >= f->newest_since_ms + SETTLE_MS;
 }
 
-/* Each once. Returns true if any was shown. */
+/* Shows each evaluation once. Returns true if any was shown. */
 static bool show_evaluations(struct follower *f, const Gradus__V1__Job *job)
 {
     size_t count = job->n_evaluations;
@@ -250,7 +251,8 @@ static void on_cancelled(void *ctx, const struct rpc_status *status, struct rpc_
     wake(inbox);
 }
 
-/* Does not wait, so that a second Ctrl-C is heard whatever the master does. */
+/* Asks for the cancel without waiting, so that a second Ctrl-C is heard whatever the master does.
+ */
 static void cancel(struct follower *f)
 {
     Gradus__V1__CancelRequest body = GRADUS__V1__CANCEL_REQUEST__INIT;
@@ -365,7 +367,7 @@ static int on_inbox(struct follower *f)
 {
     uint64_t count;
     ssize_t n = read(f->inbox.event_fd, &count, sizeof count);
-    (void)n; /* only clears the counter */
+    (void)n; /* reading only clears the counter */
     pthread_mutex_lock(&f->inbox.mutex);
     struct rpc_msg *newest = f->inbox.newest;
     f->inbox.newest = NULL;

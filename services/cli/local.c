@@ -64,8 +64,8 @@ static int make_dirs(struct local *l, const char *state_dir, struct err *err)
     return file_make_dirs(l->log_dir, err);
 }
 
-/* Nobody else reaches 127.0.0.1; the certificates and tokens of the environment are those of
- * another cluster. */
+/* Settings that take TLS and tokens away: only this host reaches 127.0.0.1, and the certificates
+ * and tokens of the environment belong to another cluster. */
 static const char *const without_tls[] = {
     "--tls-cert=",   "--tls-key=", "--tls-ca=",  "--tls-name=",
     "--token-file=", "--tokens=",  "--jwt-keys="};
@@ -82,7 +82,8 @@ static int start_one(struct local *l, struct spawn *s, const char *kind, size_t 
     argv[n++] = mem_strdup("--listen=127.0.0.1:0");
     argv[n++] = mem_strdup("--http-listen=127.0.0.1:0");
     argv[n++] = mem_strdup("--exit-with-parent");
-    argv[n++] = mem_strdup("--advertise="); /* the environment is that of one service at most */
+    /* the variables of the environment are those of one service at most */
+    argv[n++] = mem_strdup("--advertise=");
     for (size_t i = 0; i < sizeof without_tls / sizeof without_tls[0]; i++) {
         argv[n++] = mem_strdup(without_tls[i]);
     }

@@ -50,7 +50,7 @@ static size_t character_bytes(const char *s)
 const char *output_fit(const char *line, size_t columns, char *out, size_t n)
 {
     static const char ellipsis[] = "…";
-    size_t k = 0, kept = 0; /* kept: what is left when an ellipsis must follow */
+    size_t k = 0, kept = 0; /* kept: length of the text when an ellipsis must follow */
     for (size_t column = 0; *line != '\0'; column++) {
         size_t bytes = character_bytes(line);
         if (column == columns || k + bytes + sizeof ellipsis > n) {
@@ -402,7 +402,7 @@ void output_change_text(const Gradus__V1__Job *job, const struct job_changes *ch
     buf_add_char(out, '\n');
 }
 
-/* What a job came to, where it stands in the queue, and its reason, else what it waits for. */
+/* Writes the result of a job, its place in the queue, and its reason or what it waits for. */
 static void job_result(const Gradus__V1__Job *job, struct buf *out)
 {
     metrics_line(job->test, job->n_test, out);

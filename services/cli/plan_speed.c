@@ -14,7 +14,7 @@ struct unit {
     double factor;
 };
 
-/* A number, perhaps blanks, and one of @units. */
+/* Reads a number, perhaps blanks, and one of @units. */
 static bool quantity(const char *text, const struct unit *units, size_t count, double *value)
 {
     char number[32];

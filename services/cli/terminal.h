@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How wide the reader's lines are, and text that keeps to it. */
+/* The width of the reader's lines, and text that keeps to it. */
 #ifndef GRADUS_CLI_TERMINAL_H
 #define GRADUS_CLI_TERMINAL_H
 

@@ -12,7 +12,7 @@
 /* Servers or links hold up a job whose workers spend more of a step on them, over so many steps. */
 #define HELD_UP 0.6
 #define HELD_UP_STEPS 20
-#define HELD_UP_STEP_NS 1000000 /* shorter ones are latency whatever the servers are */
+#define HELD_UP_STEP_NS 1000000 /* a shorter step is latency, whatever the servers are */
 
 /* The columns that the name of the longest worker takes. */
 static int label_columns(const Gradus__V1__Job *job)

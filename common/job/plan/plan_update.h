@@ -6,8 +6,8 @@
 #include "job/plan/plan.h"
 #include "rule/update/update.h"
 
-/* For the arrays of @shard. @spec and @plan are borrowed for the life of the update.
- * Errors: those of update_new(). */
+/* Makes the update for the arrays of @shard. @spec and @plan are borrowed for the life of the
+ * update. Errors: those of update_new(). */
 int plan_update_shard(const struct plan *plan, const struct update_spec *spec, uint32_t shard,
                       struct update **out, struct err *err);
 /* For all variables in one array, in the order of the plan: for norms of whole gradients. */

@@ -17,7 +17,7 @@
 struct consistency {
     enum training_mode mode;
     uint32_t replicas;  /* sync; ≥ 1 in every mode, so that a change to sync needs no more */
-    uint32_t aggregate; /* sync: a step is complete with so many of them; ≤ replicas */
+    uint32_t aggregate; /* sync: replicas that complete a step; ≤ replicas */
     double speculate;   /* sync: late by more than so many usual times; 0: never */
     uint64_t staleness; /* bounded */
     enum staleness_policy policy;
@@ -46,8 +46,8 @@ static inline bool consistency_is_partial(const struct consistency *c)
     return c->mode == TRAINING_SYNC && c->aggregate < c->replicas;
 }
 
-/* Which batches of a split one push covers: up to the next multiple of push_every, so that whoever
- * takes a split over cuts it in the same places. */
+/* The end of the batches of a split that one push covers: the next multiple of push_every, so that
+ * a worker that takes a split over cuts it in the same places. */
 static inline uint32_t consistency_push_end(const struct consistency *c, uint32_t batch,
                                             uint32_t batch_end)
 {

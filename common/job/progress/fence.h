@@ -28,7 +28,7 @@
 
 #define FENCE_SECRET_BYTES 16
 
-/* Zeroed is one like any other: nothing was drawn. */
+/* Zeroed is a valid fence: nothing was drawn. */
 struct fence {
     uint64_t opening;
     uint8_t secret[FENCE_SECRET_BYTES];

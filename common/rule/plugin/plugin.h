@@ -17,12 +17,12 @@
 
 #define PLUGIN_TRIAL_MS 10000 /* a trial takes milliseconds, but machines may be busy */
 
-/* Take the plug-in @path. Before there is a second thread: this forks. Errors say what is wrong
- * with it: ERR_PERMISSION whose it is; ERR_UNSUPPORTED its ABI version; ERR_EXISTS its name;
- * ERR_TIMEOUT the trial took longer than @trial_ms; ERR_EXHAUSTED; ERR_INVALID all else. */
+/* Loads the plug-in @path. Call before there is a second thread: this forks. Errors say what is
+ * wrong with the plug-in: ERR_PERMISSION its owner; ERR_UNSUPPORTED its ABI version; ERR_EXISTS its
+ * name; ERR_TIMEOUT the trial took longer than @trial_ms; ERR_EXHAUSTED; ERR_INVALID all else. */
 int plugin_load(const char *path, unsigned trial_ms, const struct rule **rule, struct err *err);
 
-/* What became of one file. */
+/* The outcome for one file. */
 struct plugin_result {
     const char *path;
     const struct rule *rule; /* NULL: refused */

@@ -10,7 +10,7 @@
 
 #define PI 3.14159265358979323846
 #define FACTOR_MAX 1e30
-#define ONE_CYCLE_BEGIN 0.04 /* of the highest, as PyTorch's div_factor 25 */
+#define ONE_CYCLE_BEGIN 0.04 /* share of the highest value, as PyTorch's div_factor 25 */
 #define NUMBER_BYTES 64
 
 const char *const schedule_kind_names[SCHEDULE_KIND_COUNT + 1] = {
@@ -119,7 +119,7 @@ static double fall(double x)
     return 0.5 * (1.0 + cos(PI * (x < 1 ? x : 1)));
 }
 
-/* Where period number @period of cosine_restarts begins. */
+/* The version at which period number @period of cosine_restarts begins. */
 static double restart_at(const struct schedule *s, double period)
 {
     double share = s->growth - 1;
@@ -136,7 +136,7 @@ static double cosine_restarts(const struct schedule *s, double t)
         period++;
     }
     double begin = restart_at(s, period);
-    double size = restart_at(s, period + 1) - begin; /* 0 where doubles have no room for it */
+    double size = restart_at(s, period + 1) - begin; /* 0 where doubles cannot tell them apart */
     double done = size > 0 ? fmax((t - begin) / size, 0) : 0.0;
     return pow(s->height, period) * (s->end + (1 - s->end) * fall(done));
 }

@@ -64,7 +64,7 @@ static void approach(float *out, const float *in, const float *gradient, float s
     }
 }
 
-/* ---- what stands in the gradient ---- */
+/* ---- the mean, the clips and the penalties of a gradient ---- */
 
 static float statistic_of(const struct update *u, size_t part)
 {
@@ -139,7 +139,7 @@ static bool is_frozen(const struct update *u, const struct update_piece *piece)
     return u->groups[u->parts[piece->part].group].frozen;
 }
 
-/* All variables of a piece are treated alike. */
+/* Shapes a piece; all variables of a piece are treated alike. */
 static void shape_piece(void *ctx, size_t i)
 {
     const struct update *u = ctx;

@@ -196,7 +196,7 @@ static struct step wait(struct master *m, struct job *j)
     return go(j->over ? PHASE_FINISH : PHASE_REGROUP);
 }
 
-/* transitions that are possible in several phases */
+/* ---- transitions that are possible in several phases ---- */
 
 static struct step begin_change(struct master *m, struct job *j)
 {

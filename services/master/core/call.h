@@ -51,7 +51,7 @@ struct call_table {
     uint64_t late_ms; /* a node that was not heard for so long is not given up for its calls: */
 };
 
-/* kinds of calls */
+/* ---- kinds of calls ---- */
 
 /* A shard answers it only in its present generation, and it goes on through a regrouping. */
 bool call_follows_generation(enum master_call_kind kind);

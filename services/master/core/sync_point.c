@@ -23,7 +23,7 @@ void sync_point_release(struct job *j)
     memset(&j->sync_point, 0, sizeof j->sync_point);
 }
 
-/* the works, one after the other */
+/* ---- the works, one after the other ---- */
 
 static void call_shards(struct master *m, struct job *j, enum master_call_kind kind)
 {

@@ -34,7 +34,7 @@ struct round {
     struct probe probes[PROBES_MAX];
 };
 
-/* called on the thread of the probes */
+/* ---- called on the thread of the probes ---- */
 
 static bool is_refused(const struct addrinfo *at)
 {

@@ -215,7 +215,7 @@ struct worker_actions {
 };
 void worker_actions_release(struct worker_actions *a);
 
-/* orders of the master, and orders that come late */
+/* ---- orders of the master, and orders that come late ---- */
 
 /* The job that a worker has, as its master gave it. */
 struct worker_held {

@@ -292,7 +292,7 @@ static void take_in(struct worker *w, uint32_t buffer, uint64_t examples)
     }
 }
 
-/* gradients that were made before */
+/* ---- gradients that were made before ---- */
 
 void worker_sync_made(struct worker *w)
 {

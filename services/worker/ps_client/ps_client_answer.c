@@ -187,7 +187,7 @@ bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code
     return ps_client_answer(link, p);
 }
 
-/* reading of messages */
+/* ---- reading of messages ---- */
 
 bool ps_client_scatter(const struct shard_link *link, uint64_t first, uint64_t count,
                        struct rpc_spans *spans, enum value_type type, const float *block,

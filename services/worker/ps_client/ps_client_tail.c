@@ -30,7 +30,7 @@ void ps_client_tail_release(struct shard_link *link)
     pthread_cond_destroy(&link->landed);
 }
 
-/* called in the stream's callbacks */
+/* ---- called in the stream's callbacks ---- */
 
 /* Makes a tail: what the messages that follow are compared with. The job's thread may still write
  * to the answer of @p, so not all of it is copied. */
