@@ -88,7 +88,7 @@ static int run(const struct cli_args *args)
     int rc = from_source_resolve(&file, &o->common, &err);
     rc = rc != 0 ? rc : client_open_common(&client, &o->common, false, &err);
     if (rc == 0) {
-        rc = submit_job(&client, &file, args, o->request_id, &job, &err);
+        rc = submit_job(&client, &file, args, o->request_id, 0, &job, &err);
     }
     if (rc != 0) {
         code = cli_fail(&err);

@@ -61,7 +61,7 @@ static void tell_never(const struct training_spec *t)
 }
 
 int submit_job(struct client *client, const struct job_file *file, const struct cli_args *args,
-               const char *request_id, char **job, struct err *err)
+               const char *request_id, uint64_t least, char **job, struct err *err)
 {
     char drawn[40];
     if (rpc_channel_wait_ready(client->channel, client_timeout_ms(), err) != 0) {
@@ -88,6 +88,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     }
     char *id = mem_strdup(request_id[0] != '\0' ? request_id : drawn);
     request.request_id = id;
+    request.number_least = least;
     struct rpc_msg *reply = NULL;
     int rc = client_call(client, "Submit", &request.base, client_at_least_ms(SUBMIT_TIMEOUT_MS),
                          &reply, err);

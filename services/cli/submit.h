@@ -10,9 +10,10 @@
 
 /* Submit @file as the user wrote it, so that what the master says of it has the user's lines, but
  * with data.dir as an absolute path (submit_data_dir()). Safe to repeat: the master makes one job
- * of it, and of all submissions with one @request_id ("": one of its own). @job returns owned. */
+ * of it, and of all submissions with one @request_id ("": one of its own). Its number is @least or
+ * a higher one (0: any). @job returns owned. */
 int submit_job(struct client *client, const struct job_file *file, const struct cli_args *args,
-               const char *request_id, char **job, struct err *err);
+               const char *request_id, uint64_t least, char **job, struct err *err);
 
 /* The data.dir to send when a path of @data is relative: relative to this process's directory, as
  * `gradus validate` reads it, since nobody knows that of a worker. NULL: as it is (absolute, a URL,

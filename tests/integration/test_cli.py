@@ -274,13 +274,55 @@ class Runs(ClusterTest):
         self.assertEqual(gradus("cancel", "going-1").returncode, 0)
         self.assertEqual(process.wait(timeout=120), 3)
 
-    def test_the_newest_of_one_name(self):
-        for epochs in (1, 2):
-            process = self.run_default("--state-dir", f"{self.dir}/{epochs}", name="twice", training__epochs=epochs)
+    def test_all_places_of_one_name(self):
+        """Nobody but the user knows which is meant: no command takes one of them."""
+        for place in "one", "two":
+            process = self.run_default("--state-dir", f"{self.dir}/{place}", name="twice", training__epochs=1)
             self.assertEqual(process.wait(timeout=120), 0)
-        found = gradus("status", "twice-1", "--json")
-        self.assertEqual(json.loads(found.stdout)["epochs"], 2)
-        self.assertIn(f"the other needs --state-dir {self.dir}/1", found.stderr)
+        digits = os.path.join(self.shared, "digits/t10k-images-idx3-ubyte.gz")
+        for command in (("status",), ("watch",), ("evaluate",), ("export", "out"), ("predict", "--data", digits), ("cancel",), ("rm",),
+                        ("resume",), ("set", "training.epochs=3"), ("checkpoint",), ("table",), ("pause",)):
+            refused = gradus(command[0], "twice-1", *command[1:])
+            self.assertEqual(refused.returncode, 2, command)
+            told = " ".join(refused.stderr.split())
+            self.assertIn(f"2 places have a job twice-1; say which one is meant: --state-dir {self.dir}/two, "
+                          f"--state-dir {self.dir}/one", told)
+        self.assertEqual(gradus("status", "twice-1", "--state-dir", f"{self.dir}/one").returncode, 0)
+
+    def test_runs_of_one_name_at_once(self):
+        self.assertEqual(self.run_default(name="same", training__epochs=1).wait(timeout=120), 0)
+        runs = [self.run_default(name="same", training__epochs=20) for _ in range(3)]
+        jobs = set()
+        for process in runs:
+            out, err = process.communicate(timeout=600)
+            self.assertEqual(process.returncode, 0, err)
+            jobs.add(json.loads(out)["job"])
+        self.assertEqual(jobs, {"same-2", "same-3", "same-4"})
+        for job in jobs:
+            self.assertEqual(gradus("status", job).returncode, 0)
+
+    def test_jobs_are_removed(self):
+        """Where no master runs, and where one does: what has ended, and no number is given twice."""
+        state = ("--state-dir", os.path.join(self.dir, "removed"))
+        self.assertEqual(self.run_default(*state, name="gone", training__epochs=1).wait(timeout=120), 0)
+        directory = os.path.join(self.dir, "removed/checkpoints/gone-1")
+        done = gradus("rm", "gone-1", *state)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"its checkpoints stay in {directory}", done.stdout)
+        self.assertTrue(os.listdir(directory))
+        self.assertEqual(gradus("status", "gone-1", *state).returncode, 5)
+        process = self.run_default(*state, name="gone", training__epochs=ENDLESS)
+        self.wait_for("the job", lambda: "RUNNING" in gradus("status", "gone-2", *state).stdout)
+        refused = gradus("rm", "gone-2", *state)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("job gone-2 is RUNNING; only a job that has ended is removed", " ".join(refused.stderr.split()))
+        self.assertEqual(gradus("cancel", "gone-2", *state).returncode, 0)
+        self.assertEqual(process.wait(timeout=TIMEOUT), 3)
+        done = gradus("rm", "gone-2", "--checkpoints", "--json", *state)
+        self.assertEqual(json.loads(done.stdout), {"checkpoints": None}, done.stderr)
+        self.assertFalse(os.path.exists(os.path.join(self.dir, "removed/checkpoints/gone-2")))
+        out, err = self.run_default(*state, name="gone", training__epochs=1).communicate(timeout=TIMEOUT)
+        self.assertEqual(json.loads(out)["job"], "gone-3", err)
 
     def test_a_state_directory_in_use(self):
         state = os.path.join(self.dir, "used")
@@ -369,6 +411,15 @@ class Cluster(ClusterTest):
         self.assertIn(f"data.dir is digits here and sent as {self.shared}/digits", done.stderr)
         job = self.status(master, done.stdout.strip())
         self.assertIn(f"dir: {self.shared}/digits", job["text"])
+
+    def test_jobs_are_removed(self):
+        master, _, _ = self.start_cluster()
+        to = ("--master", master.address)
+        job = json.loads(self.submit(master, *to, "--watch", "--json", training__epochs=1).stdout)["job"]
+        done = gradus("rm", job, "--checkpoints", *to)
+        self.assertEqual((done.returncode, done.stdout), (0, "removed\n"), done.stderr)
+        self.assertEqual(gradus("rm", job, *to).returncode, 5)
+        self.assertNotIn(job, gradus("list", *to).stdout)
 
     def test_one_request_is_one_job(self):
         """Who was interrupted submits again and follows the same job."""
