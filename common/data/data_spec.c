@@ -34,7 +34,9 @@ const struct field data_fields[] = {
      .type = FIELD_STRING,
      .offset = AT(dir),
      .def = ".",
-     .help = "The directory that relative data paths start from, or s3://BUCKET/PREFIX"},
+     .help = "The directory that relative data paths start from, or s3://BUCKET/PREFIX; itself "
+             "relative, it starts from the directory of the job file (typed with --set: from the "
+             "working directory)"},
     {.path = "format",
      .type = FIELD_ENUM,
      .offset = AT(format),

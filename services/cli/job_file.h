@@ -19,6 +19,7 @@ struct job_file {
     const char *path; /* borrowed */
     struct buf text;
     struct job_spec spec; /* with every --set applied */
+    bool dir_moved;       /* data.dir is not the one of the text (job_paths_resolve()) */
     char *from;           /* the directory that from.checkpoint means; NULL: what it says */
 };
 

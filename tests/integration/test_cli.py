@@ -341,6 +341,38 @@ class Runs(ClusterTest):
         self.assertIn(f"dir: {self.shared}/digits", json.loads(gradus("status", "relative-1", "--json").stdout)["text"])
         self.assertEqual(gradus("evaluate", "relative-1").returncode, 0)  # from another directory
 
+    def job_in(self, folder, data):
+        """A job file in a folder of this test's directory, and its data in another one or the same."""
+        for name in folder, data:
+            os.makedirs(os.path.join(self.dir, name), exist_ok=True)
+        with open(os.path.join(self.dir, data, "rows.csv"), "w", encoding="utf-8") as f:
+            f.write("a,b,y\n" + "".join(f"{i % 7},{i % 3},{i % 2}\n" for i in range(64)))
+        path = os.path.join(folder, "job.yaml")
+        with open(os.path.join(self.dir, path), "w", encoding="utf-8") as f:
+            f.write("name: rows\ndata: {train: {file: rows.csv}, label: y}\nmodel: {layers: [{dense: {units: 2}}], "
+                    "loss: softmax_cross_entropy}\nupdate: {rule: sgd}\ntraining: {batch_size: 8, epochs: 1}\n")
+        return path
+
+    def test_relative_paths_start_from_the_job_file(self):
+        def check(*command):
+            return subprocess.run([os.path.join(BIN, "gradus"), *command], capture_output=True, text=True, timeout=TIMEOUT, cwd=self.dir)
+
+        path = self.job_in("jobs", "jobs")
+        done = check("validate", path)
+        self.assertIn("is valid and fits its data", done.stdout, done.stderr)
+        self.assertEqual(done.stderr, "")
+        done = check("run", path, "--state-dir", "state")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"dir: {self.dir}/jobs\n", json.loads(check("status", "rows-1", "--json", "--state-dir", "state").stdout)["text"])
+        self.assertEqual(check("validate", path, "--set", "data.dir=jobs").stderr, "")  # typed here
+        # Where only the old way finds it, from the working directory, that is said.
+        path = self.job_in("other", ".")
+        for command in ("validate", path), ("run", path, "--state-dir", "state"):
+            done = check(*command)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"warning: relative paths of {path} start from its own directory", " ".join(done.stderr.split()))
+        self.assertNotIn("warning", check("validate", path, "--set", "data.dir=.").stderr)
+
     def test_settings_of_the_environment(self):
         """Those of one process do not reach the others; those of all do."""
         with unittest.mock.patch.dict(os.environ, GRADUS_LISTEN="127.0.0.1:1", GRADUS_ADVERTISE="nowhere:1", GRADUS_NAME="same",
@@ -411,6 +443,14 @@ class Cluster(ClusterTest):
         self.assertIn(f"data.dir is digits here and sent as {self.shared}/digits", done.stderr)
         job = self.status(master, done.stdout.strip())
         self.assertIn(f"dir: {self.shared}/digits", job["text"])
+        # What was not typed is where the job file is, also when the data are on the workers' machines alone.
+        path = os.path.join(self.dir, "far.yaml")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("name: far\ndata: {dir: sub, train: {file: rows.csv}}\nmodel: {layers: [{dense: {units: 2}}], "
+                    "loss: softmax_cross_entropy}\nupdate: {rule: sgd}\ntraining: {batch_size: 8, epochs: 1}\n")
+        done = gradus("submit", path, "--master", master.address)
+        self.assertIn(f"relative paths of {path} start from {self.dir}/sub: the workers look there", " ".join(done.stderr.split()))
+        self.assertIn(f"dir: {self.dir}/sub\n", self.status(master, done.stdout.strip())["text"])
 
     def test_jobs_are_removed(self):
         master, _, _ = self.start_cluster()
