@@ -268,6 +268,25 @@ class Runs(ClusterTest):
         states = {job["job"]: job["state"] for job in json.loads(gradus("list", "--json", *state).stdout)}
         self.assertEqual(states, {"first-1": "CANCELLED", "second-1": "SUCCEEDED", "third-1": "SUCCEEDED"})
 
+    def test_losses_are_told(self):
+        """Each is a line of its own: what a progress line says is overwritten by the next one."""
+        process = self.run_default(name="losses", training__epochs=ENDLESS, cluster__workers=2, training__checkpoint_every="1 epoch")
+
+        def job():
+            return json.loads(gradus("status", "losses-1", "--json").stdout or "{}")
+
+        self.wait_for("a checkpoint", lambda: job().get("checkpoint"))
+        os.kill(self.child(process, "gradus-worker")[0], signal.SIGKILL)
+        self.wait_for("a new worker", lambda: len(job()["workers"]) == 2 and "worker-3" in job()["workers"])
+        os.kill(self.child(process, "gradus-ps")[0], signal.SIGKILL)
+        self.wait_for("the recovery", lambda: job()["recoveries"] == 1 and job()["state"] == "RUNNING")
+        self.assertEqual(gradus("cancel", "losses-1").returncode, 0)
+        _, err = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, 3, err)
+        for line in (r"step \d+: worker-[12] is gone; [12] worker", r"step \d+: worker-3 joined; 2 workers", r"recovery 1 at step \d+, epoch",
+                     r"back to step \d+ of \d+: what came after it is trained again", r"step \d+: ps-1 is gone", r"step \d+: ps-2 joined; 1 ps"):
+            self.assertRegex(err, line)
+
     def test_while_it_runs(self):
         process = self.run_default(name="going", training__epochs=ENDLESS)
         self.wait_for("the job", lambda: "RUNNING" in gradus("status", "going-1").stdout)
