@@ -14,6 +14,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "config/field_texts.h"
 #include "data/cells.h"
 #include "data/csv_declared.h"
 #include "data/decimal.h"
@@ -258,36 +259,38 @@ int csv_columns_find(const struct csv_columns *c, const char *path, const char *
     return 0;
 }
 
-/* Give every column of the comma-separated @list the role. */
+static int assign(struct csv_columns *c, const char *path, const char *key, const char *item,
+                  enum csv_role role, struct err *err)
+{
+    size_t column = 0;
+    char shown[64];
+    int rc = csv_columns_find(c, path, key, item, &column, err);
+    if (rc == 0 && c->roles[column] != CSV_NUMBER && c->roles[column] != role) {
+        rc = err_set(err, ERR_INVALID, "%s: %s names column %s, which is %s already", path, key,
+                     csv_quote(item, shown, sizeof shown),
+                     c->roles[column] == CSV_LABEL    ? "the label"
+                     : c->roles[column] == CSV_WEIGHT ? "the weight"
+                                                      : "categorical");
+    }
+    if (rc == 0) {
+        c->roles[column] = role;
+    }
+    return rc;
+}
+
+/* Give every column of @list, the value of the key @key, the role. */
 static int assign_list(struct csv_columns *c, const char *path, const char *key, const char *list,
                        enum csv_role role, struct err *err)
 {
-    char *copy = mem_strdup(list == NULL ? "" : list), *rest = copy;
+    struct field_texts items = {0};
     int rc = 0;
-    for (char *item; rc == 0 && (item = strsep(&rest, ",")) != NULL;) {
-        item += strspn(item, " \t");
-        size_t n = strlen(item);
-        while (n > 0 && (item[n - 1] == ' ' || item[n - 1] == '\t')) {
-            item[--n] = '\0';
-        }
-        size_t column = 0;
-        if (n == 0) {
-            continue;
-        }
-        rc = csv_columns_find(c, path, key, item, &column, err);
-        if (rc == 0 && c->roles[column] != CSV_NUMBER && c->roles[column] != role) {
-            char shown[64];
-            rc = err_set(err, ERR_INVALID, "%s: %s names column %s, which is %s already", path, key,
-                         csv_quote(item, shown, sizeof shown),
-                         c->roles[column] == CSV_LABEL    ? "the label"
-                         : c->roles[column] == CSV_WEIGHT ? "the weight"
-                                                          : "categorical");
-        }
-        if (rc == 0) {
-            c->roles[column] = role;
-        }
+    if (!field_texts_read_commas(list == NULL ? "" : list, &items)) {
+        return err_set(err, ERR_INVALID, "%s: this is no list of columns: %s", key, list);
     }
-    free(copy);
+    for (size_t i = 0; i < items.count && rc == 0; i++) {
+        rc = items.items[i][0] == '\0' ? 0 : assign(c, path, key, items.items[i], role, err);
+    }
+    field_texts_release(&items);
     return rc;
 }
 

@@ -69,8 +69,8 @@ struct data_spec {
     int missing;         /* enum data_missing */
     int64_t bad_records; /* lines of each part that may be left out because they are no records */
     int short_rows;      /* enum data_short_rows */
-    char *categorical;   /* comma-separated text columns, one-hot encoded */
-    char *ignore;        /* comma-separated columns to leave out */
+    char *categorical;   /* text columns, one-hot encoded; read by field_texts_read_commas() */
+    char *ignore;        /* columns to leave out; likewise */
     int scale;           /* enum data_scale; auto: unit for IDX and LIBSVM, standard for CSV */
     int64_t features;    /* LIBSVM: of a record; 0: as many as the train records name */
     int64_t first_index; /* LIBSVM: 0 or 1 */

@@ -82,7 +82,7 @@ struct cli_common {
 #define CLI_PLACES_NOTE                                                                            \
     "Without --master and --state-dir (and GRADUS_MASTER, GRADUS_STATE_DIR) the job is looked "    \
     "for at the master of this machine and in the directories that `gradus run` has used, where "  \
-    "no master need run; of two with one name it is the one that was submitted last."
+    "no master need run; where several have one of that name, all are listed."
 #define CLI_BEST_ROW(owner)                                                                        \
     {                                                                                              \
         .path = "best", .type = FIELD_BOOL, .offset = offsetof(owner, best), .def = "false",       \

@@ -88,7 +88,7 @@ static int by_name(const char *what, const struct cli_common *common, char **pat
     int rc = find_job(common, what, &found, &local);
     if (rc == 0) {
         rc = of_job(&found, path, &local);
-    } else if (common->master[0] == '\0') {
+    } else if (rc != ERR_INVALID && common->master[0] == '\0') {
         int moved = of_directory(common, what, path, &other);
         rc = moved == 0 ? 0 : rc;
     }

@@ -15,14 +15,13 @@ struct found_job {
     Gradus__V1__Job *row;
 };
 
-/* Look for job @id in all places (places.h). When two have it, it is the one that was submitted
- * last, and stderr says where the other is. Errors: ERR_NOT_FOUND says where it looked;
- * ERR_UNAVAILABLE there is no place to look; those of the call to a master that was named. */
+/* Look for job @id in all places (places.h). Errors: ERR_NOT_FOUND says where it looked;
+ * ERR_INVALID more than one has it: all are named; ERR_UNAVAILABLE there is no place to look; those
+ * of the call to a master that was named. */
 int find_job(const struct cli_common *common, const char *id, struct found_job *out,
              struct err *err);
-/* find_job() for commands that only a master can carry out: a job that has not ended goes first.
- * Errors: ERR_STATE no master runs where the job is (@out has its row all the same), or two places
- * have one that has not ended. */
+/* The same, for what only a master can do. Errors: ERR_STATE no master runs where the job is, which
+ * @out says all the same (its row). */
 int find_live_job(const struct cli_common *common, const char *id, struct found_job *out,
                   struct err *err);
 void found_job_release(struct found_job *f);

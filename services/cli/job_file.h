@@ -19,7 +19,8 @@ struct job_file {
     const char *path; /* borrowed */
     struct buf text;
     struct job_spec spec; /* with every --set applied */
-    char *from;           /* the directory that from.checkpoint means; NULL: as it is written */
+    bool dir_moved;       /* data.dir is not the one of the text (job_paths_resolve()) */
+    char *from;           /* the directory that from.checkpoint means; NULL: what it says */
 };
 
 /* Read and check the file that is the first argument ("-": stdin; "s3://bucket/key") with the --set

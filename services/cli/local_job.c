@@ -86,7 +86,7 @@ static void tell_unfinished(const struct local_job *j)
 }
 
 int local_job_call(const char *state_dir, const char *method, const ProtobufCMessage *body,
-                   struct rpc_msg **reply, struct err *err)
+                   unsigned timeout_ms, struct rpc_msg **reply, struct err *err)
 {
     struct run_dir dir = {.lock_fd = -1};
     struct local local = {0};
@@ -95,7 +95,7 @@ int local_job_call(const char *state_dir, const char *method, const ProtobufCMes
         struct client client = {0};
         rc = local_start(&local, dir.path, "", "", 0, 0, err);
         rc = rc != 0 ? rc : client_open(&client, local.master_address, NULL, err);
-        rc = rc != 0 ? rc : client_call(&client, method, body, client_timeout_ms(), reply, err);
+        rc = rc != 0 ? rc : client_call(&client, method, body, timeout_ms, reply, err);
         client_close(&client);
         local_stop(&local, false);
     }

@@ -29,7 +29,7 @@ int local_job_run(const struct local_job *job);
 /* A call of Jobs about a job in @state_dir, of which no master runs: one is started for it, which
  * lets no job go on, and stopped. Errors: of run_dir_claim(), local_start(), client_call(). */
 int local_job_call(const char *state_dir, const char *method, const ProtobufCMessage *body,
-                   struct rpc_msg **reply, struct err *err);
+                   unsigned timeout_ms, struct rpc_msg **reply, struct err *err);
 
 #define CLI_LOCAL_ROWS(owner)                                                                      \
     {.path = "overcommit",                                                                         \

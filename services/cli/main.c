@@ -24,6 +24,7 @@ extern char **environ;
     X(cancel)                                                                                      \
     X(pause)                                                                                       \
     X(resume)                                                                                      \
+    X(rm)                                                                                          \
     X(set)                                                                                         \
     X(checkpoint)                                                                                  \
     X(table)                                                                                       \

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "cli/job_changes.h"
+#include "cli/job_events.h"
 #include "cli/memory_need.h"
 #include "cli/output_update.h"
 #include "cli/plan_speed.h"
@@ -55,7 +56,8 @@ void output_object(struct buf *out, ...);
 /* One line of progress: epoch, step, metrics, examples/s, time left, nodes, and how much was stale,
  * dropped, speculated or recovered. Where it does not fit, whole parts are left out: the epoch, the
  * step, the speed and the time left stay. */
-void output_progress(const Gradus__V1__Job *job, size_t columns, struct buf *out);
+void output_progress(const Gradus__V1__Job *job, const struct job_events *events, size_t columns,
+                     struct buf *out);
 /* An evaluation: one line, or one each for the training and the test data. */
 void output_evaluation(const Gradus__V1__Evaluation *e, size_t columns, struct buf *out);
 /* @line cut to @columns of a terminal (to whole characters, "…" at the end), control bytes as

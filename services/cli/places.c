@@ -57,10 +57,18 @@ static char *address_in(const char *state_dir)
     return address;
 }
 
+/* Links may lead to it. */
+static bool is_same_dir(const char *a, const char *b)
+{
+    struct stat first, second;
+    return strcmp(a, b) == 0 || (stat(a, &first) == 0 && stat(b, &second) == 0 &&
+                                 first.st_dev == second.st_dev && first.st_ino == second.st_ino);
+}
+
 static void add_dir(struct places *p, const char *state_dir)
 {
     for (size_t i = 0; i < p->count; i++) {
-        if (p->items[i].state_dir != NULL && strcmp(p->items[i].state_dir, state_dir) == 0) {
+        if (p->items[i].state_dir != NULL && is_same_dir(p->items[i].state_dir, state_dir)) {
             return;
         }
     }

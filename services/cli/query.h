@@ -22,11 +22,17 @@ int query(struct client *client, const struct cli_common *common, const char *me
 /* query() to the master that has job @id. */
 int query_job(const struct cli_common *common, const char *id, const char *method,
               const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show);
-/* query_job(); for a job that has not ended and whose master has, a master is started for the call.
- */
-int query_job_anywhere(const struct cli_common *common, const char *id, const char *method,
-                       const ProtobufCMessage *body, query_show_fn *show);
-/* query_job() with nothing but the id in the call; the reply is the job, whose state is shown. */
+struct query_call {
+    const char *method;
+    const ProtobufCMessage *body;
+    unsigned timeout_ms;
+    query_show_fn *show;
+    bool ended; /* of a job that has ended there is something to do, too */
+};
+/* The same; where no master runs, one is started for the call. */
+int query_job_anywhere(const struct cli_common *common, const char *id,
+                       const struct query_call *call);
+/* The same with nothing but the id in the call; the reply is the job, whose state is shown. */
 int query_job_state(const struct cli_common *common, const char *id, const char *method);
 /* The same for what lasts: Ctrl-C ends the waiting. @reply is the caller's to unref; NULL when
  * @stopped. */

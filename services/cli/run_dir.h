@@ -4,6 +4,7 @@
 #define GRADUS_CLI_RUN_DIR_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -19,5 +20,15 @@ struct run_dir {
  * making it. */
 int run_dir_claim(const char *given, struct run_dir *out, struct err *err);
 void run_dir_release(struct run_dir *d);
+
+/* The number of a new job, by which no two runs with the default directory make jobs of one id. */
+struct run_number {
+    int lock_fd;    /* other runs wait */
+    uint64_t least; /* above all numbers of its name in the default directory and those in it */
+};
+/* Wait until no other run makes a job. Errors: those of files. */
+int run_number_take(const char *name, struct run_number *out, struct err *err);
+/* The job is there. */
+void run_number_release(struct run_number *n);
 
 #endif

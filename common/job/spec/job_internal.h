@@ -64,6 +64,7 @@ extern const size_t job_from_map_field_count;
 
 /* The state of one parse. */
 struct job_reader {
+    size_t column_capacity; /* of spec->data.columns */
     const char *file;
     struct diags *diags;
     struct yaml_node *root; /* a mapping */

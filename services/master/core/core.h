@@ -164,6 +164,8 @@ void job_settle(struct master *m, struct job *j); /* carries out what job_must_.
 void job_stored(struct master *m, struct job *j);
 void job_cleaned(struct master *m, struct job *j); /* another node may have dropped the job */
 void jobs_sweep(struct master *m);
+/* Answer requests to remove a job of which no call is open; the next sweep forgets it. */
+void jobs_remove(struct master *m);
 void job_forget(struct master *m, struct job *j); /* take it out, and free it */
 /* It has ended and is to go on: nothing is left of how it ended, and all nodes drop it first. */
 void job_revive(struct master *m, struct job *j);
@@ -177,6 +179,7 @@ void jobs_advance(struct master *m); /* all jobs that were touched */
 void on_restore(struct master *m, const struct master_event *e);
 void on_submit(struct master *m, const struct master_event *e);
 void on_cancel(struct master *m, const struct master_event *e);
+void on_remove(struct master *m, const struct master_event *e);
 void on_checkpoint(struct master *m, const struct master_event *e);
 
 /* pause.c: jobs that give up their nodes and start again from a checkpoint of that moment */

@@ -203,6 +203,9 @@ struct job {
     uint64_t place; /* place in the order of submission */
     bool live;      /* it is in master->live; otherwise nothing waits for it, and it for nothing */
     bool swept;     /* it has ended and was cleaned up */
+    bool removed;   /* a client wanted it: the next sweep forgets it */
+    bool removing;  /* a request to remove it waits until no node has anything of it: */
+    uint64_t remover;
     struct job_record record;
     struct job_spec spec;
     bool has_spec;    /* until the job is over and cleaned up */

@@ -335,6 +335,18 @@ static bool is_clean(const struct master *m, const struct job *j)
            calls_open(&m->calls, j, MASTER_CALL_CLOSE) == 0;
 }
 
+void jobs_remove(struct master *m)
+{
+    for (size_t i = 0; i < m->live_count; i++) {
+        struct job *j = m->live[i];
+        if (j->removing && is_clean(m, j) && j->row_stored == j->row) {
+            j->removing = false;
+            j->removed = m->sweep = true;
+            reply_add(m, j->remover)->job = &j->record;
+        }
+    }
+}
+
 void job_cleaned(struct master *m, struct job *j)
 {
     m->sweep = m->sweep || is_clean(m, j);
@@ -357,7 +369,7 @@ static bool may_rest(const struct job *j)
                   j->store_failures == 0 && j->answer_count == 0 && j->told;
     bool idle = j->phase == PHASE_NONE && j->work == WORK_NONE && !j->touched && !j->changed &&
                 j->retry_ms == 0 && j->start_after_ms == 0 && j->yield_again_ms == 0 &&
-                j->waiter_count == 0 && !j->set_waits && !refuses_for_now(j);
+                j->waiter_count == 0 && !j->set_waits && !j->removing && !refuses_for_now(j);
     return stored && idle && j->record.waiting == JOB_WAITS_NOT && j->record.queue_position == 0;
 }
 
@@ -378,6 +390,10 @@ void jobs_sweep(struct master *m)
     for (size_t i = m->live_count; i-- > 0;) {
         struct job *j = m->live[i];
         if (!is_clean(m, j)) {
+            continue;
+        }
+        if (j->removed) {
+            job_forget(m, j);
             continue;
         }
         release_data(j);

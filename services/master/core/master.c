@@ -91,7 +91,8 @@ static void end_pauses(struct master *m)
     }
 }
 
-static void dispatch(struct master *m, const struct master_event *e)
+/* Of a client, or of the store. Returns false for any other. */
+static bool dispatch_request(struct master *m, const struct master_event *e)
 {
     switch (e->kind) {
     case MASTER_RESTORE:
@@ -115,9 +116,24 @@ static void dispatch(struct master *m, const struct master_event *e)
     case MASTER_RESUME:
         on_resume(m, e);
         break;
+    case MASTER_REMOVE:
+        on_remove(m, e);
+        break;
     case MASTER_DROP:
         on_drop(m, e);
         break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+static void dispatch(struct master *m, const struct master_event *e)
+{
+    if (dispatch_request(m, e)) {
+        return;
+    }
+    switch (e->kind) {
     case MASTER_JOIN:
         on_join(m, e);
         break;
@@ -159,6 +175,8 @@ static void dispatch(struct master *m, const struct master_event *e)
         break;
     case MASTER_TICK:
         on_tick(m);
+        break;
+    default:
         break;
     }
 }
@@ -267,6 +285,7 @@ void master_step(struct master *m, const struct master_event *event, struct mast
         schedule(m);
         jobs_advance(m);
     }
+    jobs_remove(m);
     for (size_t i = 0; m->changed && i < m->live_count; i++) {
         if (m->live[i]->changed) {
             m->live[i]->changed = false;

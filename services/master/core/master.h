@@ -70,6 +70,7 @@ enum master_event_kind {
     MASTER_SET,        /* answered when the change is in force */
     MASTER_PAUSE,      /* answered when it is stored that the job is to be paused */
     MASTER_RESUME,     /* likewise: a paused job waits for its turn, or one that has ended */
+    MASTER_REMOVE,     /* answered when the job has ended and no node has anything of it */
     MASTER_DROP,       /* a node is gone for good */
     /* Requests of nodes; each is answered by one reply. */
     MASTER_JOIN,
@@ -243,7 +244,7 @@ struct master_event {
         struct master_cancel_event cancel;
         struct master_set_event set;
         struct master_resume_event resume;
-        const char *job; /* CHECKPOINT, PAUSE */
+        const char *job; /* CHECKPOINT, PAUSE, REMOVE */
         const char *id;  /* DROP: the node's */
         struct master_join_event join;
         struct master_node_event node;

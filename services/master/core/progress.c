@@ -51,6 +51,8 @@ void progress_go_back(struct job *j, uint64_t step)
         r->evaluation_count > 0 && r->evaluations[r->evaluation_count - 1].step == step;
     j->evaluated_step = evaluated ? step : NO_STEP;
     j->sample_count = 0;
+    r->train = (struct job_metrics){0}; /* what was lost is not shown as if it had been */
+    progress_show_train(j);
     set_step(j, step);
 }
 

@@ -63,6 +63,9 @@ static int check(const struct master *m, const struct job *j, const struct maste
     if (!final) {
         return 0;
     }
+    if (j->removing || j->removed) {
+        return err_set(err, ERR_STATE, "job %s is being removed", r->id);
+    }
     if (strcmp(e->base, r->text) != 0) {
         return err_set(err, ERR_ABORTED, "job %s was changed meanwhile; try again", r->id);
     }

@@ -98,6 +98,18 @@ int checkpoints_prune(const struct checkpoints *c, const struct checkpoints_job 
     return rc;
 }
 
+int checkpoints_remove(const struct checkpoints *c, const struct checkpoints_job *job,
+                       struct err *err)
+{
+    int rc = checkpoints_check(c, job, false, err);
+    if (rc == 0) {
+        char *dir = file_join(c->root, job->id);
+        rc = storage_remove_tree(dir, err);
+        free(dir);
+    }
+    return rc == ERR_NOT_FOUND ? 0 : rc;
+}
+
 /* ---- whose ---- */
 
 /* The row names a checkpoint, and it lies in the directory of that job in our root. */

@@ -76,6 +76,10 @@ void checkpoint_found_release(struct checkpoint_found *f); /* zeroed is fine */
 int checkpoints_check(const struct checkpoints *c, const struct checkpoints_job *job, bool make,
                       struct err *err);
 
+/* All of the job's directory goes; that it is not there is no error. Errors: those of files. */
+int checkpoints_remove(const struct checkpoints *c, const struct checkpoints_job *job,
+                       struct err *err);
+
 /* checkpoint_prune() of the job's directory. */
 int checkpoints_prune(const struct checkpoints *c, const struct checkpoints_job *job, size_t keep,
                       struct err *err);

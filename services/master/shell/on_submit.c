@@ -13,6 +13,7 @@
 
 #define SETS_MAX 1000
 #define REQUEST_ID_BYTES_MAX 128
+#define NUMBER_LEAST_MAX 1000000000000
 
 struct submission {
     struct job_spec spec;
@@ -95,7 +96,8 @@ static void claim(void *ctx)
 {
     struct request *r = ctx;
     struct submission *s = r->data;
-    uint64_t least = s->number;
+    const uint64_t wanted = ((const Gradus__V1__SubmitRequest *)r->msg->body)->number_least;
+    const uint64_t least = s->number > wanted ? s->number : wanted;
     s->number = 0;
     if (checkpoints_claim(&r->shell->checkpoints, s->name, least, chrono_wall_ms(), &s->number,
                           &s->err) < 0) {
@@ -139,6 +141,9 @@ static int check(const Gradus__V1__SubmitRequest *q, struct err *err)
     if (strlen(q->request_id) > REQUEST_ID_BYTES_MAX) {
         return err_set(err, ERR_INVALID, "request_id is longer than %d bytes",
                        REQUEST_ID_BYTES_MAX);
+    }
+    if (q->number_least > NUMBER_LEAST_MAX) {
+        return err_set(err, ERR_INVALID, "number_least is above 10^12");
     }
     return 0;
 }

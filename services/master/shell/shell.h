@@ -206,6 +206,9 @@ int job_change_absent(struct shell *s, const char *job, const char *away, struct
 /* on_resume.c */
 void run_resume(struct request *r);
 
+/* on_remove.c */
+void run_remove(struct request *r);
+
 /* on_set.c */
 void on_set_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 

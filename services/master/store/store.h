@@ -66,6 +66,8 @@ struct store_ops {
      * highest number of their name: no later job gets the id of an earlier one. @removed: how many;
      * as many as STORE_TRIM_MAX: there may be more. Errors: as put(); then all are still there. */
     int (*trim)(struct store *s, const struct store_trim *trim, size_t *removed, struct err *err);
+    /* Likewise the row of @id alone. Errors: ERR_NOT_FOUND no job that has ended is called so. */
+    int (*remove)(struct store *s, const char *id, struct err *err);
     /* Small texts besides jobs: append the value of @key to @value. Errors: ERR_NOT_FOUND. */
     int (*get_text)(struct store *s, const char *key, struct buf *value, struct err *err);
     int (*put_text)(struct store *s, const char *key, const char *value, struct err *err);
