@@ -75,7 +75,7 @@ int rpc_call_admit(struct rpc_call *call, const struct rpc_method_entry *entry, 
     if (context) {
         read_certificate(context, &arriving, uris);
     }
-    arriving.local = strncmp(rpc_peer(call), "unix:", 5) == 0; /* which keeps it for later */
+    arriving.local = strncmp(rpc_peer(call), "unix:", 5) == 0; /* rpc_peer() keeps it for later */
     int rc = guard->admit(guard->ctx, &arriving, &call->caller, err);
     if (context) {
         grpc_auth_context_release(context);

@@ -68,9 +68,10 @@ struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *o, struct 
     return c;
 }
 
-/* Locked, before a call. gRPC asks for the address of a name when a connection breaks. Where a name
- * led to somebody else (it was not known yet and a name server guessed, or the address has a new
- * owner), connections are well and calls fail for ever: only another channel asks anew. */
+/* Locked; before a call. Leaves a channel that leads to a stranger. gRPC asks for the address of a
+ * name when a connection breaks. Where a name led to another process (it was not known yet and a
+ * name server guessed, or the address has a new owner), connections are fine and calls fail for
+ * ever: only another channel asks for the address anew. */
 static void leave_stranger(struct rpc_channel *c)
 {
     const uint64_t now_ms = chrono_now_ms();
@@ -113,7 +114,7 @@ void rpc_channel_free(struct rpc_channel *c)
     assert(!c->loop || !rpc_loop_is_self(c->loop));
     rpc_channel_cancel(c);
     if (c->loop) {
-        rpc_loop_give_back(c->loop); /* this thread may be its guest, and waits now */
+        rpc_loop_give_back(c->loop); /* this thread may be the loop's guest, and waits now */
     }
     pthread_mutex_lock(&c->lock);
     while (c->inflight) {
@@ -173,7 +174,7 @@ int rpc_channel_wait_ready(struct rpc_channel *c, unsigned timeout_ms, struct er
     return rc;
 }
 
-/* ---- what calls have in common ---- */
+/* ---- shared by all kinds of calls ---- */
 
 /* Locked: the queue whose thread runs the callbacks. */
 static grpc_completion_queue *loop_queue(struct rpc_channel *c, struct err *err)
@@ -292,7 +293,8 @@ void rpc_outgoing_release(struct rpc_outgoing *o)
         if (o->inflight.next) {
             o->inflight.next->link = o->inflight.link;
         }
-        pthread_cond_broadcast(&c->idle); /* the channel may be gone after the lock */
+        /* the channel may be freed as soon as the lock is released */
+        pthread_cond_broadcast(&c->idle);
         pthread_mutex_unlock(&c->lock);
         grpc_call_unref(o->call);
     }

@@ -26,8 +26,8 @@
 
 /* ---- log ---- */
 
-/* What gRPC says on this thread goes into @out (cut, terminated) instead of the log, until called
- * with NULL. */
+/* Writes the log lines of gRPC on this thread into @out (cut, terminated) instead of the log, until
+ * called with NULL. */
 void rpc_log_capture(char *out, size_t n);
 
 /* ---- completion queues ---- */
@@ -43,8 +43,8 @@ struct rpc_tag {
 /* Start a batch; a batch that gRPC refuses cancels the call and completes at once, failed. */
 void rpc_batch_start(grpc_call *call, const grpc_op *ops, size_t count, struct rpc_tag *tag);
 
-/* ThreadSanitizer does not see into gRPC: a tag carries what was written before it was handed over
- * to whoever gets it back. */
+/* For ThreadSanitizer, which does not see into gRPC: a tag carries what was written before it was
+ * handed over to the thread that gets it back. */
 void rpc_tag_release(struct rpc_tag *tag);
 void rpc_tag_acquire(struct rpc_tag *tag);
 
@@ -150,7 +150,7 @@ bool rpc_credentials_authorize(const struct rpc_credentials *c, const char *targ
 /* A channel to @target, with what @c says (NULL: plain) in addition to @args. Returns owned. */
 grpc_channel *rpc_credentials_channel(const struct rpc_credentials *c, const char *target,
                                       struct rpc_args *args);
-/* For a server's @address. Returns owned. */
+/* Credentials for a server's @address. Returns owned. */
 grpc_server_credentials *rpc_credentials_server(const struct rpc_credentials *c,
                                                 const char *address);
 

@@ -52,7 +52,7 @@ struct rpc_server {
     bool shut_down;
 };
 
-/* What a new call comes with; rpc_call_begin() takes all of it. */
+/* The parts of a new call; rpc_call_begin() takes all of them. */
 struct rpc_arrival {
     grpc_call *call;
     gpr_timespec deadline;

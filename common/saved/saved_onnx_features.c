@@ -18,7 +18,7 @@ struct making {
     const struct encoding *encoding;
     const struct records *raw;
     struct onnx_graph *g;
-    bool texts;         /* are categories, not places */
+    bool texts;         /* categories stay texts instead of places */
     const char **parts; /* [part_count] of the features, side by side */
     size_t part_count;
     size_t width; /* of all of them */
@@ -110,7 +110,7 @@ static const char *pick(struct making *m, const char *name, const char *x, const
     return onnx_graph_node(m->g, "Gather", name, inputs, 2, &axis, 1);
 }
 
-/* sign(x) · ln(1 + |x|) of those that want it. */
+/* sign(x) · ln(1 + |x|) for the columns that want it. */
 static const char *logarithms(struct making *m, const struct column_layout *l, const char *x)
 {
     const size_t n = l->plain_count;
@@ -234,7 +234,7 @@ struct category {
     const struct names *known;
     size_t first, width;      /* features: the first of @known, all */
     int64_t missing, unknown; /* features; -1: none */
-    bool list;                /* of several, which are places in any case */
+    bool list;                /* a list of several, which are places in any case */
 };
 
 struct places {
@@ -251,7 +251,7 @@ static void add_missing(struct places *p, const char *word, int64_t place)
     const size_t n = strlen(word);
     for (unsigned which = 0; which < 1U << n; which++) {
         char *text = mem_strdup(word);
-        bool same = false; /* as another mixture, since it is no letter */
+        bool same = false; /* the same text as another mixture, because a character is no letter */
         for (size_t i = 0; i < n; i++) {
             const bool letter = text[i] >= 'a' && text[i] <= 'z';
             same = same || (!letter && (which >> i & 1) != 0);

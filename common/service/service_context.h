@@ -43,7 +43,7 @@ struct service_context {
     struct err end;                     /* of service_end(); code 0: none */
 };
 
-/* From the settings, which are there, to the exit code. */
+/* Runs a service whose settings are there. Returns the exit code. */
 int service_run(struct service_context *sc);
 
 #endif

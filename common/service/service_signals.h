@@ -13,8 +13,8 @@
 
 struct service_signals;
 
-/* What the kernel sends when the parent ends. Not SIGTERM: it comes again for each thread that the
- * parent had, and a second SIGTERM means something else. */
+/* The signal that the kernel sends when the parent ends. Not SIGTERM: it comes once for each thread
+ * that the parent had, and a second SIGTERM means something else. */
 #define SERVICE_SIGNAL_PARENT SIGUSR1
 
 /* Hear of SIGTERM, SIGINT and SERVICE_SIGNAL_PARENT from now on and ignore SIGHUP and SIGPIPE.

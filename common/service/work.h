@@ -25,7 +25,7 @@ struct work {
     atomic_uint_fast64_t since_ms, done, total;
 };
 
-/* @what and @unit are constants; @total 0: nobody can say how much of it is done. */
+/* @what and @unit are constants; @total 0: it is not known how much of it is done. */
 void work_begin(struct work *w, const char *what, uint64_t total, const char *unit);
 void work_advance(struct work *w, uint64_t done);
 void work_end(struct work *w);

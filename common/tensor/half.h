@@ -24,7 +24,7 @@ size_t value_type_bytes(enum value_type type);
 /* @n floats from and to as many values of @type; the arrays do not overlap. */
 void values_encode(enum value_type type, const float *in, size_t n, void *out);
 void values_decode(enum value_type type, const void *in, size_t n, float *out);
-/* What the other side of the wire will have, in place. */
+/* Rounds values, in place, to what the other side of the wire will have. */
 void values_round(enum value_type type, float *values, size_t n);
 
 #endif

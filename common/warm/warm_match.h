@@ -11,10 +11,10 @@
 
 struct warm_tensor {
     const char *name;
-    const char *type; /* as the source says it: "F64" */
+    const char *type; /* in the words of the source: "F64" */
     struct shape shape;
     bool table;    /* rows under keys; its shape is that of a row */
-    bool readable; /* as floats of 32 bits: F32, F16, BF16 */
+    bool readable; /* it can be read as floats of 32 bits: F32, F16, BF16 */
     bool aside;    /* no values of a model: counters, numbers in a formula. Nobody misses it */
 };
 

@@ -24,9 +24,9 @@
 
 struct warm_start;
 
-/* For the @count variables (borrowed) of a job with job_spec_has_from(). @roots: where this process
- * reads data; NULL: anywhere. Errors: those of warm_source_open() and warm_match(), with the key of
- * the job file and the path. */
+/* Opens the source for the @count variables (borrowed) of a job with job_spec_has_from(). @roots:
+ * where this process reads data; NULL: anywhere. Errors: those of warm_source_open() and
+ * warm_match(), with the key of the job file and the path. */
 int warm_start_open(const struct job_spec *spec, const struct data_roots *roots,
                     const struct variable_spec *variables, size_t count, struct warm_start **out,
                     struct err *err);
@@ -38,10 +38,10 @@ const char *warm_start_summary(const struct warm_start *w);
 /* The checkpoint that has rows for tables of the job, as any process of this host names it
  * (borrowed), and the checksum of its manifest; NULL: none is taken. */
 const char *warm_start_rows(const struct warm_start *w, uint64_t *manifest);
-/* The values of each variable that has some there, into @values [count]; others are as they were.
- * NULL: they are only read and checked. @fingerprint: of which they are, and of them and the
- * checkpoint of warm_start_rows(); never 0.
- * Errors: ERR_INVALID a value that is not finite; those of files; ERR_EXHAUSTED. */
+/* Loads the values of each variable that has some into @values [count]; others stay as they are.
+ * NULL: values are only read and checked. @fingerprint: of the variables that have values, of these
+ * values, and of the checkpoint of warm_start_rows(); never 0. Errors: ERR_INVALID a value that is
+ * not finite; those of files; ERR_EXHAUSTED. */
 int warm_start_load(const struct warm_start *w, float *const *values, uint64_t *fingerprint,
                     struct err *err);
 
