@@ -44,9 +44,8 @@
 #define START_GRACE_MS                                                                             \
     1000 /* between the workers that it takes and those that load the data for longer */
 #define EVALUATE_FAILURES_MAX 3 /* of one chunk */
-#define CHECKPOINT_ATTEMPTS_MAX                                                                    \
-    3 /* of a cancelled job, before it ends without a new checkpoint                               \
-       */
+/* of a cancelled job, before it ends without a new checkpoint */
+#define CHECKPOINT_ATTEMPTS_MAX 3
 #define CHECKPOINT_BACKOFF_MS_MIN                                                                  \
     1000 /* before the last checkpoint is tried again; then twice as long */
 #define CHECKPOINT_BACKOFF_MS_MAX 60000

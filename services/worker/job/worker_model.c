@@ -16,9 +16,8 @@
 
 #define FLAT_ALIGN 16       /* floats: every variable begins at a cache line */
 #define EVALUATION_BATCH 64 /* records computed at once at least */
-#define EVALUATION_BATCH_OF_ROWS                                                                   \
-    512 /* in a model with tables, each batch of which asks for rows                               \
-         */
+/* in a model with tables, each batch of which asks for rows */
+#define EVALUATION_BATCH_OF_ROWS 512
 #define STAGGER_FLOATS                                                                             \
     1040 /* arrays must not lie a power of two apart: they would share cache ways */
 
