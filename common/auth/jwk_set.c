@@ -35,7 +35,7 @@ struct jwk {
     EVP_PKEY *key;
     enum kind kind;
     char *id;                          /* NULL: none */
-    const struct algorithm *algorithm; /* the only one that it is for; NULL: all of its kind */
+    const struct algorithm *algorithm; /* the only algorithm of the key; NULL: all of its kind */
 };
 
 struct jwk_set {

@@ -22,7 +22,7 @@ int file_write_atomic(const char *path, const void *data, size_t n, struct err *
 struct file_writer {
     int fd; /* -1 when closed */
     char *path;
-    char *tmp_path; /* written into as it is: the same as @path */
+    char *tmp_path; /* when the file is written in place: the same as @path */
     bool direct;    /* nothing is renamed, synced or removed */
     uint64_t offset;
 };

@@ -17,7 +17,7 @@ struct thread_load {
 /* The load of the calling thread; takes a few microseconds. */
 struct thread_load thread_load(void);
 
-/* "CPU_NS DELAY_NS SLICES", as the kernel writes it. False: it is something else. */
+/* Reads "CPU_NS DELAY_NS SLICES", the form of the kernel. False: it is another one. */
 bool thread_load_parse(const char *text, uint64_t *delay_ns);
 
 #endif

@@ -65,7 +65,8 @@ static inline int checkpoint_slot_column(const struct checkpoint *c, const char 
     return -1;
 }
 
-/* What @column of a variable is of; values are one for each parameter. */
+/* Whether @column of a variable is per parameter, row, column or variable; values are per
+ * parameter. */
 static inline enum rule_slot_kind checkpoint_column_kind(const struct checkpoint *c, size_t column)
 {
     return column == 0 ? RULE_SLOT_PARAMETER : c->manifest.slot_kinds[column - 1];

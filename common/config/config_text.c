@@ -45,7 +45,7 @@ static void add_row(const struct config_command *c, const struct field *row, str
     free(name);
 }
 
-/* A paragraph is one line, and wrapped like one; examples are as they are. */
+/* A paragraph of notes is one line and is wrapped as one; examples stay as they are. */
 static void add_notes(const char *notes, struct buf *out)
 {
     while (*notes != '\0') {

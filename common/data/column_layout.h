@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of struct column_layout: what column_features.c makes, and who makes the same features
- * by other means reads. */
+/* The inside of struct column_layout: made by column_features.c, and read by code that makes the
+ * same features by other means. */
 #ifndef GRADUS_DATA_COLUMN_LAYOUT_H
 #define GRADUS_DATA_COLUMN_LAYOUT_H
 

@@ -53,7 +53,7 @@ void dataset_cache_free(struct dataset_cache *c)
     free(c);
 }
 
-/* False: there is no such file, of which dataset_open() has more to say. */
+/* False: a file is missing; dataset_open() says more. */
 static bool add_files(struct buf *key, const struct data_spec *spec, const char *names)
 {
     struct file_list files = {0};

@@ -33,7 +33,7 @@ const struct dataset_info *encoder_info(const struct encoder *e);
 const struct sparse_fields *encoder_fields(const struct encoder *e);
 /* As dataset_class_names(). */
 const char *const *encoder_class_names(const struct encoder *e);
-/* All that was measured, for who makes the same of records by other means. */
+/* Everything that was measured, for code that encodes records by other means. */
 const struct encoding *encoder_encoding(const struct encoder *e);
 /* Records as a format reads them, without any: names of numbers, categories and fields. */
 const struct records *encoder_raw(const struct encoder *e);

@@ -26,7 +26,7 @@ struct feed_text {
 };
 typedef int feed_parse(void *context, const struct feed_text *text, struct records *out,
                        struct err *err);
-/* May take what the records have; they are released afterwards. */
+/* Called with records; it may take their arrays. They are released afterwards. */
 typedef int feed_visit(void *context, struct records *records, struct err *err);
 
 struct feed_options {

@@ -146,7 +146,7 @@ static int read_pair(struct libsvm_load *l, const char **p, struct err *err)
     return rc;
 }
 
-/* The group of a ranking, "qid:7", if that is what stands at @p. */
+/* The place behind the group of a ranking, "qid:7", if one stands at @p. */
 static const char *skip_group(const char *p)
 {
     if (strncmp(p, "qid:", 4) != 0) {
@@ -204,7 +204,7 @@ static int read_key(struct libsvm_load *l, const char **p, struct err *err)
     return sparse_draft_add(&l->draft, 0, key, (float)value, err);
 }
 
-/* The line in hand as one more record with one list of keys. */
+/* Adds the line in hand as one more record with one list of keys. */
 static int add_sparse(void *load, const char *p, struct err *err)
 {
     struct libsvm_load *l = load;

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 
-/* The files of one source and what reads them. */
+/* The files of one source, and their format. */
 struct part_reader {
     const struct data_spec *spec;
     const struct data_source *source;

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 
-/* What the scalings need to know of one number over all train records. */
+/* Statistics of one number over all train records. */
 struct spread {
     double mean, deviation, smallest, largest;
 };

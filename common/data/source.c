@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads data files as they are, or through what unpacks them. */
+/* Reads data files as they are, or unpacked. */
 #include "data/source.h"
 
 #include <stdlib.h>

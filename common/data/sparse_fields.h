@@ -109,7 +109,7 @@ int sparse_fields_read_lists(struct sparse_fields *f, const char *const *read, s
 struct sparse_extreme {
     uint64_t record, count, key; /* number of its keys; the largest of them */
 };
-/* Has a record not one key in field @field? The first one that is. */
+/* True if a record has not exactly one key in field @field; @found: the first such record. */
 bool sparse_fields_not_one(const struct sparse_fields *f, size_t field,
                            struct sparse_extreme *found);
 /* True if a list of field @field has a key of @keys or above, or more keys than @length. @found

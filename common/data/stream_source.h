@@ -44,7 +44,7 @@ struct stream_file {
     char *first_row; /* first row of a table, which names its columns */
     size_t first_row_bytes;
     uint64_t first_row_line;
-    struct ranged_file *open; /* NULL: it is opened when it is read */
+    struct ranged_file *open; /* NULL: opened when it is read */
 };
 
 struct stream_source {

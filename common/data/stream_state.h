@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a streamed data set is made of, for the files that make one. */
+/* The parts of a streamed data set, for the files that make one. */
 #ifndef GRADUS_DATA_STREAM_STATE_H
 #define GRADUS_DATA_STREAM_STATE_H
 

@@ -51,8 +51,8 @@ void metrics_init(struct metrics *m, unsigned kinds);
 void metrics_release(struct metrics *m);
 void metrics_reset(struct metrics *m);
 void metrics_merge(struct metrics *into, const struct metrics *from);
-/* @count real labels of that mean, whose squared distances from it add up to @m2, before they are
- * counted as examples. */
+/* Adds @count real labels with that mean, whose squared distances from it add up to @m2, before
+ * they are counted as examples. */
 void metrics_add_labels(struct metrics *m, double count, double mean, double m2);
 /* The number of classes of the confusion matrix; 0: there is none. */
 size_t metrics_confusion_classes(const struct metrics *m);

@@ -70,10 +70,10 @@ struct layer_run {
     const struct layer *layer;
     size_t count; /* records */
     bool training;
-    const struct runner_step *step;   /* when training */
-    const float *const *values;       /* of the layer's variables */
-    float *const *gradients;          /* overwritten by backward(); of a statistic it is records
-                                         times what the batch has */
+    const struct runner_step *step; /* when training */
+    const float *const *values;     /* of the layer's variables */
+    /* overwritten by backward(); of a statistic: records times the batch's statistic */
+    float *const *gradients;
     const float *x;                   /* the first input; all of them are in xs */
     const float *const *xs;           /* [input_count] */
     const struct sparse_batch *lists; /* of sparse fields */
@@ -109,7 +109,8 @@ struct layer_kind {
     /* Of a kind that reads sparse fields: the keys below which all must be, and the most in a list.
      */
     void (*limits)(const struct layer *l, uint64_t *keys, size_t *length);
-    /* Errors: ERR_INVALID "what is wrong; what would fit"; the caller adds which layer. */
+    /* Plans a layer. Errors: ERR_INVALID "what is wrong; what would fit"; the caller adds which
+     * layer. */
     int (*plan)(struct layer *l, struct err *err);
     void (*forward)(const struct layer_run *r);
     void (*backward)(const struct layer_run *r);

@@ -38,7 +38,7 @@ struct slots {
     size_t *of; /* per layer: which one has its gradient; NOWHERE: none */
 };
 
-/* The smallest free one that is wide enough, or else the widest, or a new one. */
+/* Takes the smallest free slot that is wide enough, or else the widest, or a new one. */
 static size_t slot_take(struct slots *s, size_t width)
 {
     size_t best = s->count;

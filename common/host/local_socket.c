@@ -28,7 +28,7 @@
 _Static_assert(LOCAL_SOCKET_BYTES == sizeof(((struct sockaddr_un *)NULL)->sun_path),
                "paths of sockets are so long");
 
-/* What only processes have in common that reach the same 127.0.0.1. */
+/* Reads an id that only processes share which reach the same 127.0.0.1. */
 static int read_host(struct buf *out, struct err *err)
 {
     char network[64];

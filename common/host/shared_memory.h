@@ -91,7 +91,8 @@ void shared_memory_return_gradient(struct shared_memory *w, uint32_t i);
  * ERR_INVALID it is not what the offer says; ERR_UNAVAILABLE it cannot be opened from here. */
 int shared_memory_open(const struct shared_memory_offer *offer, uint64_t elements,
                        struct shared_memory **out, struct err *err);
-/* Hold what the worker filled; false: there is no such block, or it was not its to give. */
+/* Holds the block that the worker filled; false: there is no such block, or the worker did not have
+ * it. */
 bool shared_memory_hold_gradient(struct shared_memory *w, uint32_t i);
 void shared_memory_give_gradient(struct shared_memory *w, uint32_t i);
 /* It was held too early: the worker's gradient may be held later. */

@@ -48,7 +48,7 @@ struct onnx_attr {
     ((struct onnx_attr){(name), ONNX_TEXTS, (int64_t)(count), NULL, 0, (values)})
 
 enum onnx_element { ONNX_FLOATS, ONNX_INT64S, ONNX_STRINGS };
-/* A dimension: a number, or the name of one that is not known. */
+/* A dimension: a number, or a name when it is not known. */
 struct onnx_dim {
     uint64_t value;
     const char *name; /* NULL: the value */

@@ -41,10 +41,11 @@ struct onnx_value {
     const float *floats; /* [count] known numbers, those of ints too; NULL: not known */
     bool owns_ints, owns_floats; /* freed with the plan */
     size_t variable;             /* number of the variable that it is; SIZE_MAX: none */
-    struct onnx_value *is; /* it is this one in another shape: the same memory; NULL: it is not */
-    bool trains;           /* a variable is among its inputs, directly or not */
-    size_t at;             /* place in the arena */
-    size_t gradient_at;    /* place of its gradient; SIZE_MAX: not wanted */
+    /* the value that it is in another shape, in the same memory; NULL: none */
+    struct onnx_value *is;
+    bool trains;        /* a variable is among its inputs, directly or not */
+    size_t at;          /* place in the arena */
+    size_t gradient_at; /* place of its gradient; SIZE_MAX: not wanted */
 };
 
 struct onnx_op;
@@ -108,7 +109,7 @@ struct onnx_op {
 
 const struct onnx_op *onnx_op_find(const char *type); /* NULL: unknown */
 const struct onnx_op *onnx_op_at(size_t i);           /* NULL past the end */
-/* What to do in place of an operator that is not there; a sentence. */
+/* Advice for an operator that is not there; a sentence. */
 const char *onnx_op_advice(const char *type);
 
 /* ---- attributes (onnx_attribute.c) ---- */

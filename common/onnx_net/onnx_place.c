@@ -33,7 +33,7 @@ struct routing {
     struct onnx_plan *plan;
     bool *written; /* [values] a part of the gradient was written */
     size_t *used;
-    size_t sums; /* floats of what one step computes beside */
+    size_t sums; /* floats of sums that one step computes */
 };
 
 static size_t number_of(const struct routing *r, const struct onnx_value *v)

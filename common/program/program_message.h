@@ -54,8 +54,8 @@ enum program_kind {
     PROGRAM_KEYS,
 };
 
-/* JOB's memory: so many of these, then the job file. DESCRIBE's memory has the same, in the same
- * order: the program knows them. */
+/* In JOB's memory: so many of these, then the job file. DESCRIBE's memory has the same ones, in the
+ * same order: the program knows the tables. */
 struct program_table {
     char name[PROGRAM_NAME_BYTES]; /* ends with a NUL */
     uint64_t dim;

@@ -44,7 +44,7 @@ static void read_certificate(const grpc_auth_context *context, struct rpc_arrivi
     };
 }
 
-/* The value of the header; returns owned, NULL: there is none that is text. */
+/* The value of the header `authorization`; returns owned, NULL: there is none, or it is no text. */
 static char *read_authorization(const struct rpc_call *call)
 {
     const grpc_metadata *header = rpc_header_find(&call->metadata, RPC_AUTHORIZATION_KEY);

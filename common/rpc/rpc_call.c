@@ -57,7 +57,7 @@ static void tear_down(struct rpc_call *call)
 
 /* ---- callbacks ---- */
 
-/* Locked. Run one callback that is due, unlocked meanwhile; false when none is. */
+/* Locked. Runs one callback that is due, with the lock released meanwhile; false: none is due. */
 static bool run_one(struct rpc_call *call)
 {
     const struct rpc_method *row = call->entry ? call->entry->row : NULL;

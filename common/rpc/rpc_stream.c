@@ -160,7 +160,7 @@ static void run_done(struct rpc_stream *s)
     rpc_status_release(&status);
 }
 
-/* Locked. Run one callback that is due, unlocked meanwhile; false when none is. */
+/* Locked. Runs one callback that is due, with the lock released meanwhile; false: none is due. */
 static bool run_one(struct rpc_stream *s)
 {
     struct rpc_msg *msg = s->incoming;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what saved_file_write() wrote, and believes nothing of it before it was compared. */
+/* Reads files of saved_file_write(), and believes nothing in them before it was checked. */
 #include "saved/saved_file.h"
 
 #include <inttypes.h>

@@ -58,7 +58,7 @@ static bool same_text(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-/* The file of the same job, with the same --set, says the same about the data. */
+/* True if it is the file of the same job, with the same --set: it says the same about the data. */
 static bool same_data(const struct saved_model *m, const struct saved_model *before)
 {
     if (before == NULL) {

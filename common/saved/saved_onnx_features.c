@@ -54,7 +54,7 @@ static bool all_are(const float *values, size_t n, float what)
     return all;
 }
 
-/* @x @op a row, unless that changes nothing: all are @neutral. The array is taken. */
+/* @x @op a row of numbers; @x itself when all numbers are @neutral. Takes the array. */
 static const char *with_row(struct making *m, const char *op, const char *name, const char *x,
                             const struct shape *shape, float *values, float neutral)
 {
@@ -169,7 +169,7 @@ static void add_plain(struct making *m, const struct column_layout *l, const cha
     m->width += n;
 }
 
-/* The smallest float that x has to reach so that what becomes of it is @boundary or more. */
+/* The smallest float x that is @boundary or more, after the logarithm if the column has one. */
 static float reach(const struct bucketed_number *b, double boundary)
 {
     const double x = b->log ? copysign(expm1(fabs(boundary)), boundary) : boundary;
@@ -177,7 +177,7 @@ static float reach(const struct bucketed_number *b, double boundary)
     return (double)near < x ? nextafterf(near, INFINITY) : near;
 }
 
-/* A feature for each bucket: those whose lower end is reached, without the next. */
+/* Adds a feature for each bucket: x has reached its lower end, and not that of the next one. */
 static void add_buckets(struct making *m, const struct bucketed_number *b, const char *x)
 {
     struct onnx_graph *g = m->g;

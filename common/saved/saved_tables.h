@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of a trained model in this process: what those that catch up are owed, for who exports
- * them, and all their rows in memory, for who evaluates. */
+/* Tables of a trained model in this process: catch-up for rows that are exported, and all rows in
+ * memory for evaluation. */
 #ifndef GRADUS_SAVED_SAVED_TABLES_H
 #define GRADUS_SAVED_SAVED_TABLES_H
 

@@ -33,7 +33,7 @@ struct http_pages {
     const char *prefix;      /* "/v2": this path and all below it; borrows */
     size_t body_bytes_max;   /* of one request */
     size_t bodies_bytes_max; /* bytes of all bodies that have no answer yet */
-    /* The row of auth_table.h that says who may ask for this path; NULL: there is no such page. */
+    /* The row of auth_table.h for this path; NULL: there is no such page. */
     const char *(*row)(void *ctx, const char *path);
     /* Answer @call with http_call_answer(), here or later on any thread. On the HTTP thread. */
     void (*request)(void *ctx, struct http_call *call);

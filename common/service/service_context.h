@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What service_main.c and service.c share: one run of one service. */
+/* One run of one service, shared by service_main.c and service.c. */
 #ifndef GRADUS_SERVICE_SERVICE_CONTEXT_H
 #define GRADUS_SERVICE_SERVICE_CONTEXT_H
 

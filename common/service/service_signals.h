@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who asks a service to end, and what happens when it does not: one thread that hears of signals.
+/* Signals that ask a service to end, and what happens when it does not: one thread hears of them.
  *
  * One for each process, because signals are. */
 #ifndef GRADUS_SERVICE_SERVICE_SIGNALS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What there is in a bucket below a key, page by page. */
+/* Lists keys of a bucket, page by page. */
 #ifndef GRADUS_STORAGE_S3_LIST_H
 #define GRADUS_STORAGE_S3_LIST_H
 

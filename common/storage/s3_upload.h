@@ -14,7 +14,7 @@
 #define S3_PART_BYTES (16U << 20)
 #define S3_PARTS_PARALLEL 4
 #define S3_PARTS_MAX 10000 /* S3's limit */
-/* Parts grow by S3_PART_BYTES after each so many, so that 859 GiB fit. */
+/* Parts grow by S3_PART_BYTES after so many of one size, so that 859 GiB fit. */
 #define S3_PARTS_OF_A_SIZE 1000
 
 struct s3_upload;

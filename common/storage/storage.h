@@ -38,7 +38,7 @@ struct storage_kind; /* the functions of one kind: storage_kind.h */
 
 /* ---- locations ---- */
 
-/* Has it a scheme, as "s3://bucket/prefix" has? Without one it is a path. */
+/* True if it has a scheme, as "s3://bucket/prefix" has. Without one it is a path. */
 bool storage_is_url(const char *location);
 /* Is it a location that can be used? Errors: ERR_UNSUPPORTED another scheme; ERR_INVALID. */
 int storage_check(const char *location, struct err *err);

@@ -73,7 +73,7 @@ int table_copy_set_reserve(struct table_copies *c, struct table_copy_set *s,
                            const struct table_copy_room *room, struct err *err);
 /* Have what the copy of the row of @key will touch of the set brought from memory. */
 void table_copy_fetch(const struct table_copy_set *s, uint64_t key);
-/* Copies into what is reserved. A copy that is there already stays as it is. */
+/* Copies a row into memory that was reserved. A copy that is there already stays. */
 void table_copy_row(struct table_copies *c, struct table_copy_set *s, uint64_t key,
                     const struct table_note *note, const float *record);
 void table_copy_no_row(struct table_copy_set *s, uint64_t key);

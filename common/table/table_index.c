@@ -182,7 +182,7 @@ static int move_some(struct table_index *index, struct err *err)
     return 0;
 }
 
-/* Begins a growth when it is time, and goes on with one that is under way. */
+/* Begins to grow when it is time, and goes on with growing. */
 static int grow(struct table_index *index, struct err *err)
 {
     if (index->unmoved == index->homes &&

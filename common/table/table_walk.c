@@ -17,7 +17,7 @@ struct stream {
     bool cut; /* the stream goes on behind these */
 };
 
-/* @notes: of these rows, which are looked at soon; NULL: they are no rows. */
+/* @notes: fetches the notes of these rows, which are read soon; NULL: there are none. */
 static void read_index(const struct table_index *index, const struct table_rows *notes,
                        uint64_t from, struct stream *s)
 {

@@ -76,7 +76,7 @@ void trace_release(struct trace *t);
  * recording is under way; ERR_CANCELLED the one of this @id is over; ERR_EXHAUSTED no memory. */
 int trace_begin(struct trace *t, uint64_t id, const char *job, size_t spans_max, uint64_t now_ns,
                 uint64_t deadline_ns, struct err *err);
-/* Is anything recorded? For those who would have to read a clock. */
+/* True while something is recorded. For code that would have to read a clock. */
 static inline bool trace_on(const struct trace *t)
 {
     return atomic_load_explicit(&t->on, memory_order_relaxed);

@@ -30,7 +30,7 @@ struct variable_spec *warm_wanted_new(const struct variable_spec *variables, siz
 
 #define WARM_NONE SIZE_MAX
 struct warm_match {
-    size_t *tensors; /* [wanted] whose values each begins with, or WARM_NONE: its initial ones */
+    size_t *tensors; /* [wanted] the tensor of each, or WARM_NONE: it keeps its initial values */
     size_t taken;    /* variables and tables that have some */
     char *summary;   /* "all 6 variables and 2 tables"; what was not taken, and why */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradus certificates: make what a cluster speaks TLS with, so that nobody needs to know openssl's
- * command line. */
+/* gradus certificates: makes a CA and certificates for a cluster's TLS, so that nobody needs the
+ * command line of openssl. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradus status: all that is known of one job, of its master or of what it has left. */
+/* gradus status: shows all that is known of one job, by its master or by the state directory that a
+ * master has left. */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -71,13 +71,13 @@ static int fill(const struct options *o, struct token_entry *entry, struct err *
     return rc;
 }
 
-/* What there is of a file that a line is appended to. */
+/* The file of tokens to which a line is appended. */
 struct token_file {
     bool ended;  /* with the end of a line */
     size_t same; /* tokens of the same holder */
 };
 
-/* The file as it is has to be one of tokens. */
+/* Checks that the file, if it is there, is one of tokens. */
 static int look_at_file(const char *path, const char *name, struct token_file *out, struct err *err)
 {
     struct buf text = {0};

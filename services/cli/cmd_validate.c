@@ -70,7 +70,7 @@ static int check_model(const char *path, struct job_file *file, bool json)
     } else if (!planned && job_file_data_elsewhere(&file->spec, rc) && json) {
         print_valid(path, file->spec.name, "nothing", NULL);
     } else if (!planned && job_file_data_elsewhere(&file->spec, rc)) {
-        /* The data may well be somewhere else; what the file says is right. */
+        /* The data may be somewhere else; the file itself is right. */
         struct buf out = {0};
         buf_printf(&out, "%s is valid; not checked against its data: %s\n", path, err.msg);
         terminal_print(&out);

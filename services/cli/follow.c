@@ -148,7 +148,7 @@ static void show_events(struct follower *f, const Gradus__V1__Job *job)
         (void)fputs(buf_str(&wrapped), stderr);
     }
     if (f->events.back && f->evaluation_step > f->events.from) {
-        f->evaluation_step = f->events.from; /* what was evaluated behind it is done again */
+        f->evaluation_step = f->events.from; /* evaluations behind it are made again */
     }
     buf_release(&lines);
     buf_release(&wrapped);

@@ -21,7 +21,7 @@
 /* The result object of run and watch: {job, state, reason, steps, epochs, metrics, …}. */
 void output_result_json(const Gradus__V1__Job *job, struct buf *out);
 void output_result_text(const Gradus__V1__Job *job, struct buf *out);
-/* Everything that is known of one job. */
+/* Writes everything that is known of one job. */
 void output_status_json(const Gradus__V1__Job *job, struct buf *out);
 void output_status_text(const Gradus__V1__Job *job, size_t columns, struct buf *out);
 /* Writes the changes that `gradus set` made, and the job as it is now. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what was typed of the machines, and shows what common/job/plan/forecast.h predicts. */
+/* Reads the options about machines, and shows what common/job/plan/forecast.h predicts. */
 #include "cli/plan_speed.h"
 
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "client/master_client.h"
 
-/* Write what @reply says to @out: text, or JSON where @common says so. */
+/* Writes @reply to @out: as text, or as JSON where @common says so. */
 typedef void query_show_fn(const struct cli_common *common, const ProtobufCMessage *reply,
                            struct buf *out);
 
@@ -14,7 +14,7 @@ typedef void query_show_fn(const struct cli_common *common, const ProtobufCMessa
 void query_show_state(const struct cli_common *common, const ProtobufCMessage *reply,
                       struct buf *out);
 
-/* @out to standard output: as it is when it is JSON, else so that it fits the terminal. */
+/* Prints @out: JSON as it is, text so that it fits the terminal. */
 void query_print(const struct cli_common *common, const struct buf *out);
 /* Makes one call to @client, which is open; @show prints the reply. Returns the exit code. */
 int query(struct client *client, const struct cli_common *common, const char *method,

@@ -11,7 +11,7 @@
 struct run_dir {
     char *path; /* absolute */
     int lock_fd;
-    bool moved; /* the usual one is in use, so this is another */
+    bool moved; /* another directory than the usual one, which is in use */
 };
 
 /* Claims @given, or when it is empty the default (cli_state_dir()) or else the first of run-2,

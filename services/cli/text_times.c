@@ -40,7 +40,7 @@ static void add_ms(double ms, struct buf *out)
     buf_printf(out, ms < 1000 ? " %8.3f" : ms < 100000 ? " %8.1f" : " %8.0f", ms);
 }
 
-/* One line of milliseconds, and below it what part of the step each is. */
+/* Prints a line of milliseconds, and below it the share of each in the step. */
 static void row(int columns, const char *label, const struct step_times *t, struct buf *out)
 {
     uint64_t all = step_times_ns(t);

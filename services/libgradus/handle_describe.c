@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptions of models: what is wrong with one, and how it travels. */
+/* Descriptions of models: checks them, and sends them. */
 #include "handle.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of libgradus.so.1, which include/gradus/worker.h describes: the order of the
- * conversation, and who hears of what. */
+/* The functions of libgradus.so.1, which include/gradus/worker.h describes: keeps the order of the
+ * conversation. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>

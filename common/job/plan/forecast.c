@@ -100,7 +100,8 @@ static double server_of(const struct way *w)
     return fmax(w->link, w->cpu);
 }
 
-/* More than the larger of two that meet by chance; @exponent 0: they do not. */
+/* The time of two works that meet by chance: more than the larger one; @exponent 0: they do not
+ * meet. */
 static double meet(double a, double b, double exponent)
 {
     const double more = fmax(a, b), less = fmin(a, b);

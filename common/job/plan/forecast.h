@@ -21,7 +21,7 @@ struct forecast_costs {
     double early;         /* part of the time in which a server still answers some of its workers
                              that those it has answered use already */
     double crossing_sync; /* exponents: several senders with several receivers meet by chance, so */
-    double crossing_async; /* two limits of nearly the same size are more than the larger one */
+    double crossing_async; /* two limits of nearly the same size cost more than the larger one */
 };
 extern const struct forecast_costs forecast_costs;
 
@@ -71,7 +71,7 @@ struct forecast {
 void forecast_job_of(const struct plan *plan, const struct job_spec *spec,
                      struct forecast_job *job);
 void forecast_predict(const struct forecast_job *job, struct forecast *out);
-/* Servers hold up workers when a step takes so much longer because of them. */
+/* Servers hold up workers when a step takes this many times as long because of them. */
 #define FORECAST_HELD_UP 1.25
 /* The least number of servers, with equal parts, that would not; 0: none up to PLAN_SHARDS_MAX. */
 uint64_t forecast_servers(const struct forecast_job *job);

@@ -37,7 +37,7 @@ struct plan_memory { /* floats */
     uint64_t tables;    /* and copies of their rows */
     uint64_t total;
 };
-/* Of one version: its values, and as they travel, if those are other bytes. */
+/* Bytes of one version: its values, and the values as they travel, if those are other bytes. */
 uint64_t plan_memory_version(uint64_t elements, enum value_type type);
 /* The memory of shard @shard of @plan under @u. */
 void plan_memory_of(const struct update *u, const struct job_spec *spec,

@@ -13,8 +13,8 @@ int plan_update_shard(const struct plan *plan, const struct update_spec *spec, u
 /* For all variables in one array, in the order of the plan: for norms of whole gradients. */
 int plan_update_whole(const struct plan *plan, const struct update_spec *spec, struct update **out,
                       struct err *err);
-/* What a job's update asks of its variables: that each of its patterns matches one. For those who
- * accept or show a job. Errors: ERR_INVALID, names the pattern. */
+/* Checks a job's update against the variables of its plan: each pattern must match one. For
+ * programs that accept or show a job. Errors: ERR_INVALID, names the pattern. */
 int plan_update_check(const struct plan *plan, const struct update_spec *spec, struct err *err);
 /* Partial sums that servers exchange in a step of sync: none when there is one shard. */
 uint32_t plan_update_rounds(const struct plan *plan, const struct update *update);

@@ -84,7 +84,8 @@ static void check_aggregate(const struct job_reader *r)
     }
 }
 
-/* Overlapping exchanges are one batch, one push, one pull each, and none is taken back. */
+/* Checks overlap: overlapping exchanges are one batch, one push, one pull each, and none is taken
+ * back. */
 static void check_overlap(const struct job_reader *r)
 {
     const struct training_spec *t = &r->spec->training;

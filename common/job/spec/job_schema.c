@@ -387,7 +387,7 @@ static json_t *pattern_schema(void)
     return schema;
 }
 
-/* Rows, and one list of what stands under $defs as @entry. */
+/* The schema of a section with rows and one list, whose entries are $defs/@entry. */
 static json_t *listing_schema(const struct job_section *section, const char *entry)
 {
     json_t *schema = rows_schema(section->fields, *section->count, section->help);

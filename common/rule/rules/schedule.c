@@ -186,8 +186,8 @@ double schedule_factor(const struct schedule *s, uint64_t version)
     if (version >= warmup) {
         factor = shape(s, (double)(version - warmup));
     } else {
-        /* Neither end is one of the steps: the first update already moves, at the end begins the
-         * schedule. */
+        /* neither end is a step: the first update moves already, and the schedule begins at the end
+         */
         double x = (double)(version + 1) / (double)(warmup + 1);
         double risen = s->warmup_shape == SCHEDULE_WARMUP_COSINE ? 1 - fall(x) : x;
         factor = shape(s, 0) * (s->warmup_start + (1 - s->warmup_start) * risen);

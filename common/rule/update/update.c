@@ -62,7 +62,7 @@ static int take_variables(struct update *u, const struct update_variable *variab
     return 0;
 }
 
-/* The shard's copy of what there is once for each of its variables. */
+/* Adds the shard's copy of the slots that exist once for each of its variables. */
 static void add_local(struct update *u, struct update_variable_state *v, size_t part)
 {
     u->locals[u->local_count] = (struct update_local){

@@ -133,7 +133,7 @@ static inline bool update_is_apart(const struct update *u, uint32_t variable)
 void update_gather(struct update *u);
 /* Mean, clips and penalties into the gradient, over the whole shard. */
 void update_shape(struct update *u);
-/* The first value that is not finite in what is there of @variable; UINT64_MAX: none. */
+/* The first element of @variable, as far as it lies here, that is not finite; UINT64_MAX: none. */
 uint64_t update_find_bad(const struct update *u, uint32_t variable);
 /* @n elements of @part from the shard's element @at on, as the rule wants them. */
 struct rule_span update_span(const struct update *u, size_t part, uint64_t at, uint64_t n,

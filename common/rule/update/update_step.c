@@ -29,7 +29,7 @@ static void prepare_groups(struct update *u)
     }
 }
 
-/* What this version is: an update, a part of a later one, nothing. */
+/* Decides what this version is: an update, a part of a later one, or nothing. */
 static void decide(struct update *u)
 {
     const uint64_t every = update_spec_accumulate(u->spec);

@@ -347,7 +347,7 @@ void progress_refresh(struct job *j, uint64_t now_ms);
 const char *activity_words(const struct master *m, const struct job *j, uint64_t now_ms,
                            struct buf *words);
 void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *out);
-/* metrics_pack() of the epoch's metrics so far; owned; NULL: they are not all known. */
+/* metrics_pack() of the epoch's metrics so far; owned; NULL: some are not known. */
 double *progress_train_sums(const struct job *j, uint64_t epoch, size_t *count);
 void progress_restore(struct job *j, const struct master_found *found);
 /* Errors: those of metrics_unpack(). */

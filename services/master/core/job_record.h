@@ -148,7 +148,7 @@ void job_record_set_confusion(struct job_record *r, const struct metric_tally *m
 /* Appends @e; the oldest one goes when there are JOB_EVALUATIONS_MAX. */
 void job_record_add_evaluation(struct job_record *r, const struct job_evaluation *e);
 
-/* Forget what shards said; @count new ones that have said nothing. */
+/* Forgets the reports of shards; makes @count new shards without one. */
 void job_record_set_shards(struct job_record *r, size_t count);
 
 /* Add what @worker reports; without steps it says nothing of the time of a step lately. */

@@ -15,7 +15,7 @@
 struct lease {
     uint64_t epoch;
     uint32_t split;
-    uint32_t batch_end; /* batches up to this one, as far as they are not done */
+    uint32_t batch_end; /* end of its batches, of which some may be done */
     bool fresh;         /* no worker has begun it: no shard has any of its batches */
 };
 

@@ -69,7 +69,8 @@ enum master_event_kind {
     MASTER_CHECKPOINT, /* answered when the checkpoint is complete */
     MASTER_SET,        /* answered when the change is in force */
     MASTER_PAUSE,      /* answered when it is stored that the job is to be paused */
-    MASTER_RESUME,     /* likewise: a paused job waits for its turn, or one that has ended */
+    MASTER_RESUME,     /* a paused job, or one that has ended, waits for its turn again; answered as
+                          MASTER_PAUSE */
     MASTER_REMOVE,     /* answered when the job has ended and no node has anything of it */
     MASTER_DROP,       /* a node is gone for good */
     /* Requests of nodes; each is answered by one reply. */
@@ -103,7 +104,7 @@ struct master_restore_event {
     bool hold;              /* the job is paused if it has not ended */
 };
 struct master_submit_event {
-    struct job_spec *spec;  /* moved from when the job is made; else it is still the caller's */
+    struct job_spec *spec;  /* moved from when the job is made; otherwise the caller keeps it */
     const char *request_id; /* "" none */
     uint64_t number;        /* number of the id; 0: the least that no job in memory is above */
     const char *owner;      /* the submitter; NULL or "": not known */
@@ -111,7 +112,8 @@ struct master_submit_event {
 struct master_set_event {
     const char *job;
     struct job_spec *spec; /* moved from when it is taken; otherwise the caller keeps it */
-    const char *base;      /* the text that it is a change of; ERR_ABORTED when it is another now */
+    /* the text that @spec is a change of; ERR_ABORTED when the job has another by now */
+    const char *base;
 };
 struct master_resume_event {
     const char *job;
@@ -219,9 +221,10 @@ struct master_stored {
 };
 struct master_found {
     uint64_t number;
-    const struct err *err;       /* NULL: well, found or not */
-    bool found;                  /* otherwise the job has no complete checkpoint */
-    const char *skipped;         /* why not a newer one, or any; "" or NULL: it is the newest */
+    const struct err *err; /* NULL: well, found or not */
+    bool found;            /* otherwise the job has no complete checkpoint */
+    /* why a newer checkpoint, or any, was passed over; "" or NULL: none was */
+    const char *skipped;
     const char *directory;       /* as in master_manifest: "<job>/step-000000500" */
     const char *path;            /* absolute */
     uint64_t step, version;      /* version: of every shard */

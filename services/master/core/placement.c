@@ -56,8 +56,8 @@ bool placement_has_room(const struct master *m, const struct job *j)
     return count >= (size_t)j->spec.cluster.ps;
 }
 
-/* A running job takes back what it lost before a waiting one begins; @most: no more than so many.
- */
+/* Lets a running job take back the workers that it lost, before a waiting job begins; @most: up to
+ * so many. */
 static void refill(struct master *m, struct job *j, size_t most)
 {
     if (m->supply[MASTER_WORKER].free == 0 || j->worker_count >= most) {
@@ -256,8 +256,8 @@ static bool could_be_served(const struct master *m, const struct job *j)
     return supply_of(m, MASTER_WORKER).alive >= least_workers(m, j) && placement_has_room(m, j);
 }
 
-/* @first: a job of a higher priority that waits, whose are the next nodes; NULL: none. Returns who
- * that is for those behind. */
+/* @first: a job of a higher priority that waits, for which the next nodes are kept; NULL: none.
+ * Returns that job for the jobs behind. */
 static const struct job *serve_waiting(struct master *m, struct job *j, const struct job *first)
 {
     struct buf words = {0};

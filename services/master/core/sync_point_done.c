@@ -16,7 +16,7 @@ static void keep_file(struct shard_state *s, const struct master_call_done *done
     s->delta = done->delta;
 }
 
-/* Is what shard @i pinned the cut that the master thinks it is? */
+/* Checks that shard @i has pinned the cut that the master expects. */
 static void check_cut(struct job *j, uint32_t i, const struct master_call_done *done)
 {
     const struct sync_point *s = &j->sync_point;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A new generation: the shards are told who is there, and say where they are. */
+/* A new generation: the shards are told which workers there are, and answer how far they are. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -14,8 +14,8 @@ void train_assign_from(struct job *j, uint64_t step)
     }
 }
 
-/* Raise the generation and tell the shards who is there now. A round that is going on is overtaken.
- */
+/* Raises the generation and tells the shards which workers there are now. A regrouping that is
+ * under way is overtaken. */
 void train_regroup(struct master *m, struct job *j)
 {
     calls_forget(&m->calls, j, MASTER_CALL_MEMBERSHIP);
@@ -164,8 +164,9 @@ void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *
         job_must_recover(j, why); /* the server does not have what it promised */
         return;
     }
-    if (!regroups) { /* it is over, or has no worker: the same generation, with those who are left
-                      */
+    if (!regroups) {
+        /* the job has ended, or has no worker: the same generation, with the workers that are left
+         */
         call_start(m, j, j->shards[shard].node, MASTER_CALL_MEMBERSHIP, shard);
     }
 }

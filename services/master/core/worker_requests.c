@@ -28,7 +28,7 @@ static struct job_worker *sender(struct master *m, const struct master_event *e,
     return w;
 }
 
-/* True when the request is of the present generation; else it is answered. */
+/* True if the request is of the present generation; otherwise it is answered. */
 static bool is_present(struct master *m, const struct job *j, const struct master_event *e)
 {
     if (e->worker.generation == j->record.generation) {

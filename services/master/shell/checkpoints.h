@@ -42,7 +42,7 @@ struct checkpoint_found {
     size_t train_sum_count;
     struct best best;   /* as in the manifest */
     char *best_path;    /* path of the best version that it keeps; NULL: it is not there */
-    struct buf skipped; /* a line on each newer one that is not complete, or avoided */
+    struct buf skipped; /* a line on each newer checkpoint that is not complete, or avoided */
 };
 
 /* Makes the directory of a new job "<name>-<number>": the least number from @least on that is above
@@ -76,7 +76,8 @@ void checkpoint_found_release(struct checkpoint_found *f); /* zeroed is fine */
 int checkpoints_check(const struct checkpoints *c, const struct checkpoints_job *job, bool make,
                       struct err *err);
 
-/* All of the job's directory goes; that it is not there is no error. Errors: those of files. */
+/* Removes the whole directory of the job; one that is not there is no error. Errors: those of
+ * files. */
 int checkpoints_remove(const struct checkpoints *c, const struct checkpoints_job *job,
                        struct err *err);
 

@@ -26,7 +26,7 @@ struct asking {
     struct shell *shell;
     struct rpc_call *call;
     char *job, *table;
-    atomic_size_t missing; /* servers, and one for who asks them */
+    atomic_size_t missing; /* calls to servers, and one for the call that makes them */
     size_t count;
     struct asked_server servers[];
 };

@@ -14,7 +14,7 @@
 #define LOOK_MS 2000
 #define SILENT_MS 10000 /* a disk that answers nothing for so long is not there */
 
-/* What the store remembers: who we are, and which directory has had its mark. */
+/* Texts in the store: the owner's id, and the directory that had its mark. */
 #define KEY_OWNER "owner"
 #define JOBS_SEARCHED 1000 /* that have ended: in which directories the owner is looked for */
 

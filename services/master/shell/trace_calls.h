@@ -34,7 +34,7 @@ struct tracing {
     uint64_t id;
     uint32_t spans_max;
     struct trace_rounds rounds;
-    atomic_size_t refs;        /* calls under way, and one for who makes them */
+    atomic_size_t refs;        /* calls under way, and one for the caller that makes them */
     struct traced_node *nodes; /* as those of rounds */
     size_t count;
 };

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-/* Over what the last one wrote: that needs no room. What cannot be written is not said. */
+/* Writes the owner over that of before, which needs no room. A failure does not matter. */
 static void say_owner(int fd, const char *owner)
 {
     size_t bytes = strlen(owner);

@@ -223,7 +223,8 @@ struct shard_closed {
 };
 /* Shard @number of @opening is closed; 0, that of clients who draw none, may be opened again. */
 void shard_closed_add(struct shard_closed *c, uint64_t opening, uint32_t number);
-/* The same for one that is not there (yet): its OpenShard may still wait for its turn. */
+/* Notes the CloseShard of a shard that is not there (yet): its OpenShard may still wait for its
+ * turn. */
 void shard_closed_early(struct shard_closed *c, uint64_t opening, uint32_t number);
 /* Errors: ERR_ABORTED it was closed. */
 int shard_closed_check(const struct shard_closed *c, uint64_t opening, uint32_t number,

@@ -134,7 +134,8 @@ struct shard {
     struct ledger ledger;
     struct shard_queued *queue; /* oldest first */
     size_t queue_count, queue_capacity;
-    uint64_t tickets_applied; /* pushes that ever left the queue; those in it have the next ones */
+    /* tickets of pushes that have left the queue; those in it have the next ones */
+    uint64_t tickets_applied;
 
     struct shard_worker *workers;
     size_t worker_count;

@@ -299,7 +299,7 @@ void ps_on_checkpoint(struct rpc_call *call, struct rpc_msg *msg, void *service)
     const Gradus__V1__CheckpointShardRequest *m =
         (const Gradus__V1__CheckpointShardRequest *)msg->body;
     struct err err;
-    /* without a shard, or with one that is not here, it is refused below */
+    /* a message without a shard, or with one that is not here, is refused below */
     if (m->shard != NULL &&
         (check_directory(m->shard->job, m->directory, &err) != 0 ||
          (m->base_file != NULL &&

@@ -12,7 +12,8 @@
 #include "ps/rpc/ps_shell.h"
 
 #define POOL_QUEUE 1024
-#define COPY_THREADS 4 /* one may stay with the strand that it copied for while that is busy */
+/* one thread may stay with the strand that it copied for, while that is busy */
+#define COPY_THREADS 4
 
 /* ---- life ---- */
 

@@ -67,8 +67,9 @@ struct ps {
     struct budget budget;
     struct gradient_memory gradient_memory;
     struct thread_team *team; /* helps with large updates */
-    struct pool *work;        /* wakes shards and those who wait for memory; never busy for long */
-    struct pool *opens;       /* makes shards, one after the other */
+    /* wakes shards and requests that wait for memory; never busy for long */
+    struct pool *work;
+    struct pool *opens; /* makes shards, one after the other */
     struct pool
         *files; /* writes checkpoints; one thread, so that no file is written twice at once */
     struct pool *copies; /* copies slots for pins */
@@ -196,8 +197,8 @@ void ps_put(struct ps_shard *s, const struct shard_action *a);
 void ps_add(struct ps_shard *s, struct buffer *to, struct buffer *from);
 /* SHARD_REDUCE of round 0 begins the update. */
 void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce);
-/* @replies[0..count) come after it: those that wait for its version get each part of it as soon as
- * it is computed. */
+/* Updates; @replies[0..count) come after it: those that wait for its version get each part of it as
+ * soon as it is computed. */
 void ps_apply(struct ps_shard *s, const struct shard_action *apply,
               const struct shard_action *replies, size_t count);
 /* Copy what s->slots_to asks for. A large copy is made by another thread, while the strand waits.
@@ -252,7 +253,7 @@ struct ps_change {
     struct ledger ledger;
 };
 
-/* Something a shard is asked for, from its arrival to its answer: the tag of the core. */
+/* A request to a shard, from its arrival to its answer: the tag of the core. */
 struct ps_request {
     struct strand_task task;
     struct strand_task gone;
@@ -294,7 +295,7 @@ struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind 
                                   struct rpc_call *call, struct rpc_msg *msg,
                                   void (*answer)(struct ps_request *, const struct shard_action *,
                                                  const struct err *));
-/* Copy what an exchange says who it is from. */
+/* Copies the name of the worker that an exchange is from. */
 void ps_request_name(struct ps_request *r, const char *worker);
 /* Copy the decision or the totals that it borrows from a message. */
 void ps_request_keep(struct ps_request *r);

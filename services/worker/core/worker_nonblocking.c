@@ -127,7 +127,7 @@ static void go_on_from(struct worker *w, enum worker_set set, uint64_t version)
     worker_sync_step_begin(w);
 }
 
-/* Bring all shards' parts of @set to one version that is @least or later. */
+/* Brings all shards' parts of @set to one version, @least or later. */
 static void align(struct worker *w, enum worker_set set, uint64_t least, bool first)
 {
     const uint64_t *versions = w->versions[set];
@@ -347,7 +347,7 @@ static void spare_compute(struct worker *w)
     worker_sync_compute(w, COMPUTING_SPARE, w->sync.spare_replica, &batch);
 }
 
-/* A request for one, or the push of one, is not answered yet. */
+/* True if a request for a spare replica, or the push of one, is not answered yet. */
 static bool spare_open(const struct worker *w)
 {
     for (size_t i = 0; i < w->exchange_count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports of progress: one at a time, with a number, until it is heard. */
+/* Reports of progress: one at a time, with a number, sent until the master has heard it. */
 
 #include "worker/core/worker_state.h"
 

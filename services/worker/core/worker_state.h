@@ -95,7 +95,7 @@ struct holding {
 struct group {
     uint64_t epoch;
     uint32_t split, first, end;
-    uint32_t next; /* the first one that is not in yet */
+    uint32_t next; /* the first batch that is not in yet */
     uint64_t examples;
     uint32_t buffer;
 };
@@ -150,7 +150,8 @@ struct evaluation {
 enum computing {
     COMPUTING_NOTHING,
     COMPUTING_BATCH,
-    COMPUTING_PUSHED, /* a batch whose pushes are open already: it leaves while it is made */
+    COMPUTING_PUSHED, /* computes a batch whose pushes are open already: it leaves while it is made
+                       */
     COMPUTING_SPARE,
     COMPUTING_EVALUATION,
 };
@@ -191,7 +192,7 @@ struct worker {
      */
     struct ledger_batch rows_of;
     bool *rows_came;        /* [shard_count] */
-    uint64_t rows_retry_ms; /* nothing is computed before: rows did not come, */
+    uint64_t rows_retry_ms; /* nothing is computed before this time, because rows did not come, */
     uint32_t rows_attempts; /* so often in a row */
     enum computing computing;
     struct ledger_batch computing_batch;

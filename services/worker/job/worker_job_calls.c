@@ -56,7 +56,7 @@ static void post_request(struct worker_job *j, struct rpc_call *call, struct rpc
     }
 }
 
-/* It is answered when the core says so. False: it is already, with an error. */
+/* Keeps a call, which is answered when the core says so. False: it was answered, with an error. */
 static bool keep_call(struct worker_job *j, struct rpc_call *call, struct worker_event *event)
 {
     for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {

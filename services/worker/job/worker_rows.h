@@ -61,8 +61,8 @@ int worker_rows_look(const struct model *model, const struct sparse_batch *b,
                      struct worker_rows_keys *k, struct err *err);
 int worker_rows_take(struct worker_rows *w, struct worker_rows_keys *k, struct err *err);
 void worker_rows_keys_release(struct worker_rows_keys *k); /* zeroed is fine */
-/* As worker_rows_find(): of each table @counts[t] keys, one table's after the other's. They are
- * copied before they are looked at. */
+/* As worker_rows_find(), with keys that a program says: @counts[t] keys of each table, one table
+ * after the other. They are copied before they are checked. */
 int worker_rows_said(struct worker_rows *w, const uint64_t *keys, const uint32_t *counts,
                      struct err *err);
 /* The keys of the batch in table @t, which were found, taken or said. */

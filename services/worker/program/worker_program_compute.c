@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches: memory that the program shares, and what becomes of one that fails. */
+/* Batches: the memory that the program shares, and the retries of a batch that fails. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>

@@ -101,7 +101,7 @@ void ps_client_pending_release(struct shard_link *link)
 
 /* ---- to the loop ---- */
 
-/* One message for all that is answered until it runs, in order. */
+/* Delivers all answers that have come, in order, by one message. */
 static void deliver(void *ctx)
 {
     struct shard_link *link = ctx;

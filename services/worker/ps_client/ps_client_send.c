@@ -308,7 +308,7 @@ static uint32_t *borrow_counts(const uint32_t *counts)
     return out;
 }
 
-/* Every replica is rounded when it is computed; sums of them have more bits. */
+/* a replica is rounded when it is computed; sums of replicas have more bits */
 enum value_type ps_client_push_type(const struct ps_client *c, const struct exchange_push *push)
 {
     return push->replica_end > push->replica_first + 1 ? VALUE_FP32 : c->gradients;
