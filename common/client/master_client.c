@@ -12,6 +12,8 @@
 
 #include "base/signals.h"
 #include "client/plain.h"
+#include "service/address.h"
+#include "service/service.h"
 #include "service/tls_settings.h"
 
 static unsigned patience_ms = CLIENT_TIMEOUT_MS;
@@ -38,9 +40,11 @@ int client_open(struct client *c, const char *master, const struct tls_settings 
     rpc_init();
     int rc = tls != NULL ? tls_settings_open(tls, false, &credentials, err) : 0;
     if (rc == 0) {
-        struct rpc_channel_options options = {.target = master, .credentials = credentials};
+        char *target = address_with_port(master, SERVICE_MASTER_PORT);
+        struct rpc_channel_options options = {.target = target, .credentials = credentials};
         c->channel = rpc_channel_new(&options, err);
         rc = c->channel == NULL ? ERR_INVALID : 0;
+        free(target);
     }
     if (rc != 0) {
         rpc_credentials_free(credentials);

@@ -23,6 +23,7 @@ struct config_group {
     const struct field *fields;
     size_t count;
     void *object; /* zeroed memory */
+    bool late;    /* in --help behind the notes */
 };
 
 /* A flag outside of the rows, which may be given again and again: --set KEY=VALUE. */

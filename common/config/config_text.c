@@ -61,6 +61,19 @@ static void add_notes(const char *notes, struct buf *out)
     }
 }
 
+static void add_groups(const struct config_command *c, bool late, struct buf *out)
+{
+    for (size_t g = 0; g < c->group_count; g++) {
+        if (c->groups[g].late != late || c->groups[g].count == 0) {
+            continue;
+        }
+        buf_printf(out, "\n%s\n", c->groups[g].title);
+        for (size_t i = 0; i < c->groups[g].count; i++) {
+            add_row(c, &c->groups[g].fields[i], out);
+        }
+    }
+}
+
 void config_help(const struct config_command *c, struct buf *out)
 {
     char *about = mem_printf("%s: %s", c->program, c->summary);
@@ -68,12 +81,7 @@ void config_help(const struct config_command *c, struct buf *out)
     free(about);
     buf_printf(out, "\nUsage: %s [FLAGS]%s%s\n", c->program, c->arguments[0] == '\0' ? "" : " ",
                c->arguments);
-    for (size_t g = 0; g < c->group_count; g++) {
-        buf_printf(out, "\n%s\n", c->groups[g].title);
-        for (size_t i = 0; i < c->groups[g].count; i++) {
-            add_row(c, &c->groups[g].fields[i], out);
-        }
-    }
+    add_groups(c, false, out);
     buf_add_str(out, "\nOther flags\n");
     for (size_t i = 0; i < c->repeat_count; i++) {
         char *flag = mem_printf("--%s %s", c->repeats[i].name, c->repeats[i].value);
@@ -95,6 +103,7 @@ void config_help(const struct config_command *c, struct buf *out)
         buf_add_char(out, '\n');
         add_notes(c->notes, out);
     }
+    add_groups(c, true, out);
 }
 
 /* ---- --print-config ---- */

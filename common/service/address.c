@@ -16,6 +16,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "base/text.h"
 
 int address_parse(const char *text, struct address *a, struct err *err)
@@ -42,6 +43,18 @@ int address_parse(const char *text, struct address *a, struct err *err)
     a->host[n] = '\0';
     a->port = (uint16_t)port;
     return 0;
+}
+
+char *address_with_port(const char *text, unsigned port)
+{
+    struct in6_addr v6;
+    const size_t n = strlen(text);
+    if (inet_pton(AF_INET6, text, &v6) == 1) {
+        return mem_printf("[%s]:%u", text, port);
+    }
+    const bool host = n > 0 && (strchr(text, ':') == NULL ? strchr(text, '/') == NULL
+                                                          : text[0] == '[' && text[n - 1] == ']');
+    return host ? mem_printf("%s:%u", text, port) : mem_strdup(text);
 }
 
 const char *address_format(const struct address *a, char *out, size_t n)

@@ -35,6 +35,7 @@
 #include "service/token_settings.h"
 
 /* Where a master listens, and where everybody looks for one, unless told otherwise. */
+#define SERVICE_MASTER_PORT 7000
 #define SERVICE_MASTER_ADDRESS "127.0.0.1:7000"
 
 enum service_exit {

@@ -331,8 +331,8 @@ int service_main(int argc, char **argv, const struct service *svc)
         common[0].def = svc->listen;
     }
     const struct config_group groups[] = {
-        {"Settings of this service", svc->fields, svc->field_count, sc.config},
-        {"Settings of every service", common, FIELD_COUNT(common), &sc.common},
+        {"Settings of this service", svc->fields, svc->field_count, sc.config, false},
+        {"Settings of every service", common, FIELD_COUNT(common), &sc.common, false},
     };
     const struct config_command command = {
         .program = sc.program,

@@ -72,7 +72,8 @@ struct cli_common {
      .type = FIELD_STRING,                                                                         \
      .offset = offsetof(owner, common.master),                                                     \
      .def = "",                                                                                    \
-     .help = "Address of the master, host:port; without it that of --state-dir, "                  \
+     .help = "Address of the master, host:port, or host where the port is 7000; without it that "  \
+             "of --state-dir, "                                                                    \
              "else " SERVICE_MASTER_ADDRESS ", else those of `gradus run` on this machine"},       \
         TLS_SETTINGS_ROWS(owner, common.tls), CLI_TIMEOUT_ROW(owner),                              \
     {                                                                                              \

@@ -45,8 +45,8 @@ void cluster_note(const Gradus__V1__Job *job, uint64_t workers_min, uint64_t ps,
         return;
     }
     if (counts->workers < workers_min) {
-        buf_printf(out, "job %s asks for %" PRIu64 " workers, and the cluster has ", job->id,
-                   workers_min);
+        buf_printf(out, "job %s asks for %" PRIu64 " worker%s, and the cluster has ", job->id,
+                   workers_min, workers_min == 1 ? "" : "s");
         add_counts(counts, out);
         if (job->n_workers > 0) {
             buf_printf(out, ": it goes on with %zu and takes more as they join", job->n_workers);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/chrono.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/client_common.h"
@@ -152,7 +153,9 @@ static int read_page(const struct place *place, const struct options *o, struct 
 
 static void show_text(const struct places *places, const struct page *pages, struct buf *out)
 {
-    size_t columns = terminal_columns(STDOUT_FILENO), shown = 0;
+    const struct output_view view = {.columns = terminal_columns(STDOUT_FILENO),
+                                     .now_ms = chrono_wall_ms()};
+    size_t shown = 0;
     for (size_t i = 0; i < places->count; i++) {
         const struct place *at = &places->items[i];
         if (pages[i].count == 0) {
@@ -164,14 +167,14 @@ static void show_text(const struct places *places, const struct page *pages, str
                        at->state_dir != NULL ? "--state-dir " : "--master ",
                        at->state_dir != NULL ? at->state_dir : at->address,
                        at->address == NULL ? " (no master runs there now)" : "");
-            terminal_wrap(buf_str(&heading), columns, out);
+            terminal_wrap(buf_str(&heading), view.columns, out);
             buf_release(&heading);
         }
-        output_jobs_text(pages[i].jobs, pages[i].count, columns, out);
+        output_jobs_text(pages[i].jobs, pages[i].count, &view, out);
         shown++;
     }
     if (shown == 0) {
-        output_jobs_text(NULL, 0, columns, out);
+        output_jobs_text(NULL, 0, &view, out);
     }
 }
 
@@ -244,7 +247,8 @@ const struct cli_command cmd_list = {
     .usage = "",
     .examples = "  gradus list\n  gradus list --limit 5 --json\n  gradus list --owner ann "
                 "--state unfinished\n",
-    .notes = "Without --master and --state-dir (and GRADUS_MASTER, GRADUS_STATE_DIR) the jobs of "
+    .notes = "AGE is the time since a job was submitted, TIME how long it has trained.\n"
+             "Without --master and --state-dir (and GRADUS_MASTER, GRADUS_STATE_DIR) the jobs of "
              "the master of this machine are listed and, below what to type for each place, those "
              "in the directories that `gradus run` has used, also where no master runs.",
     .fields = fields,

@@ -91,8 +91,8 @@ static void say_bad_records(const char *part, const struct dataset *d)
     const char *first = NULL;
     uint64_t count = d == NULL ? 0 : dataset_bad_records(d, &first);
     if (count > 0) {
-        char *text = mem_printf("%" PRIu64 " bad %s records are left out; the first: %s", count,
-                                part, first);
+        char *text = mem_printf("%" PRIu64 " bad %s record%s left out; the first: %s", count, part,
+                                count == 1 ? " is" : "s are", first);
         cli_say(text);
         free(text);
     }

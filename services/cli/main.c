@@ -94,9 +94,47 @@ static const struct cli_command *find(const char *name)
     return NULL;
 }
 
+/* Words of other programs, and what does it here. */
+static const struct {
+    const char *word, *hint;
+} OTHERS[] = {
+    {"train", "`gradus run JOB.yaml` trains on this machine, `gradus submit` on a cluster"},
+    {"fit", "`gradus run JOB.yaml` trains on this machine, `gradus submit` on a cluster"},
+    {"start", "`gradus run JOB.yaml` trains on this machine, `gradus submit` on a cluster"},
+    {"ls", "`gradus list` lists jobs"},
+    {"jobs", "`gradus list` lists jobs"},
+    {"ps", "`gradus list` lists jobs, `gradus nodes` workers and parameter servers"},
+    {"workers", "`gradus nodes` lists workers and parameter servers"},
+    {"logs", "`gradus watch JOB` follows a job, `gradus status JOB` tells about it; `gradus run` "
+             "says where the logs of its processes are"},
+    {"log", "`gradus watch JOB` follows a job, `gradus status JOB` tells about it; `gradus run` "
+            "says where the logs of its processes are"},
+    {"tail", "`gradus watch JOB` follows a job"},
+    {"follow", "`gradus watch JOB` follows a job"},
+    {"show", "`gradus status JOB` tells about a job"},
+    {"describe", "`gradus status JOB` tells about a job"},
+    {"info", "`gradus status JOB` tells about a job"},
+    {"stop", "`gradus cancel JOB` ends a job with a checkpoint, `gradus pause JOB` lets it wait"},
+    {"kill", "`gradus cancel JOB` ends a job with a checkpoint, with --now at once"},
+    {"delete", "`gradus rm JOB` forgets a job that has ended"},
+    {"remove", "`gradus rm JOB` forgets a job that has ended"},
+    {"test", "`gradus evaluate JOB` measures a model"},
+    {"infer", "`gradus predict JOB` tells what a model says of records; gradus-serve answers "
+              "requests"},
+    {"serve", "`gradus-serve --checkpoint JOB` answers requests"},
+    {"check", "`gradus validate JOB.yaml` checks a job file"},
+    {"lint", "`gradus validate JOB.yaml` checks a job file"},
+};
+
 static int unknown_command(const char *name)
 {
     const char *names[COMMAND_COUNT];
+    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
+        if (strcmp(OTHERS[i].word, name) == 0) {
+            cli_note("unknown command %s; %s", name, OTHERS[i].hint);
+            return CLI_USAGE;
+        }
+    }
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         names[i] = commands[i]->name;
     }
@@ -116,17 +154,32 @@ static char *notes_of(const struct cli_command *command)
                       command->notes != NULL ? "\n\n" : "", command->examples);
 }
 
+/* The row of the option @path; NULL: the command has none. */
+static const struct field *row_of(const struct config_command *c, const char *path)
+{
+    const struct field *row = NULL;
+    for (size_t g = 0; g < c->group_count && row == NULL; g++) {
+        row = field_find(c->groups[g].fields, c->groups[g].count, path);
+    }
+    return row;
+}
+
+/* Where its value is: all groups are of one object. */
+static const void *value_of(const struct config_command *c, const struct field *row)
+{
+    return (const char *)c->groups[0].object + row->offset;
+}
+
 /* The value of the option @path, when it was typed and not taken from the environment; else NULL.
  */
 static const char *typed(const struct config_command *c, const struct config_line *line,
                          const char *path)
 {
-    const struct config_group *group = &c->groups[0];
-    const struct field *row = field_find(group->fields, group->count, path);
+    const struct field *row = row_of(c, path);
     if (row == NULL || config_origin_of(c, line, path) != CONFIG_FLAG) {
         return NULL;
     }
-    const char *value = *(char *const *)(const void *)((const char *)group->object + row->offset);
+    const char *value = *(char *const *)value_of(c, row);
     return value[0] == '\0' ? NULL : value;
 }
 
@@ -134,20 +187,18 @@ static const char *typed(const struct config_command *c, const struct config_lin
  * GRADUS_MASTER is set. */
 static void prefer_typed(const struct config_command *c, const struct config_line *line)
 {
-    const struct config_group *group = &c->groups[0];
-    const struct field *master = field_find(group->fields, group->count, "master");
+    const struct field *master = row_of(c, "master");
     if (master != NULL && typed(c, line, "master") == NULL && typed(c, line, "state_dir") != NULL) {
-        (void)field_set(master, group->object, "", NULL);
+        (void)field_set(master, c->groups[0].object, "", NULL);
     }
 }
 
 /* How long calls to a master may take, where the command makes any. */
-static void take_timeout(const struct config_group *group)
+static void take_timeout(const struct config_command *c)
 {
-    const struct field *row = field_find(group->fields, group->count, "timeout");
+    const struct field *row = row_of(c, "timeout");
     if (row != NULL) {
-        const char *options = group->object;
-        client_set_timeout((unsigned)*(const int64_t *)(const void *)(options + row->offset));
+        client_set_timeout((unsigned)*(const int64_t *)value_of(c, row));
     }
 }
 
@@ -168,7 +219,7 @@ static int take_line(const struct cli_command *command, const struct config_comm
         cli_add_word(master != NULL ? master : state_dir, &where);
     }
     prefer_typed(c, line);
-    take_timeout(&c->groups[0]);
+    take_timeout(c);
     const struct cli_args args = {
         .positional = line->arguments.items,
         .positional_count = line->arguments.count,
@@ -182,10 +233,40 @@ static int take_line(const struct cli_command *command, const struct config_comm
     return code;
 }
 
-static bool wants_json(const struct config_group *group)
+static bool wants_json(const struct config_command *c)
 {
-    const struct field *row = field_find(group->fields, group->count, "json");
-    return row != NULL && *(const bool *)(const void *)((const char *)group->object + row->offset);
+    const struct field *row = row_of(c, "json");
+    return row != NULL && *(const bool *)value_of(c, row);
+}
+
+/* How the master is found and spoken with; in a command that asks none, --state-dir is its own. */
+static bool is_of_master(const struct cli_command *command, const char *path)
+{
+    static const char *const rows[] = {"master",   "state_dir",  "timeout",
+                                       "tls_cert", "tls_key",    "tls_ca",
+                                       "tls_name", "token_file", TLS_SETTINGS_SECRET};
+    const bool asks = field_find(command->fields, command->field_count, "master") != NULL;
+    for (size_t i = 0; asks && i < sizeof rows / sizeof rows[0]; i++) {
+        if (strcmp(rows[i], path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The rows of @command: its own first, then those of the master. Returns how many are its own. */
+static size_t sort_rows(const struct cli_command *command, struct field *rows)
+{
+    size_t own = 0, count = 0;
+    for (int turn = 0; turn < 2; turn++) {
+        for (size_t i = 0; i < command->field_count; i++) {
+            if (is_of_master(command, command->fields[i].path) == (turn == 1)) {
+                rows[count++] = command->fields[i];
+            }
+        }
+        own = turn == 0 ? count : own;
+    }
+    return own;
 }
 
 /* The words of the command line are no file. */
@@ -220,7 +301,11 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         "tls_name", "token_file", TLS_SETTINGS_SECRET, "timeout",  NULL};
     static const char *const secrets[] = {TLS_SETTINGS_SECRET, NULL};
     void *options = mem_new(1, command->options_bytes);
-    const struct config_group group = {"Options", command->fields, command->field_count, options};
+    struct field *rows = mem_new(command->field_count + 1, sizeof *rows);
+    const size_t own = sort_rows(command, rows);
+    const struct config_group groups[] = {{"Options", rows, own, options, false},
+                                          {"Where the master is, and who asks", rows + own,
+                                           command->field_count - own, options, true}};
     char *program = mem_printf("gradus %s", command->name);
     char *notes = notes_of(command);
     const struct config_command c = {
@@ -229,8 +314,8 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         .arguments = command->usage,
         .arguments_min = command->positional_min,
         .arguments_max = command->positional_max,
-        .groups = &group,
-        .group_count = 1,
+        .groups = groups,
+        .group_count = sizeof groups / sizeof groups[0],
         .repeats = &set,
         .repeat_count = command->sets ? 1 : 0,
         .environment = environ,
@@ -257,10 +342,11 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     } else {
         code = take_line(command, &c, &line, options);
     }
-    cli_remembered(code, wants_json(&group));
+    cli_remembered(code, wants_json(&c));
     diags_release(&diags);
     config_release(&c, &line);
     free(options);
+    free(rows);
     free(program);
     free(notes);
     return printed(code);

@@ -84,14 +84,6 @@ static void grouped(double value, char *out, size_t n)
     out[k] = '\0';
 }
 
-static void metrics_line(Gradus__V1__MetricValue *const *values, size_t count, struct buf *out)
-{
-    for (size_t i = 0; i < count; i++) {
-        buf_printf(out, "%s%s ", i > 0 ? "  " : "", values[i]->name);
-        text_metric(values[i]->name, values[i]->value, out);
-    }
-}
-
 static void counted(uint64_t count, const char *noun, const char *nouns, struct buf *out)
 {
     buf_printf(out, "%" PRIu64 " %s", count, count == 1 ? noun : nouns);
@@ -172,7 +164,7 @@ static void add_place(struct parts *p, const Gradus__V1__Job *job)
     add_part(p, 0, buf_str(&text));
     for (size_t i = 0; i < job->n_train; i++) {
         buf_reset(&text);
-        metrics_line(&job->train[i], 1, &text);
+        text_metric_values(&job->train[i], 1, &text);
         add_part(p, i == 0 ? 1 : 4, buf_str(&text));
     }
     buf_release(&text);
@@ -247,16 +239,16 @@ void output_evaluation(const Gradus__V1__Evaluation *e, size_t columns, struct b
     size_t indent = line.len;
     if (e->n_train > 0) {
         buf_add_str(&line, "  train  ");
-        metrics_line(e->train, e->n_train, &line);
+        text_metric_values(e->train, e->n_train, &line);
         buf_add_str(&line, e->train_part ? " (since a recovery)" : "");
     }
     if (e->n_test > 0) {
         buf_add_str(&test, "  test  ");
-        metrics_line(e->test, e->n_test, &test);
+        text_metric_values(e->test, e->n_test, &test);
     }
     if (e->n_train > 0 && e->n_test > 0 && line.len + test.len > columns) { /* ASCII all of it */
         buf_printf(&line, "\n%*s  test   ", (int)indent, "");
-        metrics_line(e->test, e->n_test, &line);
+        text_metric_values(e->test, e->n_test, &line);
     } else {
         buf_add_str(&line, buf_str(&test));
     }
@@ -289,18 +281,18 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
     }
     if (job->step > 0) {
         grouped(job->examples_per_second, rate, sizeof rate);
-        buf_printf(out, "trained     %" PRIu64 " step%s, %.4g epochs in %s (%s examples/s)\n",
-                   job->step, job->step == 1 ? "" : "s", job->epoch,
+        buf_printf(out, "trained     %" PRIu64 " step%s, %.4g epoch%s in %s (%s examples/s)\n",
+                   job->step, job->step == 1 ? "" : "s", job->epoch, job->epoch == 1 ? "" : "s",
                    output_seconds(job->seconds, time, sizeof time), rate);
     }
     if (job->n_train > 0) {
         buf_add_str(out, "train       ");
-        metrics_line(job->train, job->n_train, out);
+        text_metric_values(job->train, job->n_train, out);
         buf_add_char(out, '\n');
     }
     if (job->n_test > 0) {
         buf_add_str(out, "test        ");
-        metrics_line(job->test, job->n_test, out);
+        text_metric_values(job->test, job->n_test, out);
         buf_add_char(out, '\n');
         text_confusion(job, out);
     }
@@ -413,53 +405,6 @@ void output_change_text(const Gradus__V1__Job *job, const struct job_changes *ch
                job->generation);
     text_consistency(job, out);
     buf_add_char(out, '\n');
-}
-
-/* Writes the result of a job, its place in the queue, and its reason or what it waits for. */
-static void job_result(const Gradus__V1__Job *job, struct buf *out)
-{
-    metrics_line(job->test, job->n_test, out);
-    text_queue_brief(job, out);
-    const char *why = job->reason[0] != '\0' ? job->reason : job->activity;
-    buf_printf(out, "%s%s", out->len > 0 && why[0] != '\0' ? "  " : "", why);
-}
-
-static void job_row(const Gradus__V1__Job *job, size_t id_columns, size_t columns, struct buf *out)
-{
-    struct buf row = {0}, result = {0};
-    buf_printf(&row, "%-*s %-10s %8" PRIu64 " %7.2f", (int)id_columns, job->id,
-               wire_state_name(job->state), job->step, job->epoch);
-    job_result(job, &result);
-    buf_add_str(out, buf_str(&row));
-    if (result.len == 0) {
-        buf_add_char(out, '\n');
-    } else if (text_columns(row.data, row.len) + 2 + text_columns(result.data, result.len) <=
-               columns) {
-        buf_printf(out, "  %s\n", buf_str(&result));
-    } else {
-        buf_add_char(out, '\n');
-        text_wrap(buf_str(&result), 4, columns, out);
-    }
-    buf_release(&row);
-    buf_release(&result);
-}
-
-void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, size_t columns, struct buf *out)
-{
-    size_t id_columns = 12;
-    if (count == 0) {
-        buf_add_str(out, "no jobs\n");
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        size_t n = strlen(jobs[i]->id);
-        id_columns = n > id_columns ? n : id_columns;
-    }
-    buf_printf(out, "%-*s %-10s %8s %7s  %s\n", (int)id_columns, "JOB", "STATE", "STEP", "EPOCH",
-               "RESULT");
-    for (size_t i = 0; i < count; i++) {
-        job_row(jobs[i], id_columns, columns, out);
-    }
 }
 
 /* `least`, or what the longest of the names or addresses takes. */

@@ -36,8 +36,14 @@ struct output_place {
 };
 void output_jobs_json(Gradus__V1__Job *const *jobs, const struct output_place *places, size_t count,
                       struct buf *out);
-/* A row for each; the reason of a job below it when it does not fit. */
-void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, size_t columns, struct buf *out);
+/* A row for each, with how long ago it was submitted and how long it has trained; the reason of a
+ * job below it when it does not fit. */
+struct output_view {
+    size_t columns;
+    int64_t now_ms; /* Unix time */
+};
+void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, const struct output_view *view,
+                      struct buf *out);
 void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
 void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
 void output_plan_json(const struct plan *plan, const struct output_update *update,

@@ -42,6 +42,14 @@ void text_metric(const char *name, double value, struct buf *out)
     buf_printf(out, value == 0 || (size >= 0.001 && size < 100000) ? "%.4f" : "%.3e", value);
 }
 
+void text_metric_values(Gradus__V1__MetricValue *const *values, size_t count, struct buf *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        buf_printf(out, "%s%s ", i > 0 ? "  " : "", values[i]->name);
+        text_metric(values[i]->name, values[i]->value, out);
+    }
+}
+
 static size_t classes_of(size_t cells)
 {
     size_t classes = 0;

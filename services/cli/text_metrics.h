@@ -10,6 +10,8 @@
 
 /* Four places, as long as they say something. */
 void text_metric(const char *name, double value, struct buf *out);
+/* "loss 0.2500  accuracy 0.5000" */
+void text_metric_values(Gradus__V1__MetricValue *const *values, size_t count, struct buf *out);
 /* The confusion matrix of the last evaluation of @job; nothing where there is none. One that is
  * wider than a screen has a line that says where it is. */
 void text_confusion(const Gradus__V1__Job *job, struct buf *out);

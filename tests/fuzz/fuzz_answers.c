@@ -66,6 +66,7 @@ static void show(unsigned what, const ProtobufCMessage *body, size_t columns)
 {
     const Gradus__V1__ListJobsResponse *list = (const Gradus__V1__ListJobsResponse *)body;
     const Gradus__V1__NodesResponse *nodes = (const Gradus__V1__NodesResponse *)body;
+    const struct output_view view = {.columns = columns, .now_ms = 1700000000000};
     struct buf out = {0};
     switch (what) {
     case JOB:
@@ -73,7 +74,7 @@ static void show(unsigned what, const ProtobufCMessage *body, size_t columns)
         break;
     case LIST:
         output_jobs_json(list->jobs, NULL, list->n_jobs, &out);
-        output_jobs_text(list->jobs, list->n_jobs, columns, &out);
+        output_jobs_text(list->jobs, list->n_jobs, &view, &out);
         break;
     case NODES:
         output_nodes_json(nodes->nodes, nodes->n_nodes, &out);

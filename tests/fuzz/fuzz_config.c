@@ -59,7 +59,8 @@ static struct config_command command(struct config_group *group, char *const *en
 
 static struct config_group group_of(struct settings *settings)
 {
-    return (struct config_group){"Settings", fields, sizeof fields / sizeof fields[0], settings};
+    return (struct config_group){"Settings", fields, sizeof fields / sizeof fields[0], settings,
+                                 false};
 }
 
 /* @text is what was printed, and becomes what is printed of that. */

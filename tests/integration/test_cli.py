@@ -520,6 +520,25 @@ class Texts(unittest.TestCase):
         with open(DIGITS) as f:
             self.assertEqual(shown, f.read())
 
+    def test_words_of_other_programs(self):
+        for word, hint in (("train", "gradus run JOB.yaml"), ("ls", "gradus list"), ("ps", "gradus nodes"), ("jobs", "gradus list"),
+                           ("logs", "gradus watch JOB"), ("stop", "gradus cancel JOB"), ("delete", "gradus rm JOB"), ("lst", "gradus list")):
+            done = gradus(word)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"`{hint}", done.stderr)
+
+    def test_help_begins_with_the_command(self):
+        """How the master is reached is the same for all commands, and stands behind what this one does."""
+        text = gradus("list", "--help").stdout
+        order = [text.index(part) for part in ("--limit", "Examples:", "Where the master is", "--tls-cert", "--token-file")]
+        self.assertEqual(order, sorted(order))
+        self.assertIn("Where the master is", text.replace("\n", " "))
+        self.assertNotIn("Where the master is", gradus("run", "--help").stdout)
+
+    def test_the_usual_port(self):
+        done = gradus("list", "--master", "127.0.0.9", "--timeout", "100ms")
+        self.assertIn("127.0.0.9:7000", done.stderr)
+
     def test_errors_as_json(self):
         text = "name: x\ndata: {train: {fil: a}}\nupdate: {rule: adm}\n"
         done = gradus("validate", "-", "--json", "--set", "training.epochs=x", stdin=text)

@@ -39,12 +39,12 @@ static int check_done(const struct job *j, const struct training_spec *t, struct
     if (r->state != JOB_SUCCEEDED || (!by_epochs && !by_steps)) {
         return 0;
     }
+    const char *unit = by_epochs ? "epoch" : "step";
+    const double done = by_epochs ? r->epoch : (double)r->step;
     return err_set(err, ERR_STATE,
-                   by_epochs ? "job %s has SUCCEEDED after %.6g epochs, which are all of its file; "
-                               "to train on, set more: training.epochs=%.0f"
-                             : "job %s has SUCCEEDED after %.0f steps, which are all of its file; "
-                               "to train on, set more: training.steps=%.0f",
-                   r->id, by_epochs ? r->epoch : (double)r->step,
+                   "job %s has SUCCEEDED after %.6g %s%s all of its file; to train on, set more: "
+                   "training.%ss=%.0f",
+                   r->id, done, unit, done == 1 ? ", which is" : "s, which are", unit,
                    by_epochs ? (double)t->epochs + 5 : (double)t->steps * 2);
 }
 

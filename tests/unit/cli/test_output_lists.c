@@ -3,6 +3,8 @@
 #include "output_rig.h"
 
 static char empty[] = "";
+static const struct output_view wide = {.columns = TERMINAL_ANY, .now_ms = 1000000000},
+                                narrow = {.columns = 80, .now_ms = 1000000000};
 
 /* A reason is shown whatever else is, and below its job where there is no room beside it. */
 static void test_reasons_in_the_list(void **state)
@@ -10,6 +12,7 @@ static void test_reasons_in_the_list(void **state)
     (void)state;
     struct sample s;
     sample_init(&s);
+    s.job.submitted_ms = wide.now_ms - 359000;
     char reason[] = "lost worker worker-2; waits for 1 more worker: 1 of 2 free";
     s.job.state = GRADUS__V1__JOB_STATE__RECOVERING;
     s.job.reason = reason;
@@ -17,29 +20,29 @@ static void test_reasons_in_the_list(void **state)
     s.job.n_test = 2;
     Gradus__V1__Job *jobs[] = {&s.job};
     struct buf out = {0};
-    output_jobs_text(jobs, 1, TERMINAL_ANY, &out);
+    output_jobs_text(jobs, 1, &wide, &out);
+    output_assert_text(&out, "JOB          STATE          STEP   EPOCH  AGE     TIME  RESULT\n"
+                             "digits-1     RECOVERING      500    2.50   5m   12.3 s  loss 0.2500  "
+                             "accuracy 0.5000  lost "
+                             "worker worker-2; waits for 1 more worker: 1 of 2 free\n");
+    output_jobs_text(jobs, 1, &narrow, &out);
     output_assert_text(
-        &out, "JOB          STATE          STEP   EPOCH  RESULT\n"
-              "digits-1     RECOVERING      500    2.50  loss 0.2500  accuracy 0.5000  lost "
-              "worker worker-2; waits for 1 more worker: 1 of 2 free\n");
-    output_jobs_text(jobs, 1, 80, &out);
-    output_assert_text(
-        &out, "JOB          STATE          STEP   EPOCH  RESULT\n"
-              "digits-1     RECOVERING      500    2.50\n"
+        &out, "JOB          STATE          STEP   EPOCH  AGE     TIME  RESULT\n"
+              "digits-1     RECOVERING      500    2.50   5m   12.3 s\n"
               "    loss 0.2500 accuracy 0.5000 lost worker worker-2; waits for 1 more worker: "
               "1\n    of 2 free\n");
     char silent[] = "ps-2 has been silent for 14 s; it is waited for until 2:00";
     s.job.activity = silent; /* where there is a reason it is not shown beside it */
-    output_jobs_text(jobs, 1, TERMINAL_ANY, &out);
+    output_jobs_text(jobs, 1, &wide, &out);
     assert_null(strstr(buf_str(&out), "silent"));
     buf_reset(&out);
     s.job.reason = empty;
     s.job.state = GRADUS__V1__JOB_STATE__RUNNING;
-    output_jobs_text(jobs, 1, TERMINAL_ANY, &out);
-    output_assert_text(
-        &out, "JOB          STATE          STEP   EPOCH  RESULT\n"
-              "digits-1     RUNNING         500    2.50  loss 0.2500  accuracy 0.5000  ps-2 has "
-              "been silent for 14 s; it is waited for until 2:00\n");
+    output_jobs_text(jobs, 1, &wide, &out);
+    output_assert_text(&out, "JOB          STATE          STEP   EPOCH  AGE     TIME  RESULT\n"
+                             "digits-1     RUNNING         500    2.50   5m   12.3 s  loss 0.2500  "
+                             "accuracy 0.5000  ps-2 has "
+                             "been silent for 14 s; it is waited for until 2:00\n");
 }
 
 static void test_places_in_the_queue(void **state)
@@ -47,6 +50,7 @@ static void test_places_in_the_queue(void **state)
     (void)state;
     struct sample s;
     sample_init(&s);
+    s.job.submitted_ms = wide.now_ms - 359000;
     char reason[] = "waits for 1 more worker: 1 of 2 free", owner[] = "ann";
     s.job.state = GRADUS__V1__JOB_STATE__PENDING;
     s.job.reason = reason;
@@ -55,10 +59,10 @@ static void test_places_in_the_queue(void **state)
     s.job.queue_position = 3;
     Gradus__V1__Job *jobs[] = {&s.job};
     struct buf out = {0};
-    output_jobs_text(jobs, 1, 80, &out);
+    output_jobs_text(jobs, 1, &narrow, &out);
     output_assert_text(&out,
-                       "JOB          STATE          STEP   EPOCH  RESULT\n"
-                       "digits-1     PENDING         500    2.50\n"
+                       "JOB          STATE          STEP   EPOCH  AGE     TIME  RESULT\n"
+                       "digits-1     PENDING         500    2.50   5m   12.3 s\n"
                        "    of ann priority -5 place 3 waits for 1 more worker: 1 of 2 free\n");
     output_status_text(&s.job, 80, &out);
     assert_non_null(
@@ -98,6 +102,35 @@ static void test_changes(void **state)
                              "job digits-1: RUNNING, generation 3, async\n");
 }
 
+/* How long ago each was submitted, and how long it has trained. */
+static void test_ages(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t ago_ms;
+        double seconds;
+        const char *says;
+    } rows[] = {{0, 0, "  0s        -\n"},
+                {59999, 0.04, " 59s    0.0 s\n"},
+                {3600000, 61, "  1h     1:01\n"},
+                {86399999, 3723, " 23h  1:02:03\n"},
+                {950400000, 360000, " 11d 100:00:00\n"},
+                {-5, 0, "  0s        -\n"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct sample s;
+        sample_init(&s);
+        s.job.submitted_ms = wide.now_ms - rows[i].ago_ms;
+        s.job.seconds = rows[i].seconds;
+        Gradus__V1__Job *jobs[] = {&s.job};
+        struct buf out = {0};
+        output_jobs_text(jobs, 1, &wide, &out);
+        if (strstr(buf_str(&out), rows[i].says) == NULL) {
+            fail_msg("'%s' and '%s'", buf_str(&out), rows[i].says);
+        }
+        buf_release(&out);
+    }
+}
+
 static void test_jobs(void **state)
 {
     (void)state;
@@ -105,9 +138,9 @@ static void test_jobs(void **state)
     sample_init(&s);
     Gradus__V1__Job *jobs[] = {&s.job};
     struct buf out = {0};
-    output_jobs_text(jobs, 0, TERMINAL_ANY, &out);
+    output_jobs_text(jobs, 0, &wide, &out);
     output_assert_text(&out, "no jobs\n");
-    output_jobs_text(jobs, 1, TERMINAL_ANY, &out);
+    output_jobs_text(jobs, 1, &wide, &out);
     assert_non_null(strstr(buf_str(&out), "digits-1"));
     assert_non_null(strstr(buf_str(&out), "RUNNING"));
     buf_release(&out);
@@ -214,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_places_in_the_queue),
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_jobs),
+        cmocka_unit_test(test_ages),
         cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_nodes_with_long_names),
         cmocka_unit_test(test_seconds),

@@ -54,8 +54,9 @@ static const char *const *settings;
 static void run(struct run *r, const char *const *args)
 {
     *r = (struct run){0};
-    r->groups[0] = (struct config_group){"Flags of every service", common_rows, 3, &r->common};
-    r->groups[1] = (struct config_group){"Flags of this service", own_rows, 3, &r->own};
+    r->groups[0] =
+        (struct config_group){"Flags of every service", common_rows, 3, &r->common, false};
+    r->groups[1] = (struct config_group){"Flags of this service", own_rows, 3, &r->own, false};
     r->command = (struct config_command){.program = "demo",
                                          .summary = "shows flags",
                                          .arguments = "FILE",
@@ -135,7 +136,7 @@ static void test_o(void **state)
     char o[] = "-o", file[] = "x.json", in[] = "in";
     char *out = NULL;
     static const struct field rows[] = {{.path = "out", .type = FIELD_STRING, .def = ""}};
-    const struct config_group group = {"Flags", rows, 1, &out};
+    const struct config_group group = {"Flags", rows, 1, &out, false};
     const struct config_command command = {.program = "demo",
                                            .arguments = "FILE",
                                            .arguments_max = 1,
@@ -417,7 +418,7 @@ static void test_secrets(void **state)
     static char *const with[] = {variable, NULL};
     static const char *const secret[] = {"listen", NULL};
     struct common common = {0};
-    const struct config_group group = {"Flags", common_rows, 3, &common};
+    const struct config_group group = {"Flags", common_rows, 3, &common, false};
     const struct config_command c = {.program = "demo",
                                      .summary = "",
                                      .arguments = "",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,6 +26,21 @@ static void test_parse_and_format(void **state)
         assert_string_equal(a.host, rows[i].host);
         assert_int_equal(a.port, rows[i].port);
         assert_string_equal(address_format(&a, out, sizeof out), rows[i].text);
+    }
+}
+
+static void test_the_usual_port(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"master", "master:7000"},        {"10.0.0.1", "10.0.0.1:7000"}, {"::1", "[::1]:7000"},
+        {"[::1]", "[::1]:7000"},          {"[::1]:80", "[::1]:80"},      {"master:80", "master:80"},
+        {"unix:/run/x", "unix:/run/x"},   {"/run/x", "/run/x"},          {"", ""},
+        {"fe80::1:2", "[fe80::1:2]:7000"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *text = address_with_port(rows[i][0], 7000);
+        assert_string_equal(text, rows[i][1]);
+        free(text);
     }
 }
 
@@ -172,6 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse_and_format),
         cmocka_unit_test(test_bad_addresses),
+        cmocka_unit_test(test_the_usual_port),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_listen_and_connect),
         cmocka_unit_test(any_is_of_both_families),
