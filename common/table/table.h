@@ -106,7 +106,6 @@ struct table_step {
     const struct rule_scalars *scalars;  /* of update number version - 1 */
     const struct table_shaping *shaping; /* NULL: none */
     const float *base; /* [n × dim] what the worker read, for rules with a base; or NULL */
-    double small_norm; /* rows whose values have a smaller L2 norm are evicted; 0: none */
 };
 
 /* Errors: ERR_RANGE another version; ERR_INVALID another dim, or a key that is not of this shard;

@@ -67,12 +67,11 @@ static inline uint32_t table_bucket(const struct table *t, uint64_t key)
 void table_evict_room(struct table *t, struct table_copy_set *set, uint64_t going,
                       const uint64_t *keys, size_t n, uint64_t *seen);
 /* Evicts in a pass over all rows, for the update that has made @version: rows unseen for too long,
- * rows above `rows_max`, rows with small norms. @set as above. */
-void table_evict_pass(struct table *t, struct table_copy_set *set, uint64_t version,
-                      double small_norm);
+ * rows above `rows_max`. @set as above. */
+void table_evict_pass(struct table *t, struct table_copy_set *set, uint64_t version);
 /* The number of rows that such a pass evicts at most, when the update has added rows of @n keys,
  * not counting rows that the update touches. */
-uint64_t table_evict_bound(const struct table *t, uint64_t version, double small_norm,
-                           const uint64_t *added, size_t n);
+uint64_t table_evict_bound(const struct table *t, uint64_t version, const uint64_t *added,
+                           size_t n);
 
 #endif

@@ -186,26 +186,15 @@ static bool is_unseen(const struct table *t, const struct table_note *note, uint
            version - note->seen + MUTANT(evicted_early) >= t->eviction.unseen;
 }
 
-static bool is_small(const struct table *t, uint32_t row, double norm)
-{
-    const float *values = table_rows_record(&t->rows, row);
-    double sum = 0;
-    for (size_t i = 0; i < t->rows.dim; i++) {
-        sum += (double)values[i] * (double)values[i];
-    }
-    return sum < norm * norm;
-}
-
-/* Visits all rows; evicts those that are to go, or counts them. */
+/* Visits all rows; evicts those that were not seen for too long, or counts them. */
 static uint64_t pass(const struct table *t, struct table *changed, struct table_copy_set *set,
-                     uint64_t version, double small_norm)
+                     uint64_t version)
 {
-    const bool unseen = t->eviction.unseen > 0 && passes_now(t, version);
     struct table_cursor cursor = {0};
     struct table_entry entries[LISTED];
     uint64_t going = 0;
     size_t count;
-    if (!unseen && !(small_norm > 0)) {
+    if (t->eviction.unseen == 0 || !passes_now(t, version)) {
         return 0;
     }
     while ((count = table_index_next(&t->rows.index, &cursor, entries, LISTED)) > 0) {
@@ -213,9 +202,7 @@ static uint64_t pass(const struct table *t, struct table *changed, struct table_
             __builtin_prefetch(table_rows_note(&t->rows, entries[i].row));
         }
         for (size_t i = 0; i < count; i++) {
-            const uint32_t row = entries[i].row;
-            if (!(unseen && is_unseen(t, table_rows_note(&t->rows, row), version)) &&
-                !(small_norm > 0 && is_small(t, row, small_norm))) {
+            if (!is_unseen(t, table_rows_note(&t->rows, entries[i].row), version)) {
                 continue;
             }
             going++;
@@ -245,21 +232,19 @@ static uint64_t excess(const struct table *t, uint64_t *quotas, const uint64_t *
     return sum;
 }
 
-void table_evict_pass(struct table *t, struct table_copy_set *set, uint64_t version,
-                      double small_norm)
+void table_evict_pass(struct table *t, struct table_copy_set *set, uint64_t version)
 {
     uint64_t quotas[TABLE_BUCKETS];
-    (void)pass(t, t, set, version, small_norm);
+    (void)pass(t, t, set, version);
     if (t->eviction.rows_max > 0 && passes_now(t, version) && excess(t, quotas, NULL, 0) > 0) {
         evict_quotas(t, set, quotas);
     }
 }
 
-uint64_t table_evict_bound(const struct table *t, uint64_t version, double small_norm,
-                           const uint64_t *added, size_t n)
+uint64_t table_evict_bound(const struct table *t, uint64_t version, const uint64_t *added, size_t n)
 {
     uint64_t quotas[TABLE_BUCKETS];
-    uint64_t sum = pass(t, NULL, NULL, version, small_norm);
+    uint64_t sum = pass(t, NULL, NULL, version);
     if (t->eviction.rows_max > 0 && passes_now(t, version)) {
         sum += excess(t, quotas, added, n);
     }

@@ -141,8 +141,7 @@ static int reserve_rows(struct updating *u, uint64_t going, struct err *err)
     if (u->set == NULL) {
         return 0;
     }
-    going += table_evict_bound(t, u->step->version, u->step->small_norm, t->scratch.admitted,
-                               u->admitted);
+    going += table_evict_bound(t, u->step->version, t->scratch.admitted, u->admitted);
     struct table_copy_room room = {.rows = g->n - u->absent + (size_t)going, .absent = u->admitted};
     if (table_copy_set_reserve(&t->copies, u->set, &room, NULL) == 0) {
         return 0;
@@ -312,7 +311,7 @@ int table_update(struct table *t, const struct table_step *step, struct err *err
     apply(&u);
     t->opened = true;
     t->version = step->version;
-    table_evict_pass(t, u.set, step->version, step->small_norm);
+    table_evict_pass(t, u.set, step->version);
     for (size_t i = 0; i < u.admitted && MUTANT(limit_before_admission); i++) {
         t->bucket_rows[table_bucket(t, t->scratch.admitted[i])]++;
     }
