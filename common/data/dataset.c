@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "data/cells.h"
 #include "data/dataset_state.h"
+#include "data/encoding_given.h"
 #include "data/encoding_json.h"
 #include "data/fingerprint.h"
 #include "data/parts.h"
@@ -83,6 +84,7 @@ void dataset_free(struct dataset *d)
     free(d->bad_first);
     free(d->format);
     free(d->measured);
+    free(d->news);
     sparse_summary_free(d->summary);
     sample_free(d->sample);
     dataset_stream_free(d->stream);
@@ -177,6 +179,11 @@ const struct sparse_fields *dataset_fields(const struct dataset *d)
 const char *dataset_measured(const struct dataset *d)
 {
     return d->measured;
+}
+
+const char *dataset_news(const struct dataset *d)
+{
+    return d->news;
 }
 
 const char *const *dataset_class_names(const struct dataset *d)
@@ -396,37 +403,66 @@ static int apply_to_parts(void *data, struct encoding *e, struct err *err)
     return rc == 0 && p->has_test ? encoding_apply(e, from, &p->test, err) : rc;
 }
 
+/* What is made of the parts in memory. */
+struct made {
+    struct parts parts;
+    struct encoding_given *given; /* NULL: it is measured */
+    struct encoding encoding;
+    struct records like; /* the kind of the train records */
+    struct buf news;
+};
+
+static void made_release(struct made *m)
+{
+    encoding_release(&m->encoding);
+    encoding_given_free(m->given);
+    records_release(&m->like);
+    parts_release(&m->parts);
+    buf_release(&m->news);
+}
+
+static int encode_in_memory(struct made *m, const struct data_spec *spec, bool is_class,
+                            struct err *err)
+{
+    int rc = encoding_given_open(spec, is_class, &m->given, err);
+    const struct records *like = m->given == NULL ? NULL : &m->given->recalled.like;
+    rc = rc != 0 ? rc : parts_read(spec, is_class, like, &m->parts, err);
+    if (rc == 0 && like != NULL) {
+        rc = encoding_given_check(m->given, &m->parts.train, &m->news, err);
+    }
+    rc = rc != 0 ? rc : records_kind(&m->parts.train, &m->like, err);
+    if (rc != 0) {
+        return rc;
+    }
+    const struct encoding_train all = {.digest = &m->parts.train,
+                                       .records = m->parts.train.count,
+                                       .walk = walk_parts,
+                                       .reached = apply_to_parts,
+                                       .data = &m->parts,
+                                       .given = m->given};
+    return encoding_fit(&m->encoding, spec, is_class, &all, err);
+}
+
 static int open_in_memory(const struct data_spec *spec, enum data_label_kind label_kind,
                           struct dataset **train, struct dataset **test, struct err *err)
 {
-    bool is_class = label_kind == DATA_LABEL_CLASS;
-    struct parts parts = {0};
-    struct encoding encoding = {0};
-    struct records like = {0};
+    struct made m = {0};
+    struct parts *parts = &m.parts;
     struct dataset *made[2] = {NULL, NULL};
-    int rc = parts_read(spec, is_class, &parts, err);
-    rc = rc != 0 ? rc : records_kind(&parts.train, &like, err);
+    int rc = encode_in_memory(&m, spec, label_kind == DATA_LABEL_CLASS, err);
     if (rc == 0) {
-        const struct encoding_train all = {.digest = &parts.train,
-                                           .records = parts.train.count,
-                                           .walk = walk_parts,
-                                           .reached = apply_to_parts,
-                                           .data = &parts};
-        rc = encoding_fit(&encoding, spec, is_class, &all, err);
-    }
-    if (rc == 0) {
-        rc = dataset_new(&encoding, spec, parts.format, &parts.train, &made[0], err);
+        rc = dataset_new(&m.encoding, spec, parts->format, &parts->train, &made[0], err);
         rc = rc != 0 ? rc : sample_train(spec, made[0], err);
     }
-    if (rc == 0 && parts.has_test) {
-        rc = dataset_new(&encoding, spec, parts.format, &parts.test, &made[1], err);
+    if (rc == 0 && parts->has_test) {
+        rc = dataset_new(&m.encoding, spec, parts->format, &parts->test, &made[1], err);
     }
     if (rc == 0) {
-        made[0]->measured = encoding_describe(spec, parts.format, &like, &encoding);
+        made[0]->measured = encoding_describe(m.encoding.spec, parts->format, &m.like, &m.encoding);
+        made[0]->news =
+            m.news.len == 0 ? NULL : cells_settle(buf_str(&m.news), data_roots_bind(spec->roots));
     }
-    encoding_release(&encoding);
-    records_release(&like);
-    parts_release(&parts);
+    made_release(&m);
     if (rc != 0) {
         cells_settle_err(err, data_roots_bind(spec->roots));
         dataset_free(made[0]);
