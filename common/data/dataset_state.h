@@ -45,6 +45,9 @@ int dataset_of_records(const struct encoding *e, const struct data_spec *spec, c
 /* @s, which is taken, says which records of @d those of all are that it has; with its fingerprint.
  */
 void dataset_take_sample(struct dataset *d, struct sample *s);
+/* As dataset_open(), of records that are all to be in memory. */
+int dataset_memory_open(const struct data_spec *spec, enum data_label_kind label_kind,
+                        struct dataset **train, struct dataset **test, struct err *err);
 /* Are the records to stay in their files, where that can be? */
 bool dataset_wants_stream(const struct data_spec *spec);
 /* Features and columns of sparse fields together; of those fields that the layers do not read.

@@ -3,12 +3,14 @@
 #include "data/encoding_given.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "data/cells.h"
 #include "data/column_layout.h"
 
 #define NEWS_SHOWN 3 /* categories of a column */
+#define NEWS_BYTES_MAX 500
 
 void encoding_given_free(struct encoding_given *g)
 {
@@ -66,7 +68,12 @@ static void add_news(const char *column, const struct names *here, const struct 
                        cells_mark(here->texts[i], 40, false, shown, sizeof shown));
         }
     }
-    if (count > 0) {
+    if (count > 0 && news->len > NEWS_BYTES_MAX) {
+        const char more[] = "; and more";
+        const size_t n = sizeof more - 1;
+        const bool said = memcmp(news->data + news->len - n, more, n) == 0;
+        buf_add_str(news, said ? "" : more);
+    } else if (count > 0) {
         buf_printf(news, "%scolumn %s: %zu new categor%s (%s%s), %s", news->len > 0 ? "; " : "",
                    cells_mark(column, 40, false, shown, sizeof shown), count,
                    count == 1 ? "y" : "ies", buf_str(&list), count > NEWS_SHOWN ? ", …" : "",

@@ -111,6 +111,8 @@ enum data_label_kind job_spec_label_kind(const struct job_spec *spec);
 bool job_spec_is_program(const struct job_spec *spec); /* no layers of ours: model.program */
 bool job_spec_is_given(const struct job_spec *spec);   /* none: model.program or model.onnx */
 bool job_spec_has_from(const struct job_spec *spec);   /* it names a source of first values */
+/* Are its records encoded as those of its source, as far as that says how? */
+bool job_spec_takes_encoding(const struct job_spec *spec);
 /* Of model.onnx: read the file, from where the data are, and what lies in files beside it, all
  * below @roots (NULL: any), into spec->model.net; once, and nothing for other models. Errors: those
  * of the files, "model.onnx net.onnx: …". */
