@@ -26,6 +26,7 @@ const struct auth_row auth_rows[] = {
     {.method = JOBS "Set", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Pause", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Resume", .roles = AUTH_SUBMITTER, .own = true},
+    {.method = JOBS "Remove", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Trace", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "DropNode"}, /* it may cost any job what it has done since its checkpoint */
     /* What nodes tell their master. */

@@ -80,7 +80,7 @@ static int find_column(const struct checkpoint *c, const char *variable, const c
     return 0;
 }
 
-/* Is piece @p the same as @known from element @first on? */
+/* Compares piece @p, from its element @first on, with the copy in @known. */
 static int compare_copy(const struct checkpoint *c, const struct piece *p, uint64_t first,
                         uint64_t count, const float *known, struct err *err)
 {
@@ -99,9 +99,9 @@ static int compare_copy(const struct checkpoint *c, const struct piece *p, uint6
     return rc;
 }
 
-/* The copy that all of these rows have, from its element @first on; with @known it is in @out
- * already. Shards of async jobs may have different ones, each right for its rows, as long as
- * nobody joins the rows. */
+/* Reads the copy of a slot that all of these rows share, from its element @first on; with @known it
+ * is in @out already. Shards of async jobs may have different copies, each right for its rows, as
+ * long as nobody joins the rows. */
 static int read_copy(const struct checkpoint *c, size_t column, uint64_t row_first,
                      uint64_t row_count, uint64_t first, uint64_t count, bool known, float *out,
                      struct err *err)

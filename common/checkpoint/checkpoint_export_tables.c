@@ -113,7 +113,7 @@ static int merge_step(struct merge *m, struct err *err)
     return rc;
 }
 
-/* Which slot that is; -1: none. */
+/* The number of slot @slot; -1: there is none. */
 static int slot_number(const struct manifest *m, const char *slot)
 {
     for (size_t k = 0; slot != NULL && k < m->slot_count; k++) {

@@ -96,6 +96,28 @@ bool field_texts_read(const char *text, struct field_texts *out)
     return true;
 }
 
+bool field_texts_read_commas(const char *text, struct field_texts *out)
+{
+    struct field_texts made = {0};
+    size_t capacity = 0;
+    if (field_texts_is_list(text)) {
+        return field_texts_read(text, out);
+    }
+    for (const char *p = skip_blanks(text); *p != '\0'; p = skip_blanks(p)) {
+        const size_t all = strcspn(p, ",");
+        size_t n = all;
+        while (n > 0 && (p[n - 1] == ' ' || p[n - 1] == '\t' || p[n - 1] == '\n')) {
+            n--;
+        }
+        if (made.count < FIELD_TEXTS_MAX) {
+            append(&made, &capacity, mem_printf("%.*s", (int)n, p));
+        }
+        p += all + (p[all] == ',');
+    }
+    *out = made;
+    return true;
+}
+
 void field_texts_add(struct buf *out, const char *item, bool first)
 {
     size_t n = strlen(item);

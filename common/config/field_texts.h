@@ -22,6 +22,9 @@ struct field_texts {
 /* The items of @text; an empty text has none. False: a quote is not closed, an item or the
  * list is empty, or there are too many. */
 bool field_texts_read(const char *text, struct field_texts *out);
+/* The same of a value that older files write as one text with commas between the items, "a, b";
+ * between two commas is an empty one. */
+bool field_texts_read_commas(const char *text, struct field_texts *out);
 void field_texts_release(struct field_texts *texts);
 bool field_texts_is_list(const char *text); /* several in brackets */
 /* Append an item of a list; the caller writes the brackets. @first: no comma before it. */

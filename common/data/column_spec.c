@@ -41,10 +41,10 @@ enum {
 #define AT(member) offsetof(struct data_column, member)
 const struct field data_column_fields[] = {
     [ROW_COLUMN] = {.path = "column",
-                    .type = FIELD_STRING,
+                    .type = FIELD_TEXTS,
                     .offset = AT(column),
                     .help = "The column: its name, its number from 0, negative from the end, or "
-                            "several as FIRST..LAST, such as I1..I13 or 1..13"},
+                            "several as FIRST..LAST, such as I1..I13 or 1..13; or a list of these"},
     [ROW_AS] = {.path = "as",
                 .type = FIELD_ENUM,
                 .offset = AT(as),

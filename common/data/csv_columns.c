@@ -14,6 +14,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "config/field_texts.h"
 #include "data/cells.h"
 #include "data/csv_declared.h"
 #include "data/decimal.h"
@@ -24,7 +25,7 @@
 bool csv_is_missing(const char *text)
 {
     static const char *const words[] = {"", "NA", "N/A", "NaN", "null", "?"};
-    if (strchr("nN?", text[0]) == NULL) { /* of the empty text, too, the first is one of them */
+    if (strchr("nN?", text[0]) == NULL) { /* strchr() finds the NUL of an empty text, too */
         return false;
     }
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
@@ -83,7 +84,7 @@ int csv_separator(const char *text, char *separator, struct err *err)
     return 0;
 }
 
-/* What one column looks like, for the question whether there is a header. */
+/* What one column looks like, to find out whether there is a header. */
 struct column_look {
     bool first_number, first_missing;
     bool rest_values, rest_words; /* below: some cell has a value; some cell is not a number */
@@ -126,7 +127,8 @@ static int look_below(struct csv *c, struct column_look *looks, size_t count, bo
         struct err failure = {0};
         int rc = csv_next(c, &row, &failure);
         if (rc != 0 && csv_recover(c)) {
-            continue; /* whoever reads the records reports it, or leaves it out */
+            continue; /* bad rows are not judged here: the reader of records reports them, or leaves
+                         them out */
         }
         if (rc != 0) {
             return err_set(err, rc, "%s", failure.msg);
@@ -157,7 +159,7 @@ static int look_below(struct csv *c, struct column_look *looks, size_t count, bo
     return 0;
 }
 
-/* Is that the name of the column of data.weight? */
+/* True if @name is the column of data.weight. */
 static bool means_weight(const struct data_spec *spec, const char *name)
 {
     const char *weight = spec->weight == NULL ? "" : spec->weight;
@@ -257,36 +259,38 @@ int csv_columns_find(const struct csv_columns *c, const char *path, const char *
     return 0;
 }
 
-/* Give every column of the comma-separated @list the role. */
+static int assign(struct csv_columns *c, const char *path, const char *key, const char *item,
+                  enum csv_role role, struct err *err)
+{
+    size_t column = 0;
+    char shown[64];
+    int rc = csv_columns_find(c, path, key, item, &column, err);
+    if (rc == 0 && c->roles[column] != CSV_NUMBER && c->roles[column] != role) {
+        rc = err_set(err, ERR_INVALID, "%s: %s names column %s, which is %s already", path, key,
+                     csv_quote(item, shown, sizeof shown),
+                     c->roles[column] == CSV_LABEL    ? "the label"
+                     : c->roles[column] == CSV_WEIGHT ? "the weight"
+                                                      : "categorical");
+    }
+    if (rc == 0) {
+        c->roles[column] = role;
+    }
+    return rc;
+}
+
+/* Give every column of @list, the value of the key @key, the role. */
 static int assign_list(struct csv_columns *c, const char *path, const char *key, const char *list,
                        enum csv_role role, struct err *err)
 {
-    char *copy = mem_strdup(list == NULL ? "" : list), *rest = copy;
+    struct field_texts items = {0};
     int rc = 0;
-    for (char *item; rc == 0 && (item = strsep(&rest, ",")) != NULL;) {
-        item += strspn(item, " \t");
-        size_t n = strlen(item);
-        while (n > 0 && (item[n - 1] == ' ' || item[n - 1] == '\t')) {
-            item[--n] = '\0';
-        }
-        size_t column = 0;
-        if (n == 0) {
-            continue;
-        }
-        rc = csv_columns_find(c, path, key, item, &column, err);
-        if (rc == 0 && c->roles[column] != CSV_NUMBER && c->roles[column] != role) {
-            char shown[64];
-            rc = err_set(err, ERR_INVALID, "%s: %s names column %s, which is %s already", path, key,
-                         csv_quote(item, shown, sizeof shown),
-                         c->roles[column] == CSV_LABEL    ? "the label"
-                         : c->roles[column] == CSV_WEIGHT ? "the weight"
-                                                          : "categorical");
-        }
-        if (rc == 0) {
-            c->roles[column] = role;
-        }
+    if (!field_texts_read_commas(list == NULL ? "" : list, &items)) {
+        return err_set(err, ERR_INVALID, "%s: this is no list of columns: %s", key, list);
     }
-    free(copy);
+    for (size_t i = 0; i < items.count && rc == 0; i++) {
+        rc = items.items[i][0] == '\0' ? 0 : assign(c, path, key, items.items[i], role, err);
+    }
+    field_texts_release(&items);
     return rc;
 }
 
@@ -348,7 +352,7 @@ static int assign_keys(struct csv_columns *c, const char *path, bool weighted,
     return rc;
 }
 
-/* One that the model does not know is no feature. */
+/* Gives the column of ids its role; a column that the model does not know is no feature. */
 static int assign_id(struct csv_columns *c, const char *path, const struct data_spec *spec,
                      struct err *err)
 {

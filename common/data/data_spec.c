@@ -36,7 +36,9 @@ const struct field data_fields[] = {
      .type = FIELD_STRING,
      .offset = AT(dir),
      .def = ".",
-     .help = "The directory that relative data paths start from, or s3://BUCKET/PREFIX"},
+     .help = "The directory that relative data paths start from, or s3://BUCKET/PREFIX; itself "
+             "relative, it starts from the directory of the job file (typed with --set: from the "
+             "working directory)"},
     {.path = "format",
      .type = FIELD_ENUM,
      .offset = AT(format),
@@ -162,16 +164,17 @@ const struct field data_fields[] = {
              "record), or one "
              "whose last values are missing"},
     {.path = "categorical",
-     .type = FIELD_STRING,
+     .type = FIELD_TEXTS,
      .offset = AT(categorical),
      .def = "",
      .help =
-         "Comma-separated names or numbers of text columns, each category becomes a 0/1 feature"},
+         "Names or numbers of text columns, as a list or with commas between them; each category "
+         "becomes a 0/1 feature"},
     {.path = "ignore",
-     .type = FIELD_STRING,
+     .type = FIELD_TEXTS,
      .offset = AT(ignore),
      .def = "",
-     .help = "Comma-separated names or numbers of CSV columns to leave out"},
+     .help = "Names or numbers of CSV columns to leave out, as a list or with commas between them"},
     {.path = "scale",
      .type = FIELD_ENUM,
      .offset = AT(scale),

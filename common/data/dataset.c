@@ -18,7 +18,9 @@
 #include "data/file_list.h"
 #include "data/sparse_batch.h"
 
-#define STREAM_FROM_SHARE 3 /* of the memory: decoded records take more than their text */
+/* share of the memory from which on files are streamed: decoded records take more than their text
+ */
+#define STREAM_FROM_SHARE 3
 
 int batch_init(struct batch *b, const struct dataset *d, size_t capacity, struct err *err)
 {
@@ -347,7 +349,7 @@ int dataset_of_records(const struct encoding *e, const struct data_spec *spec, c
     return 0;
 }
 
-/* Are the files so large that their records may not fit? */
+/* True if the files are so large that their records may not fit into memory. */
 static bool is_large(const struct data_spec *spec)
 {
     const char *const names[] = {spec->train.file, spec->test.file};

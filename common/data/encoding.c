@@ -65,7 +65,7 @@ int encoding_fit(struct encoding *e, const struct data_spec *spec, bool label_is
 {
     const bool declared = train->digest->declared != NULL;
     size_t numbers =
-        train->digest->numbers; /* one-hot features, which come behind, are not scaled */
+        train->digest->numbers; /* only numbers are scaled, not the one-hot features behind them */
     if (train->given != NULL) {
         return take_given(e, train, err);
     }

@@ -18,7 +18,7 @@
 #include "data/records.h"
 #include "data/scaling.h"
 
-/* What has been measured; what is applied to records goes no further. */
+/* How much has been measured; encoding_apply() applies no more than that to records. */
 enum encoding_stage {
     ENCODING_RAW,
     ENCODING_FILLED,   /* missing numbers have their values */
@@ -26,7 +26,7 @@ enum encoding_stage {
     ENCODING_SCALED    /* all is known; bytes are scaled when they are read */
 };
 
-/* How labels become numbers, the same for both parts. */
+/* How labels become numbers; the same for train and test records. */
 struct label_map {
     bool is_class;
     struct classes classes;
@@ -39,7 +39,7 @@ struct encoding {
     struct label_map labels;
     struct encode_fills fills;
     struct encode_known known;     /* categories of columns that are not declared */
-    struct column_layout *columns; /* declared ones; NULL: there are none */
+    struct column_layout *columns; /* declared columns; NULL: none are declared */
     struct scaling scaling;
 };
 

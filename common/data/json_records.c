@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "config/field_texts.h"
 #include "json/json_doc.h"
 
 #define FEATURES "features"
@@ -188,20 +189,14 @@ static int take_id(struct reading *r, struct err *err)
 
 static bool is_in_list(const char *list, const char *name)
 {
-    const size_t n = strlen(name);
-    for (const char *p = list; p != NULL && *p != '\0';) {
-        p += strspn(p, ", \t");
-        const size_t all = strcspn(p, ",");
-        size_t item = all;
-        while (item > 0 && (p[item - 1] == ' ' || p[item - 1] == '\t')) {
-            item--;
-        }
-        if (item == n && strncmp(p, name, n) == 0) {
-            return true;
-        }
-        p += all;
+    struct field_texts items = {0};
+    bool found = false;
+    (void)field_texts_read_commas(list == NULL ? "" : list, &items);
+    for (size_t i = 0; i < items.count && !found; i++) {
+        found = strcmp(items.items[i], name) == 0;
     }
-    return false;
+    field_texts_release(&items);
+    return found;
 }
 
 static bool is_known(const struct reading *r, const char *name)
@@ -209,7 +204,7 @@ static bool is_known(const struct reading *r, const char *name)
     const struct data_spec *spec = encoder_spec(r->e);
     bool known =
         strcmp(name, FEATURES) == 0 || strcmp(name, spec->label) == 0 ||
-        strcmp(name, "label") == 0 || is_in_list(spec->ignore, name) ||
+        strcmp(name, "label") == 0 ||
         (spec->weight != NULL && spec->weight[0] != '\0' && strcmp(name, spec->weight) == 0) ||
         (r->text->spec->id != NULL && strcmp(name, r->text->spec->id) == 0);
     for (size_t i = 0; r->like->columns != NULL && i < r->like->numbers && !known; i++) {
@@ -221,7 +216,7 @@ static bool is_known(const struct reading *r, const char *name)
     for (size_t i = 0; i < r->like->fields.count && !known; i++) {
         known = strcmp(name, r->like->fields.fields[i].name) == 0;
     }
-    return known;
+    return known || is_in_list(spec->ignore, name);
 }
 
 /* A name that is misspelled would be a missing value. */

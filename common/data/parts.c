@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 
-/* The files of one source and what reads them. */
+/* The files of one source, and their format. */
 struct part_reader {
     const struct data_spec *spec;
     const struct data_source *source;
@@ -80,7 +80,7 @@ int parts_doubt(const char *format, const char *why, struct err *err)
                    cause.msg, format, why);
 }
 
-/* Read file @i behind @had, the records of those before. */
+/* Reads file @i behind @had, the records of the files before. */
 static int read_file(const struct part_reader *r, size_t i, const struct records *had,
                      struct records *out, struct err *err)
 {
@@ -95,7 +95,7 @@ static int read_file(const struct part_reader *r, size_t i, const struct records
         .label_is_class = r->label_is_class,
         .may_be_empty = r->files.found[i],
     };
-    /* Before a format says what it lacks: of files elsewhere nothing is said at all. */
+    /* Checked before a format says what it lacks: of files outside of the roots nothing is said. */
     int rc = data_roots_check(r->spec->roots, request.path, err);
     return rc != 0 ? rc : r->choice.format->read(&request, out, err);
 }

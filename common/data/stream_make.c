@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "data/stream_state.h"
 
-#define DECODED_SHARE 4 /* of the memory, for the numbers of a block */
+#define DECODED_SHARE 4 /* share of the memory for the numbers of a block */
 
 /* ---- the first pass: the index, and texts ---- */
 
@@ -103,7 +103,7 @@ static int scan(struct dataset_stream *st, struct err *err)
     if (rc == 0 && st->source_count > 1) {
         rc = stream_source_scan(test, scan_test, add_entry, st, err);
         if (rc == 0 && st->digest.sparse) {
-            test->numbers = train->numbers; /* what only test records have is left out */
+            test->numbers = train->numbers; /* numbers that only test records have are left out */
         }
     }
     if (rc == 0) {

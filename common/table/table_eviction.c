@@ -17,7 +17,7 @@ uint64_t table_rows_in(const struct table_rows *rows, uint64_t bytes)
     return (double)bytes > fixed ? (uint64_t)(((double)bytes - fixed) / row) : 0;
 }
 
-/* What decides about a row, and the limits. */
+/* How a row is judged: the kind of rank, and the limits. */
 struct judge {
     bool (*goes)(const struct judge *j, const struct table_rows *rows, const struct table_entry *e);
     enum table_least least;
@@ -95,13 +95,14 @@ static bool is_among_least(const struct judge *j, const struct table_rows *rows,
     return table_least_has(rows, j->least, &j->limit, e);
 }
 
-/* A number that is being found from its first digit on: those below come before it. */
+/* Radix selection: finds the k-th smallest number digit by digit, most significant first. */
 struct select {
-    uint64_t found;          /* its digits so far, zeros behind */
-    int bits;                /* that are still unknown */
-    uint64_t left;           /* it is the @left-th, from 1, of those that begin like it */
-    bool whole;              /* all that begin like it go: its other digits are the greatest */
-    uint64_t counts[DIGITS]; /* of them, by their next digit */
+    uint64_t found; /* its digits so far, zeros behind */
+    int bits;       /* number of bits that are still unknown */
+    uint64_t left;  /* it is the @left-th, from 1, of the numbers that begin with these digits */
+    bool whole; /* all numbers that begin with these digits go: the other digits become the greatest
+                 */
+    uint64_t counts[DIGITS]; /* numbers that begin with these digits, by their next digit */
 };
 
 static void select_count(struct select *s, uint64_t x)
@@ -111,7 +112,7 @@ static void select_count(struct select *s, uint64_t x)
     }
 }
 
-/* All have been counted: one more digit is known. */
+/* Takes the next digit from the counts. */
 static void select_digit(struct select *s)
 {
     uint64_t digit = 0;
@@ -146,7 +147,8 @@ static int rank_bits(const struct table_rows *rows, enum table_least least)
     return bits;
 }
 
-/* The rank of the @n-th row, and which it is of those with this rank. */
+/* Finds the rank of the @n-th row in the order of ranks, and which one it is of the rows with this
+ * rank. */
 static void select_rank(struct select *s, const struct table_rows *rows, enum table_least least,
                         uint64_t n)
 {
@@ -162,7 +164,7 @@ static void select_rank(struct select *s, const struct table_rows *rows, enum ta
     }
 }
 
-/* The @n-th key of the rows with @rank. */
+/* Finds the @n-th key of the rows with @rank. */
 static uint64_t select_key(const struct table_rows *rows, enum table_least least, uint64_t rank,
                            uint64_t n)
 {

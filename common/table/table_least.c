@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evicts rows, and copies them first for who may still read them. The least ones of each bucket are
- * kept in a heap with the greatest of them on top while all rows are listed; where those of all
- * buckets are more than PICKS_MAX, some buckets, or some of the least, have their turn later. */
+/* Evicts rows, and copies them first for readers of old versions. While all rows are listed, a heap
+ * keeps the least rows of each bucket, the greatest of them on top; where the buckets together need
+ * more than PICKS_MAX, some buckets, or some of the least rows, have their turn in another pass. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ struct picks {
     uint32_t *first, *room, *count; /* of each bucket, in @all */
 };
 
-/* A row goes; what it was is copied to @set, for which there is room, or @set is NULL. */
+/* Evicts a row; it is copied to @set first, which has room for it (NULL: no copies). */
 static void evict_row(struct table *t, struct table_copy_set *set, const struct table_entry *e)
 {
     if (set != NULL && !MUTANT(evicted_under_pin)) {
@@ -196,7 +196,7 @@ static bool is_small(const struct table *t, uint32_t row, double norm)
     return sum < norm * norm;
 }
 
-/* Visits all rows; those that go, go, or are counted. */
+/* Visits all rows; evicts those that are to go, or counts them. */
 static uint64_t pass(const struct table *t, struct table *changed, struct table_copy_set *set,
                      uint64_t version, double small_norm)
 {
@@ -227,7 +227,8 @@ static uint64_t pass(const struct table *t, struct table *changed, struct table_
     return going;
 }
 
-/* What is above the limit in each bucket; returns the sum. @added: keys of new rows. */
+/* Finds how many rows are above the limit in each bucket; returns the sum. @added: keys of new
+ * rows. */
 static uint64_t excess(const struct table *t, uint64_t *quotas, const uint64_t *added, size_t n)
 {
     uint64_t sum = 0;

@@ -8,7 +8,7 @@
 #include "storage/storage.h"
 #include "warm/warm_kinds.h"
 
-/* What is meant by the path: a checkpoint, or the result or the best version of a job. */
+/* Resolves the path: a checkpoint, or the result or the best version of a job. */
 static int resolve(struct warm_source *s, const struct from_spec *from,
                    const struct data_roots *roots, struct err *err)
 {

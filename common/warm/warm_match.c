@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "warm/warm_names.h"
 
-#define LIST_BYTES_MAX 260 /* of one kind of names; those that do not fit are counted */
+#define LIST_BYTES_MAX 260 /* of one kind of names; names that do not fit are counted */
 
 /* Names of one kind, for a message. */
 struct names {
@@ -22,8 +22,9 @@ struct matching {
     const struct warm_tensor *tensors;
     const struct warm_wanted *wanted;
     const struct from_spec *from;
-    size_t *sorted;     /* [wanted->count] variables by name, then tables by name */
-    bool *used, *known; /* [map_count] a tensor matches; one of them is a variable */
+    size_t *sorted; /* [wanted->count] variables by name, then tables by name */
+    /* [map_count] a tensor matches the pattern; one of these tensors is a variable */
+    bool *used, *known;
     struct warm_match *out;
     /* missing: not there; differs: in shape; wrong: whatever is asked for */
     struct names missing, differs, left, wrong;
@@ -107,7 +108,7 @@ static void sort(struct matching *m)
     for (size_t i = 0; i < count; i++) {
         m->sorted[i] = i;
     }
-    union { /* qsort_r has no pointer to const for what it passes on */
+    union { /* qsort_r has no pointer to const for its argument */
         const struct variable_spec *in;
         void *out;
     } ctx = {.in = m->wanted->variables};
@@ -194,7 +195,7 @@ static void check_map(struct matching *m)
     }
 }
 
-/* Who has no tensor with its shape begins as in any job. */
+/* Finds variables without a tensor of their shape, which begin as in any job. */
 static void find_missing(struct matching *m)
 {
     for (size_t i = 0; i < m->wanted->count; i++) {
@@ -232,7 +233,7 @@ static int judge(struct matching *m, struct err *err)
     return rc;
 }
 
-/* Of @count from @first on, how many have values. */
+/* Says of @count variables from @first on how many have values. */
 static void summarize_some(const struct matching *m, size_t first, size_t count, const char *what,
                            struct buf *out)
 {

@@ -11,10 +11,10 @@
 
 struct warm_tensor {
     const char *name;
-    const char *type; /* as the source says it: "F64" */
+    const char *type; /* in the words of the source: "F64" */
     struct shape shape;
     bool table;    /* rows under keys; its shape is that of a row */
-    bool readable; /* as floats of 32 bits: F32, F16, BF16 */
+    bool readable; /* it can be read as floats of 32 bits: F32, F16, BF16 */
     bool aside;    /* no values of a model: counters, numbers in a formula. Nobody misses it */
 };
 
@@ -30,7 +30,7 @@ struct variable_spec *warm_wanted_new(const struct variable_spec *variables, siz
 
 #define WARM_NONE SIZE_MAX
 struct warm_match {
-    size_t *tensors; /* [wanted] whose values each begins with, or WARM_NONE: its initial ones */
+    size_t *tensors; /* [wanted] the tensor of each, or WARM_NONE: it keeps its initial values */
     size_t taken;    /* variables and tables that have some */
     char *summary;   /* "all 6 variables and 2 tables"; what was not taken, and why */
 };

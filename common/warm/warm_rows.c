@@ -86,7 +86,7 @@ int warm_rows_restore(const struct job_spec *spec, const struct plan *plan, uint
     if (rc == 0) {
         return 0;
     }
-    /* What is full stays so, and it is not the memory of this server. */
+    /* A full table stays full, and the memory of this server is not the reason. */
     rc = rc == ERR_EXHAUSTED ? ERR_INVALID : rc == ERR_STATE ? ERR_STATE : raw_file_error(rc);
     return err_set(err, rc, "from.checkpoint %.300s: %s", path, local.msg);
 }

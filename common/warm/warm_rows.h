@@ -9,12 +9,12 @@
 #include "job/plan/plan.h"
 #include "job/spec/job_spec.h"
 
-/* Into the tables of @spec [its table_count], which are new and those of shard @shard of @plan: the
- * rows of the table of checkpoint @path that each of them begins with, if there is one. A row
- * has its values as they read there, and how often its key was seen; its slots are those of a new
- * row. @manifest: the checksum that the checkpoint's manifest must have. Errors: ERR_STATE another
- * checkpoint; ERR_PERMISSION outside of @roots; ERR_INVALID a value that is not finite, rows that
- * do not fit in the memory of their table; those of files. They name the checkpoint. */
+/* Puts into the tables of @spec [its table_count], which are new and those of shard @shard of
+ * @plan, the rows of the tables of checkpoint @path that they begin with. A row has its values as
+ * they read there, and the sightings of its key; its slots are those of a new row. @manifest: the
+ * checksum that the checkpoint's manifest must have. Errors: ERR_STATE another checkpoint;
+ * ERR_PERMISSION outside of @roots; ERR_INVALID a value that is not finite, rows that do not fit in
+ * the memory of their table; those of files. They name the checkpoint. */
 int warm_rows_restore(const struct job_spec *spec, const struct plan *plan, uint32_t shard,
                       const char *path, uint64_t manifest, const struct data_roots *roots,
                       struct table *const *tables, struct err *err);

@@ -18,7 +18,7 @@ struct warm_start {
     const struct variable_spec *variables;
     size_t count;
     struct warm_source source;
-    struct variable_spec *wanted; /* these, and the tables of the job */
+    struct variable_spec *wanted; /* the variables, and the tables of the job */
     size_t tables;
     struct warm_match match;
     char *summary;
@@ -102,7 +102,7 @@ static int check_finite(const struct warm_start *w, size_t variable, const float
     return 0;
 }
 
-/* Room for the largest one, where nobody wants them. */
+/* Memory for the largest variable, where the caller wants no values. */
 static float *scratch_for(const struct warm_start *w, struct err *err)
 {
     uint64_t most = 1;

@@ -26,8 +26,11 @@ static int run(const struct cli_args *args)
     Gradus__V1__CancelRequest request = GRADUS__V1__CANCEL_REQUEST__INIT;
     request.job = mem_strdup(args->positional[0]);
     request.now = o->now;
-    int code =
-        query_job_anywhere(&o->common, request.job, "Cancel", &request.base, query_show_state);
+    const struct query_call call = {.method = "Cancel",
+                                    .body = &request.base,
+                                    .timeout_ms = client_timeout_ms(),
+                                    .show = query_show_state};
+    int code = query_job_anywhere(&o->common, request.job, &call);
     free(request.job);
     return code;
 }

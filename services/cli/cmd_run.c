@@ -21,22 +21,28 @@ static const struct field fields[] = {
     CLI_STATE_DIR_ROW(struct options), CLI_RULES_DIR_ROW(struct options),
     CLI_TIMEOUT_ROW(struct options), CLI_JSON_ROW(struct options), CLI_LOCAL_ROWS(struct options)};
 
-/* What is submitted once the cluster is there. */
+/* The job that is submitted once the cluster is ready. */
 struct submission {
     const struct job_file *file;
     const struct cli_args *args;
+    bool numbered; /* in the default directory, where other runs may have jobs of its name */
 };
 
 static int begin(void *ctx, struct client *client, char **job, struct err *err)
 {
     const struct submission *s = ctx;
-    return submit_job(client, s->file, s->args, "", job, err);
+    struct run_number number = {.lock_fd = -1, .least = 0};
+    int rc = s->numbered ? run_number_take(s->file->spec.name, &number, err) : 0;
+    rc = rc != 0 ? rc : submit_job(client, s->file, s->args, "", number.least, job, err);
+    run_number_release(&number);
+    return rc;
 }
 
 static int run_in(const char *state_dir, const struct job_file *file, const struct cli_args *args)
 {
     const struct options *o = args->options;
-    struct submission submission = {.file = file, .args = args};
+    struct submission submission = {
+        .file = file, .args = args, .numbered = o->common.state_dir[0] == '\0'};
     const struct local_job job = {.spec = &file->spec,
                                   .state_dir = state_dir,
                                   .rules_dir = o->common.rules_dir,

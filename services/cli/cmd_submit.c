@@ -65,8 +65,10 @@ static void tell(const struct cli_args *args, struct client *client, const char 
 
 static void tell_data_dir(const struct job_file *file)
 {
-    char *dir = submit_data_dir(&file->spec);
-    if (dir != NULL) {
+    char *dir = submit_data_dir(&file->spec, file->dir_moved);
+    if (dir != NULL && file->dir_moved) {
+        cli_note("relative paths of %s start from %s: the workers look there", file->path, dir);
+    } else if (dir != NULL) {
         cli_note("data.dir is %s here and sent as %s: the workers look there", file->spec.data.dir,
                  dir);
     }
@@ -88,7 +90,7 @@ static int run(const struct cli_args *args)
     int rc = from_source_resolve(&file, &o->common, &err);
     rc = rc != 0 ? rc : client_open_common(&client, &o->common, false, &err);
     if (rc == 0) {
-        rc = submit_job(&client, &file, args, o->request_id, &job, &err);
+        rc = submit_job(&client, &file, args, o->request_id, 0, &job, &err);
     }
     if (rc != 0) {
         code = cli_fail(&err);
@@ -119,7 +121,7 @@ const struct cli_command cmd_submit = {
     .notes = "The id goes to stdout, everything else to stderr. The job file may be in an object "
              "store, s3://BUCKET/KEY. Paths in it are those of "
              "the workers; where they are relative, data.dir is sent as an absolute path, from the "
-             "directory that gradus was started in.",
+             "directory of the job file, or from the working directory when it was typed.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

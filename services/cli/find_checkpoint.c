@@ -45,8 +45,8 @@ int find_checkpoint_in(const char *dir, char **path, struct err *err)
     return rc;
 }
 
-/* What the master, or its row, says. Where the state directory was moved, the checkpoints are in it
- * all the same. */
+/* The checkpoint that the master, or its row, names. Where the state directory was moved, the
+ * checkpoint is looked for in it. */
 static int of_job(const struct found_job *found, char **path, struct err *err)
 {
     const Gradus__V1__Job *job = found->job;
@@ -88,7 +88,7 @@ static int by_name(const char *what, const struct cli_common *common, char **pat
     int rc = find_job(common, what, &found, &local);
     if (rc == 0) {
         rc = of_job(&found, path, &local);
-    } else if (common->master[0] == '\0') {
+    } else if (rc != ERR_INVALID && common->master[0] == '\0') {
         int moved = of_directory(common, what, path, &other);
         rc = moved == 0 ? 0 : rc;
     }

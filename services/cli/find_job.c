@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds a job by its id, at the masters that answer and in the databases of those that have ended.
- * When two have it, the one submitted last is taken, unless only one that goes on will do. */
+ * When two have it, nobody but the user can say which is meant. */
 #include "cli/find_job.h"
 
 #include <stdlib.h>
@@ -20,8 +20,8 @@ bool job_has_ended(const Gradus__V1__Job *job)
            job->state == GRADUS__V1__JOB_STATE__CANCELLED;
 }
 
-/* A row says what was when its master ended; say what is. @hint: what starts one in @state_dir,
- * once that was needed. */
+/* Unpacks a row, which says how things were when its master ended, and makes it say how they are.
+ * @hint: what starts a master in @state_dir, once a row needed that. */
 static Gradus__V1__Job *unpack(const void *data, size_t n, const char *state_dir, struct buf *hint)
 {
     Gradus__V1__Job *job = gradus__v1__job__unpack(NULL, n, data);
@@ -77,7 +77,7 @@ int find_rows(const char *state_dir, size_t limit, Gradus__V1__Job ***jobs, size
         rows.items[i] = rows.items[rows.count - 1 - i];
         rows.items[rows.count - 1 - i] = first;
     }
-    while (rows.count > limit) { /* those that have not ended come on top of it */
+    while (rows.count > limit) { /* jobs that have not ended come on top of the limit */
         gradus__v1__job__free_unpacked(rows.items[--rows.count], NULL);
     }
     buf_release(&rows.hint);
@@ -164,18 +164,45 @@ static int not_found(const struct places *places, const char *id, struct err *er
     return rc;
 }
 
-/* What was found so far. */
+/* The result of the search so far. */
 struct search {
-    struct found_job best, second; /* the one that was submitted last, and the one before it */
-    struct err err;                /* of a place that could not be looked at */
+    struct found_job found; /* the first one */
+    struct buf places;      /* of all, for people */
+    size_t count;
+    struct err err; /* of a place that could not be looked at */
 };
+
+static void search_release(struct search *s)
+{
+    found_job_release(&s->found);
+    buf_release(&s->places);
+}
+
+static void add_place(const struct found_job *f, struct buf *out)
+{
+    buf_add_str(out, out->len > 0 ? ", " : "");
+    buf_add_str(out, f->state_dir != NULL ? "--state-dir " : "--master ");
+    cli_add_word(f->state_dir != NULL ? f->state_dir : rpc_channel_target(f->client.channel), out);
+}
+
+/* A master that is found by its address and by its state directory is one place. */
+static bool is_same(const struct found_job *a, const struct found_job *b)
+{
+    return a->reply != NULL && b->reply != NULL && a->job->submitted_ms == b->job->submitted_ms;
+}
 
 static void take(struct search *s, struct found_job *found)
 {
-    bool better = s->best.job == NULL || found->job->submitted_ms > s->best.job->submitted_ms;
-    found_job_release(&s->second);
-    s->second = better ? s->best : *found;
-    s->best = better ? *found : s->best;
+    if (s->count > 0 && is_same(&s->found, found)) {
+        found_job_release(found);
+        return;
+    }
+    add_place(found, &s->places);
+    if (s->count++ == 0) {
+        s->found = *found;
+    } else {
+        found_job_release(found);
+    }
 }
 
 static void look_everywhere(const struct places *places, const char *id, struct search *s)
@@ -192,26 +219,6 @@ static void look_everywhere(const struct places *places, const char *id, struct 
     }
 }
 
-static char *place_of(const struct found_job *f)
-{
-    return f->state_dir != NULL ? mem_printf("--state-dir %s", f->state_dir)
-                                : mem_printf("--master %s", rpc_channel_target(f->client.channel));
-}
-
-/* The place of a job whose id two places have is not a matter of luck. */
-static void tell_other(const struct search *s, const char *id)
-{
-    if (s->second.job != NULL) {
-        char *best = place_of(&s->best), *second = place_of(&s->second);
-        cli_note(
-            "two places have a job %s; this is the one that was submitted last (%s), the other "
-            "needs %s",
-            id, best, second);
-        free(best);
-        free(second);
-    }
-}
-
 static int search(const struct cli_common *common, const char *id, struct search *s,
                   struct err *err)
 {
@@ -222,9 +229,12 @@ static int search(const struct cli_common *common, const char *id, struct search
     places_find(common, &places);
     look_everywhere(&places, id, s);
     int rc = 0;
-    if (s->best.job == NULL && s->err.code != 0) {
+    if (s->count > 1) {
+        rc = err_set(err, ERR_INVALID, "%zu places have a job %.128s; say which one is meant: %s",
+                     s->count, id, buf_str(&s->places));
+    } else if (s->count == 0 && s->err.code != 0) {
         rc = err_set(err, s->err.code, "%s", s->err.msg);
-    } else if (s->best.job == NULL) {
+    } else if (s->count == 0) {
         rc = not_found(&places, id, err);
     }
     places_release(&places);
@@ -237,46 +247,23 @@ int find_job(const struct cli_common *common, const char *id, struct found_job *
     struct search s = {.err = {0}};
     int rc = search(common, id, &s, err);
     if (rc == 0) {
-        tell_other(&s, id);
-        *out = s.best;
+        *out = s.found;
+        s.found = (struct found_job){0};
     }
-    found_job_release(&s.second);
+    search_release(&s);
     return rc;
-}
-
-static bool can_change(const struct found_job *f)
-{
-    return f->job != NULL && f->row == NULL && !job_has_ended(f->job);
 }
 
 int find_live_job(const struct cli_common *common, const char *id, struct found_job *out,
                   struct err *err)
 {
-    struct search s = {.err = {0}};
-    int rc = search(common, id, &s, err);
-    if (rc == 0 && can_change(&s.best) && can_change(&s.second)) {
-        char *one = place_of(&s.best), *other = place_of(&s.second);
-        rc = err_set(err, ERR_STATE, "two masters have a job %s; give %s or %s", id, one, other);
-        free(one);
-        free(other);
-    } else if (rc == 0 &&
-               (can_change(&s.second) || (s.best.row != NULL && s.second.reply != NULL))) {
-        struct found_job best = s.best;
-        s.best = s.second;
-        s.second = best;
-    }
-    if (rc == 0 && s.best.row != NULL) {
-        const Gradus__V1__Job *job = s.best.job;
+    int rc = find_job(common, id, out, err);
+    if (rc == 0 && out->row != NULL) {
+        const Gradus__V1__Job *job = out->job;
         rc = err_set(err, ERR_STATE, "no master runs in %s, where job %s is: %s%s%s",
-                     s.best.state_dir, id, wire_state_name(job->state),
+                     out->state_dir, id, wire_state_name(job->state),
                      job_has_ended(job) ? "" : "; ", job_has_ended(job) ? "" : job->reason);
     }
-    if (rc == 0 || s.best.row != NULL) {
-        *out = s.best;
-        s.best = (struct found_job){0};
-    }
-    found_job_release(&s.best);
-    found_job_release(&s.second);
     return rc;
 }
 

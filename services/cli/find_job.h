@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the id of a job to what is known of it, and to the master that has it. */
+/* From the id of a job to its record, and to the master that has it. */
 #ifndef GRADUS_CLI_FIND_JOB_H
 #define GRADUS_CLI_FIND_JOB_H
 
@@ -8,21 +8,20 @@
 
 /* A zeroed one is valid and empty. */
 struct found_job {
-    const Gradus__V1__Job *job; /* as its master, or the row that one left, has it */
-    struct client client;       /* of its master; no channel when none runs */
+    const Gradus__V1__Job *job; /* as its master, or the row that a master left, has it */
+    struct client client;       /* to its master; no channel when none runs */
     char *state_dir;            /* where it was found; NULL: at a master that was named */
     struct rpc_msg *reply;      /* one of these two holds @job */
     Gradus__V1__Job *row;
 };
 
-/* Look for job @id in all places (places.h). When two have it, it is the one that was submitted
- * last, and stderr says where the other is. Errors: ERR_NOT_FOUND says where it looked;
- * ERR_UNAVAILABLE there is no place to look; those of the call to a master that was named. */
+/* Look for job @id in all places (places.h). Errors: ERR_NOT_FOUND says where it looked;
+ * ERR_INVALID more than one has it: all are named; ERR_UNAVAILABLE there is no place to look; those
+ * of the call to a master that was named. */
 int find_job(const struct cli_common *common, const char *id, struct found_job *out,
              struct err *err);
-/* The same, for what only a master can do: one that has not ended goes first. Errors: ERR_STATE no
- * master runs where the job is, which @out says all the same (its row), or two have one that has
- * not ended. */
+/* The same, for what only a master can do. Errors: ERR_STATE no master runs where the job is, which
+ * @out says all the same (its row). */
 int find_live_job(const struct cli_common *common, const char *id, struct found_job *out,
                   struct err *err);
 void found_job_release(struct found_job *f);

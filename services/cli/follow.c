@@ -5,12 +5,10 @@
 
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/chrono.h"
@@ -19,29 +17,20 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/find_job.h"
+#include "cli/follow_inbox.h"
+#include "cli/job_events.h"
 #include "cli/output.h"
-#include "client/plain.h"
 #include "cli/terminal.h"
 #include "wire/wire.h"
 
 #define TICK_MS 200
-#define PLAIN_PROGRESS_MS 5000 /* between progress lines when nobody looks at a terminal */
-#define LOST_MS 15000          /* without word from the master for so long: give up */
-#define LOST_OWN_MS 600000     /* its own master, whose end it would see */
+#define PLAIN_PROGRESS_MS 5000 /* between progress lines when the output is no terminal */
+/* without a word from the master for so long, the command gives up */
+#define LOST_MS 15000
+#define LOST_OWN_MS 600000 /* for a master of this process, whose end it would see */
 #define REOPEN_MS 500
-#define SETTLE_MS 2000 /* for what workers report of an epoch after its evaluation is there */
+#define SETTLE_MS 2000 /* for reports of workers about an epoch after its evaluation */
 #define PROGRESS_BYTES_MAX 1024
-
-/* What the stream's callbacks leave for the main thread. */
-struct inbox {
-    pthread_mutex_t mutex;
-    struct rpc_msg *newest;
-    bool ended;
-    struct err err;
-    bool cancel_failed;
-    struct err cancel_err;
-    int event_fd;
-};
 
 struct follower {
     const struct follow_options *options;
@@ -60,6 +49,7 @@ struct follower {
     uint64_t newest_step, newest_since_ms; /* the newest evaluation; since_ms 0: none yet */
     int state_shown;
     char reason_shown[256];
+    struct job_events events;
 };
 
 static sigset_t all_signals(bool suspends)
@@ -78,40 +68,8 @@ void follow_block_signals(bool suspends)
     signals_block(&set);
 }
 
-static void wake(struct inbox *inbox)
-{
-    uint64_t one = 1;
-    ssize_t n = write(inbox->event_fd, &one, sizeof one);
-    (void)n; /* a full counter is readable all the same */
-}
-
-static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
-{
-    (void)stream;
-    struct inbox *inbox = ctx;
-    plain_reply(msg);
-    pthread_mutex_lock(&inbox->mutex);
-    rpc_msg_unref(inbox->newest);
-    inbox->newest = rpc_msg_ref(msg);
-    pthread_mutex_unlock(&inbox->mutex);
-    wake(inbox);
-}
-
-static void on_done(struct rpc_stream *stream, const struct rpc_status *status, void *ctx)
-{
-    (void)stream;
-    struct inbox *inbox = ctx;
-    pthread_mutex_lock(&inbox->mutex);
-    inbox->ended = true;
-    inbox->err = status->err;
-    plain_err(&inbox->err);
-    pthread_mutex_unlock(&inbox->mutex);
-    wake(inbox);
-}
-
 static int open_stream(struct follower *f, struct err *err)
 {
-    static const struct rpc_stream_events events = {.message = on_message, .done = on_done};
     Gradus__V1__GetJobRequest body = GRADUS__V1__GET_JOB_REQUEST__INIT;
     char *id = mem_strdup(f->options->job);
     body.job = id;
@@ -121,7 +79,7 @@ static int open_stream(struct follower *f, struct err *err)
         .body = &body.base,
     };
     f->inbox.ended = false;
-    f->stream = rpc_stream_open(f->client->channel, &request, &events, &f->inbox, err);
+    f->stream = rpc_stream_open(f->client->channel, &request, &inbox_stream_events, &f->inbox, err);
     free(id);
     return f->stream == NULL ? (err->code != 0 ? err->code : ERR_INTERNAL) : 0;
 }
@@ -155,7 +113,7 @@ static bool settled(struct follower *f, const Gradus__V1__Job *job)
     return job_has_ended(job) || now >= f->newest_since_ms + SETTLE_MS;
 }
 
-/* Each once. Returns true if any was shown. */
+/* Shows each evaluation once. Returns true if any was shown. */
 static bool show_evaluations(struct follower *f, const Gradus__V1__Job *job)
 {
     size_t count = job->n_evaluations;
@@ -179,11 +137,28 @@ static bool show_evaluations(struct follower *f, const Gradus__V1__Job *job)
     return f->evaluations_shown > before;
 }
 
+/* What has happened to it, in lines of their own. */
+static void show_events(struct follower *f, const Gradus__V1__Job *job)
+{
+    struct buf lines = {0}, wrapped = {0};
+    job_events_look(&f->events, job, &lines);
+    if (lines.len > 0) {
+        clear_line(f);
+        terminal_wrap(buf_str(&lines), terminal_columns(STDERR_FILENO), &wrapped);
+        (void)fputs(buf_str(&wrapped), stderr);
+    }
+    if (f->events.back && f->evaluation_step > f->events.from) {
+        f->evaluation_step = f->events.from; /* evaluations behind it are made again */
+    }
+    buf_release(&lines);
+    buf_release(&wrapped);
+}
+
 static void show_progress(struct follower *f, const Gradus__V1__Job *job)
 {
     uint64_t now = chrono_now_ms();
     struct buf line = {0};
-    output_progress(job, line_columns(), &line);
+    output_progress(job, &f->events, line_columns(), &line);
     if (f->terminal) {
         char shown[PROGRESS_BYTES_MAX];
         (void)fprintf(stderr, "\r\033[K%s",
@@ -236,20 +211,6 @@ static int finish(struct follower *f, const Gradus__V1__Job *job)
 
 /* ---- events ---- */
 
-static void on_cancelled(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
-{
-    (void)reply;
-    struct inbox *inbox = ctx;
-    if (status->err.code == 0) {
-        return; /* the job's state tells the rest */
-    }
-    pthread_mutex_lock(&inbox->mutex);
-    inbox->cancel_failed = true;
-    inbox->cancel_err = status->err;
-    pthread_mutex_unlock(&inbox->mutex);
-    wake(inbox);
-}
-
 /* Does not wait, so that a second Ctrl-C is heard whatever the master does. */
 static void cancel(struct follower *f)
 {
@@ -264,7 +225,7 @@ static void cancel(struct follower *f)
         .wait_for_ready = true,
     };
     struct err err = {0};
-    if (rpc_call_start(f->client->channel, &request, on_cancelled, &f->inbox, &err) != 0) {
+    if (rpc_call_start(f->client->channel, &request, inbox_cancelled, &f->inbox, &err) != 0) {
         cli_note("cancel: %s", err.msg);
     }
     free(id);
@@ -363,25 +324,24 @@ static int on_stream_end(struct follower *f, const struct err *err)
 
 static int on_inbox(struct follower *f)
 {
-    uint64_t count;
-    ssize_t n = read(f->inbox.event_fd, &count, sizeof count);
-    (void)n; /* only clears the counter */
-    pthread_mutex_lock(&f->inbox.mutex);
-    struct rpc_msg *newest = f->inbox.newest;
-    f->inbox.newest = NULL;
-    bool ended = f->inbox.ended;
-    struct err err = f->inbox.err;
-    bool cancel_failed = f->inbox.cancel_failed;
-    f->inbox.cancel_failed = false;
-    struct err cancel_err = f->inbox.cancel_err;
-    pthread_mutex_unlock(&f->inbox.mutex);
-    int code = newest != NULL ? on_job(f, newest) : -1;
-    if (code < 0 && cancel_failed) {
-        clear_line(f);
-        cli_note("cancel: %s", cancel_err.msg);
+    struct inbox_content in;
+    int code = -1;
+    inbox_take(&f->inbox, &in);
+    for (size_t i = 0; i < in.count; i++) {
+        show_events(f, (const Gradus__V1__Job *)in.jobs[i]->body);
+        if (i + 1 < in.count) {
+            rpc_msg_unref(in.jobs[i]);
+        }
     }
-    if (code < 0 && ended && f->stream != NULL) {
-        code = on_stream_end(f, &err);
+    if (in.count > 0) {
+        code = on_job(f, in.jobs[in.count - 1]);
+    }
+    if (code < 0 && in.cancel_failed) {
+        clear_line(f);
+        cli_note("cancel: %s", in.cancel_err.msg);
+    }
+    if (code < 0 && in.ended && f->stream != NULL) {
+        code = on_stream_end(f, &in.err);
     }
     return code;
 }
@@ -453,8 +413,7 @@ int follow(struct client *client, const struct follow_options *options)
         .terminal = isatty(STDERR_FILENO) != 0 && (term == NULL || strcmp(term, "dumb") != 0),
         .state_shown = -1,
     };
-    pthread_mutex_init(&f.inbox.mutex, NULL);
-    f.inbox.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    inbox_init(&f.inbox);
     struct err err = {0};
     f.signal_fd = signals_open(&set, &err);
     int code = f.signal_fd < 0 || open_stream(&f, &err) != 0 ? cli_fail(&err) : loop(&f);
@@ -464,11 +423,10 @@ int follow(struct client *client, const struct follow_options *options)
     /* The callbacks of the stream end with the channel; nothing of it is touched after this. */
     client_close(client);
     rpc_msg_unref(f.shown);
-    rpc_msg_unref(f.inbox.newest);
-    (void)close(f.inbox.event_fd);
+    inbox_release(&f.inbox);
+    job_events_release(&f.events);
     if (f.signal_fd >= 0) {
         (void)close(f.signal_fd);
     }
-    pthread_mutex_destroy(&f.inbox.mutex);
     return code;
 }

@@ -11,7 +11,7 @@
 #include "warm/warm_encoding.h"
 #include "warm/warm_start.h"
 
-/* A directory of that name goes first, as everywhere. */
+/* True if the text is the id of a job; a directory of that name goes first, as everywhere. */
 static bool is_id(const struct job_spec *spec)
 {
     const char *name = spec->from.checkpoint;

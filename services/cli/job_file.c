@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/from_source.h"
+#include "cli/job_paths.h"
 #include "cli/terminal.h"
 #include "job/plan/plan_update.h"
 #include "storage/storage.h"
@@ -50,6 +51,8 @@ int job_file_parse(struct job_file *file, const struct cli_args *args,
     } else if (job_spec_parse(buf_str(&file->text), file->text.len, path, args->sets,
                               args->set_count, &file->spec, diags) != 0) {
         code = CLI_USAGE;
+    } else {
+        job_paths_resolve(file, args);
     }
     if (code != CLI_OK) {
         job_file_release(file);

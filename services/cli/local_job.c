@@ -15,7 +15,7 @@
 #include "cli/places.h"
 #include "cli/run_dir.h"
 
-#define UNFINISHED_TOLD 8 /* of the newest jobs, all that have not ended come on top */
+#define UNFINISHED_TOLD 8 /* newest jobs; all that have not ended come on top */
 
 static int tick(void *ctx, struct buf *notices, struct err *err)
 {
@@ -58,7 +58,7 @@ static int train(struct local *local, const struct local_job *j)
     return code;
 }
 
-/* What earlier runs have left, of which some process was killed: nobody goes on with it unasked. */
+/* Tells of jobs of earlier runs that were killed: nobody goes on with them unasked. */
 static void tell_unfinished(const struct local_job *j)
 {
     Gradus__V1__Job **jobs = NULL;
@@ -86,7 +86,7 @@ static void tell_unfinished(const struct local_job *j)
 }
 
 int local_job_call(const char *state_dir, const char *method, const ProtobufCMessage *body,
-                   struct rpc_msg **reply, struct err *err)
+                   unsigned timeout_ms, struct rpc_msg **reply, struct err *err)
 {
     struct run_dir dir = {.lock_fd = -1};
     struct local local = {0};
@@ -95,7 +95,7 @@ int local_job_call(const char *state_dir, const char *method, const ProtobufCMes
         struct client client = {0};
         rc = local_start(&local, dir.path, "", "", 0, 0, err);
         rc = rc != 0 ? rc : client_open(&client, local.master_address, NULL, err);
-        rc = rc != 0 ? rc : client_call(&client, method, body, client_timeout_ms(), reply, err);
+        rc = rc != 0 ? rc : client_call(&client, method, body, timeout_ms, reply, err);
         client_close(&client);
         local_stop(&local, false);
     }
@@ -151,7 +151,7 @@ static int check_plan(struct job_spec *spec, bool overcommit)
     return cli_fail(&err);
 }
 
-/* What the program is, only its workers will tell. */
+/* Checks the program; what its model is, only workers will tell. */
 static int check_program(const struct job_spec *spec, const char *worker)
 {
     struct err err = {0};

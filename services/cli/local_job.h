@@ -12,15 +12,15 @@ struct local_job { /* all borrowed */
     const char *state_dir;
     const char *rules_dir, *worker; /* "": none */
     const char *where;              /* of struct cli_args */
-    const char *resumed;            /* the job that goes on; "": a new one */
+    const char *resumed;            /* id of the job that goes on; "": a new one */
     bool json;
     /* Make the master have the job. @job returns owned. */
     int (*begin)(void *ctx, struct client *client, char **job, struct err *err);
     void *ctx;
 };
 
-/* Can it be: is there a program where the job needs one, and memory enough (or @overcommit)? Prints
- * what is not. Returns an exit code. */
+/* Checks that the job can run here: there is a program where it needs one, and memory enough (or
+ * @overcommit). Prints what is missing. Returns an exit code. */
 int local_job_check(struct job_spec *spec, const char *worker, bool overcommit);
 /* Start the processes, follow the job to its end, and stop them. After follow_block_signals(), in a
  * state directory that is this process's. Returns an exit code. */
@@ -29,7 +29,7 @@ int local_job_run(const struct local_job *job);
 /* A call of Jobs about a job in @state_dir, of which no master runs: one is started for it, which
  * lets no job go on, and stopped. Errors: of run_dir_claim(), local_start(), client_call(). */
 int local_job_call(const char *state_dir, const char *method, const ProtobufCMessage *body,
-                   struct rpc_msg **reply, struct err *err);
+                   unsigned timeout_ms, struct rpc_msg **reply, struct err *err);
 
 #define CLI_LOCAL_ROWS(owner)                                                                      \
     {.path = "overcommit",                                                                         \

@@ -50,7 +50,7 @@ static size_t character_bytes(const char *s)
 const char *output_fit(const char *line, size_t columns, char *out, size_t n)
 {
     static const char ellipsis[] = "…";
-    size_t k = 0, kept = 0; /* kept: what is left when an ellipsis must follow */
+    size_t k = 0, kept = 0; /* kept: length of the text when an ellipsis must follow */
     for (size_t column = 0; *line != '\0'; column++) {
         size_t bytes = character_bytes(line);
         if (column == columns || k + bytes + sizeof ellipsis > n) {
@@ -178,6 +178,17 @@ static void add_place(struct parts *p, const Gradus__V1__Job *job)
     buf_release(&text);
 }
 
+/* The steps of a lost attempt until they are made up for. */
+static void add_back(struct parts *p, const Gradus__V1__Job *job, const struct job_events *events)
+{
+    char text[96];
+    if (events != NULL && events->back && job->step < events->reached) {
+        (void)snprintf(text, sizeof text, "back to step %" PRIu64 " of %" PRIu64, events->from,
+                       events->reached);
+        add_part(p, 1, text);
+    }
+}
+
 static void add_speed(struct parts *p, const Gradus__V1__Job *job)
 {
     char number[40], text[96];
@@ -209,7 +220,8 @@ static void add_rest(struct parts *p, const Gradus__V1__Job *job)
     add_count(p, 2, job->recoveries, job->recoveries == 1 ? "recovery" : "recoveries");
 }
 
-void output_progress(const Gradus__V1__Job *job, size_t columns, struct buf *out)
+void output_progress(const Gradus__V1__Job *job, const struct job_events *events, size_t columns,
+                     struct buf *out)
 {
     if (job->state != GRADUS__V1__JOB_STATE__RUNNING) {
         buf_printf(out, "%s%s%s", wire_state_name(job->state), job->reason[0] != '\0' ? "  " : "",
@@ -219,6 +231,7 @@ void output_progress(const Gradus__V1__Job *job, size_t columns, struct buf *out
     struct parts parts = {.count = 0};
     add_part(&parts, 8, wire_state_name(job->state)); /* numbers that move say it, too */
     add_place(&parts, job);
+    add_back(&parts, job, events);
     add_speed(&parts, job);
     add_rest(&parts, job);
     drop_parts(&parts, columns);
@@ -402,7 +415,7 @@ void output_change_text(const Gradus__V1__Job *job, const struct job_changes *ch
     buf_add_char(out, '\n');
 }
 
-/* What a job came to, where it stands in the queue, and its reason, else what it waits for. */
+/* Writes the result of a job, its place in the queue, and its reason or what it waits for. */
 static void job_result(const Gradus__V1__Job *job, struct buf *out)
 {
     metrics_line(job->test, job->n_test, out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One call to the master, wherever it is, and what it answers on standard output. */
+/* Makes one call to the master, wherever it is, and prints the answer. */
 #include "cli/query.h"
 
 #include <stdio.h>
@@ -62,19 +62,20 @@ int query_job(const struct cli_common *common, const char *id, const char *metho
     return code;
 }
 
-int query_job_anywhere(const struct cli_common *common, const char *id, const char *method,
-                       const ProtobufCMessage *body, query_show_fn *show)
+int query_job_anywhere(const struct cli_common *common, const char *id,
+                       const struct query_call *call)
 {
     struct found_job found = {0};
     struct rpc_msg *reply = NULL;
     struct err err = {0};
     int code = CLI_OK, rc = find_live_job(common, id, &found, &err);
     if (rc == 0) {
-        code = query(&found.client, common, method, body, client_timeout_ms(), show);
-    } else if (rc == ERR_STATE && found.row != NULL && !job_has_ended(found.job)) {
+        code = query(&found.client, common, call->method, call->body, call->timeout_ms, call->show);
+    } else if (rc == ERR_STATE && found.row != NULL && (call->ended || !job_has_ended(found.job))) {
         err = (struct err){0};
-        if (local_job_call(found.state_dir, method, body, &reply, &err) == 0) {
-            show_reply(common, reply, show);
+        if (local_job_call(found.state_dir, call->method, call->body, call->timeout_ms, &reply,
+                           &err) == 0) {
+            show_reply(common, reply, call->show);
         } else {
             code = cli_fail(&err);
         }

@@ -14,11 +14,12 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "master/store/store.h"
 
-#define RUNS_MAX 100 /* at once on one host with the default directory */
+#define RUNS_MAX 100 /* runs at the same time on one host in the default directory */
 #define OWNER_BYTES 256
 
-/* Does a master have @dir? Then who, as it wrote there. */
+/* True if a master has @dir; @owner: its process, as it wrote there. */
 static bool has_master(const char *dir, char owner[OWNER_BYTES])
 {
     char *path = file_join(dir, "master.lock");
@@ -41,7 +42,7 @@ static int in_use(const char *dir, const char *owner, struct err *err)
                    dir, owner[0] != '\0' ? owner : "another gradus run");
 }
 
-/* Errors: ERR_STATE somebody has it. */
+/* Claims @dir. Errors: ERR_STATE another process has it. */
 static int claim(const char *dir, struct run_dir *out, struct err *err)
 {
     char owner[OWNER_BYTES] = "";
@@ -67,6 +68,11 @@ static int claim(const char *dir, struct run_dir *out, struct err *err)
     return rc;
 }
 
+static char *nth_dir(const char *usual, int n)
+{
+    return n == 1 ? mem_strdup(usual) : mem_printf("%s/run-%d", usual, n);
+}
+
 int run_dir_claim(const char *given, struct run_dir *out, struct err *err)
 {
     *out = (struct run_dir){.lock_fd = -1};
@@ -77,7 +83,7 @@ int run_dir_claim(const char *given, struct run_dir *out, struct err *err)
     struct err local = {0};
     int rc = claim(usual, out, &local);
     for (int i = 2; i <= RUNS_MAX && rc == ERR_STATE; i++) {
-        char *dir = mem_printf("%s/run-%d", usual, i);
+        char *dir = nth_dir(usual, i);
         local = (struct err){0};
         rc = claim(dir, out, &local);
         out->moved = true;
@@ -97,4 +103,52 @@ void run_dir_release(struct run_dir *d)
     }
     free(d->path);
     *d = (struct run_dir){.lock_fd = -1};
+}
+
+/* ---- numbers of jobs ---- */
+
+/* What @state_dir knows of @name; nothing where no master ever was. */
+static void raise_number(const char *state_dir, const char *name, uint64_t *least)
+{
+    struct store *store = NULL;
+    uint64_t next = 0;
+    if (store_sqlite_read(state_dir, &store, NULL) == 0) {
+        if (store->ops->next_number(store, name, &next, NULL) == 0 && next > *least) {
+            *least = next;
+        }
+        store->ops->close(store);
+    }
+}
+
+int run_number_take(const char *name, struct run_number *out, struct err *err)
+{
+    char *usual = cli_state_dir(NULL), *path = file_join(usual, "numbers.lock");
+    *out = (struct run_number){.lock_fd = -1, .least = 1};
+    int rc = file_make_dirs(usual, err);
+    if (rc == 0) {
+        out->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        rc = out->lock_fd < 0 ? err_errno(err, errno, "open %s", path) : 0;
+    }
+    if (rc == 0 && flock(out->lock_fd, LOCK_EX) != 0) {
+        rc = err_errno(err, errno, "lock %s", path);
+    }
+    for (int i = 1; i <= RUNS_MAX && rc == 0; i++) {
+        char *dir = nth_dir(usual, i);
+        raise_number(dir, name, &out->least);
+        free(dir);
+    }
+    if (rc != 0) {
+        run_number_release(out);
+    }
+    free(path);
+    free(usual);
+    return rc;
+}
+
+void run_number_release(struct run_number *n)
+{
+    if (n->lock_fd >= 0) {
+        (void)close(n->lock_fd);
+    }
+    n->lock_fd = -1;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends a job file to the master, for `gradus run` and `gradus submit`. A random number goes with
- * it, by which the master knows a request that is repeated, so it never makes two jobs of one. */
+ * it, by which the master recognises a request that is repeated, so that it never makes two jobs of
+ * one. */
 #include "cli/submit.h"
 
 #include <inttypes.h>
@@ -13,33 +14,19 @@
 #include "base/chrono.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/job_paths.h"
 #include "storage/storage.h"
 
 #define SUBMIT_TIMEOUT_MS 15000
 
-static bool is_relative(const char *path)
+char *submit_data_dir(const struct job_spec *spec, bool moved)
 {
-    return path[0] != '\0' && path[0] != '/' && !storage_is_url(path);
-}
-
-char *submit_data_dir(const struct job_spec *spec)
-{
-    const struct data_spec *data = &spec->data;
-    const struct from_spec *from = &spec->from;
-    bool used = is_relative(data->train.file) || is_relative(data->train.labels) ||
-                is_relative(data->test.file) || is_relative(data->test.labels) ||
-                is_relative(from->checkpoint) || is_relative(from->safetensors) ||
-                is_relative(from->onnx);
-    if (!used || !is_relative(data->dir)) {
+    const char *dir = spec->data.dir;
+    if (!job_paths_used(spec) || !(moved || job_paths_is_relative(dir))) {
         return NULL;
     }
-    char *resolved = realpath(data->dir, NULL); /* no "./" and ".." when it is here */
-    char *here = resolved == NULL ? getcwd(NULL, 0) : NULL;
-    if (here != NULL) {
-        resolved = file_join(here, data->dir);
-        free(here);
-    }
-    return resolved;
+    char *resolved = realpath(dir, NULL); /* no "./" and ".." when it is here */
+    return resolved != NULL ? resolved : storage_absolute(dir);
 }
 
 static void make_request_id(char *out, size_t n)
@@ -61,7 +48,7 @@ static void tell_never(const struct training_spec *t)
 }
 
 int submit_job(struct client *client, const struct job_file *file, const struct cli_args *args,
-               const char *request_id, char **job, struct err *err)
+               const char *request_id, uint64_t least, char **job, struct err *err)
 {
     char drawn[40];
     if (rpc_channel_wait_ready(client->channel, client_timeout_ms(), err) != 0) {
@@ -70,7 +57,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     make_request_id(drawn, sizeof drawn);
     Gradus__V1__SubmitRequest request = GRADUS__V1__SUBMIT_REQUEST__INIT;
     char *name = mem_strdup(file->path);
-    char *data_dir = submit_data_dir(&file->spec);
+    char *data_dir = submit_data_dir(&file->spec, file->dir_moved);
     char **sets = mem_new(args->set_count + 4, sizeof *sets);
     for (size_t i = 0; i < args->set_count; i++) {
         sets[i] = mem_strdup(args->sets[i]);
@@ -88,6 +75,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     }
     char *id = mem_strdup(request_id[0] != '\0' ? request_id : drawn);
     request.request_id = id;
+    request.number_least = least;
     struct rpc_msg *reply = NULL;
     int rc = client_call(client, "Submit", &request.base, client_at_least_ms(SUBMIT_TIMEOUT_MS),
                          &reply, err);
@@ -103,7 +91,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     return rc;
 }
 
-/* ---- what the cluster lacks ---- */
+/* ---- notes about the cluster ---- */
 
 void submit_count_nodes(struct client *client, struct cluster_counts *counts)
 {

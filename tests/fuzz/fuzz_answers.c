@@ -56,7 +56,7 @@ static void show_job(const Gradus__V1__Job *job, size_t columns, struct buf *out
     output_result_text(job, out);
     output_status_text(job, columns, out);
     output_state_text(job, out);
-    output_progress(job, columns, out);
+    output_progress(job, NULL, columns, out);
     for (size_t i = 0; i < job->n_evaluations; i++) {
         output_evaluation(job->evaluations[i], columns, out);
     }

@@ -369,7 +369,7 @@ def row(head, methods, calls):
 # worker_shell_methods.
 PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Push", "PushPull", "Exchange", "Pin", "Unpin", "Checkpoint",
       "Stats", "Trace", "Fill"]
-MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Nodes", "DropNode", "Submit", "Set", "Trace", "Tables", "Watch", "Join", "Heartbeat", "Leave",
+MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Remove", "Nodes", "DropNode", "Submit", "Set", "Trace", "Tables", "Watch", "Join", "Heartbeat", "Leave",
           "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure", "DataInfo", "ShardState",
           "CheckpointShardResponse", "EvaluateResponse", "AssignResponse", "TraceResponse", "StatsResponse"]
 
@@ -452,7 +452,7 @@ def master_calls():
     submit = ("Submit", "SubmitRequest", f'text: "{JOB_TEXT % "sync"}" sets: "training.epochs=1"')
     write("master", "clients", row([0, 0], MASTER, nodes + [
         submit, ("Watch", "GetJobRequest", 'job: "j-1"'), ("Get", "GetJobRequest", 'job: "j-1"'), ("List", "ListJobsRequest", ""),
-        ("Nodes", "NodesRequest", ""), ("DropNode", "DropNodeRequest", 'node: "ps-1"'), ("Set", "SetJobRequest", 'job: "j-1" sets: "training.mode=async"'),
+        ("Nodes", "NodesRequest", ""), ("DropNode", "DropNodeRequest", 'node: "ps-1"'), ("Remove", "RemoveJobRequest", 'job: "j-1" checkpoints: true'), ("Set", "SetJobRequest", 'job: "j-1" sets: "training.mode=async"'),
         ("Checkpoint", "GetJobRequest", 'job: "j-1"'), ("Trace", "TraceJobRequest", 'job: "j-1" steps: 2 timeout_ms: 9'),
         ("TraceResponse", "TraceResponse", 'clock_ns: 9 boot: "b" spans { kind: SPAN_STEP ns: 3 } workers: "w" steps: 2'),
         ("Tables", "TablesRequest", 'job: "j-1" table: "a"'),

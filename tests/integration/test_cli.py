@@ -268,19 +268,80 @@ class Runs(ClusterTest):
         states = {job["job"]: job["state"] for job in json.loads(gradus("list", "--json", *state).stdout)}
         self.assertEqual(states, {"first-1": "CANCELLED", "second-1": "SUCCEEDED", "third-1": "SUCCEEDED"})
 
+    def test_losses_are_told(self):
+        """Each is a line of its own: what a progress line says is overwritten by the next one."""
+        process = self.run_default(name="losses", training__epochs=ENDLESS, cluster__workers=2, training__checkpoint_every="1 epoch")
+
+        def job():
+            return json.loads(gradus("status", "losses-1", "--json").stdout or "{}")
+
+        self.wait_for("a checkpoint", lambda: job().get("checkpoint"))
+        os.kill(self.child(process, "gradus-worker")[0], signal.SIGKILL)
+        self.wait_for("a new worker", lambda: len(job()["workers"]) == 2 and "worker-3" in job()["workers"])
+        os.kill(self.child(process, "gradus-ps")[0], signal.SIGKILL)
+        self.wait_for("the recovery", lambda: job()["recoveries"] == 1 and job()["state"] == "RUNNING")
+        self.assertEqual(gradus("cancel", "losses-1").returncode, 0)
+        _, err = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, 3, err)
+        for line in (r"step \d+: worker-[12] is gone; [12] worker", r"step \d+: worker-3 joined; 2 workers", r"recovery 1 at step \d+, epoch",
+                     r"back to step \d+ of \d+: what came after it is trained again", r"step \d+: ps-1 is gone", r"step \d+: ps-2 joined; 1 ps"):
+            self.assertRegex(err, line)
+
     def test_while_it_runs(self):
         process = self.run_default(name="going", training__epochs=ENDLESS)
         self.wait_for("the job", lambda: "RUNNING" in gradus("status", "going-1").stdout)
         self.assertEqual(gradus("cancel", "going-1").returncode, 0)
         self.assertEqual(process.wait(timeout=120), 3)
 
-    def test_the_newest_of_one_name(self):
-        for epochs in (1, 2):
-            process = self.run_default("--state-dir", f"{self.dir}/{epochs}", name="twice", training__epochs=epochs)
+    def test_all_places_of_one_name(self):
+        """Nobody but the user knows which is meant: no command takes one of them."""
+        for place in "one", "two":
+            process = self.run_default("--state-dir", f"{self.dir}/{place}", name="twice", training__epochs=1)
             self.assertEqual(process.wait(timeout=120), 0)
-        found = gradus("status", "twice-1", "--json")
-        self.assertEqual(json.loads(found.stdout)["epochs"], 2)
-        self.assertIn(f"the other needs --state-dir {self.dir}/1", found.stderr)
+        digits = os.path.join(self.shared, "digits/t10k-images-idx3-ubyte.gz")
+        for command in (("status",), ("watch",), ("evaluate",), ("export", "out"), ("predict", "--data", digits), ("cancel",), ("rm",),
+                        ("resume",), ("set", "training.epochs=3"), ("checkpoint",), ("table",), ("pause",)):
+            refused = gradus(command[0], "twice-1", *command[1:])
+            self.assertEqual(refused.returncode, 2, command)
+            told = " ".join(refused.stderr.split())
+            self.assertIn(f"2 places have a job twice-1; say which one is meant: --state-dir {self.dir}/two, "
+                          f"--state-dir {self.dir}/one", told)
+        self.assertEqual(gradus("status", "twice-1", "--state-dir", f"{self.dir}/one").returncode, 0)
+
+    def test_runs_of_one_name_at_once(self):
+        self.assertEqual(self.run_default(name="same", training__epochs=1).wait(timeout=120), 0)
+        runs = [self.run_default(name="same", training__epochs=20) for _ in range(3)]
+        jobs = set()
+        for process in runs:
+            out, err = process.communicate(timeout=600)
+            self.assertEqual(process.returncode, 0, err)
+            jobs.add(json.loads(out)["job"])
+        self.assertEqual(jobs, {"same-2", "same-3", "same-4"})
+        for job in jobs:
+            self.assertEqual(gradus("status", job).returncode, 0)
+
+    def test_jobs_are_removed(self):
+        """Where no master runs, and where one does: what has ended, and no number is given twice."""
+        state = ("--state-dir", os.path.join(self.dir, "removed"))
+        self.assertEqual(self.run_default(*state, name="gone", training__epochs=1).wait(timeout=120), 0)
+        directory = os.path.join(self.dir, "removed/checkpoints/gone-1")
+        done = gradus("rm", "gone-1", *state)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"its checkpoints stay in {directory}", done.stdout)
+        self.assertTrue(os.listdir(directory))
+        self.assertEqual(gradus("status", "gone-1", *state).returncode, 5)
+        process = self.run_default(*state, name="gone", training__epochs=ENDLESS)
+        self.wait_for("the job", lambda: "RUNNING" in gradus("status", "gone-2", *state).stdout)
+        refused = gradus("rm", "gone-2", *state)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("job gone-2 is RUNNING; only a job that has ended is removed", " ".join(refused.stderr.split()))
+        self.assertEqual(gradus("cancel", "gone-2", *state).returncode, 0)
+        self.assertEqual(process.wait(timeout=TIMEOUT), 3)
+        done = gradus("rm", "gone-2", "--checkpoints", "--json", *state)
+        self.assertEqual(json.loads(done.stdout), {"checkpoints": None}, done.stderr)
+        self.assertFalse(os.path.exists(os.path.join(self.dir, "removed/checkpoints/gone-2")))
+        out, err = self.run_default(*state, name="gone", training__epochs=1).communicate(timeout=TIMEOUT)
+        self.assertEqual(json.loads(out)["job"], "gone-3", err)
 
     def test_a_state_directory_in_use(self):
         state = os.path.join(self.dir, "used")
@@ -298,6 +359,38 @@ class Runs(ClusterTest):
         self.assertEqual(process.returncode, 0, err)
         self.assertIn(f"dir: {self.shared}/digits", json.loads(gradus("status", "relative-1", "--json").stdout)["text"])
         self.assertEqual(gradus("evaluate", "relative-1").returncode, 0)  # from another directory
+
+    def job_in(self, folder, data):
+        """A job file in a folder of this test's directory, and its data in another one or the same."""
+        for name in folder, data:
+            os.makedirs(os.path.join(self.dir, name), exist_ok=True)
+        with open(os.path.join(self.dir, data, "rows.csv"), "w", encoding="utf-8") as f:
+            f.write("a,b,y\n" + "".join(f"{i % 7},{i % 3},{i % 2}\n" for i in range(64)))
+        path = os.path.join(folder, "job.yaml")
+        with open(os.path.join(self.dir, path), "w", encoding="utf-8") as f:
+            f.write("name: rows\ndata: {train: {file: rows.csv}, label: y}\nmodel: {layers: [{dense: {units: 2}}], "
+                    "loss: softmax_cross_entropy}\nupdate: {rule: sgd}\ntraining: {batch_size: 8, epochs: 1}\n")
+        return path
+
+    def test_relative_paths_start_from_the_job_file(self):
+        def check(*command):
+            return subprocess.run([os.path.join(BIN, "gradus"), *command], capture_output=True, text=True, timeout=TIMEOUT, cwd=self.dir)
+
+        path = self.job_in("jobs", "jobs")
+        done = check("validate", path)
+        self.assertIn("is valid and fits its data", done.stdout, done.stderr)
+        self.assertEqual(done.stderr, "")
+        done = check("run", path, "--state-dir", "state")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"dir: {self.dir}/jobs\n", json.loads(check("status", "rows-1", "--json", "--state-dir", "state").stdout)["text"])
+        self.assertEqual(check("validate", path, "--set", "data.dir=jobs").stderr, "")  # typed here
+        # Where only the old way finds it, from the working directory, that is said.
+        path = self.job_in("other", ".")
+        for command in ("validate", path), ("run", path, "--state-dir", "state"):
+            done = check(*command)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"warning: relative paths of {path} start from its own directory", " ".join(done.stderr.split()))
+        self.assertNotIn("warning", check("validate", path, "--set", "data.dir=.").stderr)
 
     def test_settings_of_the_environment(self):
         """Those of one process do not reach the others; those of all do."""
@@ -369,6 +462,23 @@ class Cluster(ClusterTest):
         self.assertIn(f"data.dir is digits here and sent as {self.shared}/digits", done.stderr)
         job = self.status(master, done.stdout.strip())
         self.assertIn(f"dir: {self.shared}/digits", job["text"])
+        # What was not typed is where the job file is, also when the data are on the workers' machines alone.
+        path = os.path.join(self.dir, "far.yaml")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("name: far\ndata: {dir: sub, train: {file: rows.csv}}\nmodel: {layers: [{dense: {units: 2}}], "
+                    "loss: softmax_cross_entropy}\nupdate: {rule: sgd}\ntraining: {batch_size: 8, epochs: 1}\n")
+        done = gradus("submit", path, "--master", master.address)
+        self.assertIn(f"relative paths of {path} start from {self.dir}/sub: the workers look there", " ".join(done.stderr.split()))
+        self.assertIn(f"dir: {self.dir}/sub\n", self.status(master, done.stdout.strip())["text"])
+
+    def test_jobs_are_removed(self):
+        master, _, _ = self.start_cluster()
+        to = ("--master", master.address)
+        job = json.loads(self.submit(master, *to, "--watch", "--json", training__epochs=1).stdout)["job"]
+        done = gradus("rm", job, "--checkpoints", *to)
+        self.assertEqual((done.returncode, done.stdout), (0, "removed\n"), done.stderr)
+        self.assertEqual(gradus("rm", job, *to).returncode, 5)
+        self.assertNotIn(job, gradus("list", *to).stdout)
 
     def test_one_request_is_one_job(self):
         """Who was interrupted submits again and follows the same job."""
@@ -404,8 +514,8 @@ class Cluster(ClusterTest):
 
 
 class Texts(unittest.TestCase):
-    def test_the_job_file_of_the_readme(self):
-        with open(SOURCE + "/README.md") as f:
+    def test_the_job_file_of_the_first_job(self):
+        with open(SOURCE + "/docs/first-job.md") as f:
             shown = re.search(r"^```yaml\n(.*?)^```", f.read(), re.M | re.S).group(1)
         with open(DIGITS) as f:
             self.assertEqual(shown, f.read())

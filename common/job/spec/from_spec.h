@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the section `from` of a job file says: where the variables' first values come from. Plain
- * data, owned by the job spec. */
+/* The section `from` of a job file: the source of the variables' first values. Plain data, owned by
+ * the job spec. */
 #ifndef GRADUS_JOB_SPEC_FROM_SPEC_H
 #define GRADUS_JOB_SPEC_FROM_SPEC_H
 

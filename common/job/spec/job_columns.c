@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "config/field_texts.h"
 #include "job/spec/job_internal.h"
 
 /* Report what data_column_check() says, at the value of the key that its message begins with. */
@@ -17,10 +18,30 @@ static void report_entry(const struct job_reader *r, const struct yaml_node *map
     free(key);
 }
 
-static void read_column(struct job_reader *r, const struct yaml_node *map, size_t number)
+/* The @item-th of the columns that an entry names; returns how many these are. */
+static size_t choose(struct data_column *column, size_t item)
+{
+    struct field_texts items = {0};
+    size_t count = 1;
+    if (column->column != NULL && field_texts_is_list(column->column) &&
+        field_texts_read(column->column, &items) && item < items.count) {
+        free(column->column);
+        column->column = mem_strdup(items.items[item]);
+        count = items.count;
+    }
+    field_texts_release(&items);
+    return count;
+}
+
+/* Returns how many columns the entry names; this is the @item-th of them. */
+static size_t read_column(struct job_reader *r, const struct yaml_node *map, size_t number,
+                          size_t item)
 {
     struct data_spec *data = &r->spec->data;
+    data->columns =
+        mem_grow(data->columns, &r->column_capacity, data->column_count + 1, sizeof *data->columns);
     struct data_column *column = &data->columns[data->column_count++];
+    *column = (struct data_column){0};
     bool *seen = mem_new(data_column_field_count, sizeof *seen);
     char *where = mem_printf("data.columns.%zu", number);
     const size_t before = r->diags->count;
@@ -36,12 +57,14 @@ static void read_column(struct job_reader *r, const struct yaml_node *map, size_
     if (map->kind == YAML_MAPPING) {
         binding_require(&b, map);
     }
+    const size_t count = choose(column, item);
     struct err err = {0};
     if (r->diags->count == before && data_column_check(column, seen, &err) != 0) {
         report_entry(r, map, where, err.msg);
     }
     free(seen);
     free(where);
+    return count;
 }
 
 /* Keys that say the same in another way. */
@@ -76,7 +99,7 @@ static bool has_label(int format)
     return format == DATA_FORMAT_LIBSVM || format == DATA_FORMAT_LIBFFM;
 }
 
-/* One label, and something to learn it from. */
+/* Checks that there is one label, and something to learn it from. */
 static void check_all(const struct job_reader *r, const struct yaml_node *list)
 {
     const struct data_spec *data = &r->spec->data;
@@ -125,10 +148,17 @@ void job_columns_read(struct job_reader *r)
         return;
     }
     const size_t before = r->diags->count;
-    struct data_spec *data = &r->spec->data;
-    data->columns = mem_new(list->count, sizeof *data->columns);
+    const struct data_spec *data = &r->spec->data;
     for (size_t i = 0; i < list->count; i++) {
-        read_column(r, list->items[i].value, i);
+        const struct yaml_node *map = list->items[i].value;
+        const size_t count = read_column(r, map, i, 0);
+        for (size_t k = 1; k < count && r->diags->count == before; k++) {
+            (void)read_column(r, map, i, k);
+        }
+    }
+    if (data->column_count > COLUMNS_DECLARED_MAX) {
+        yaml_diag(r->diags, r->file, list, "data.columns: %zu columns are declared; allowed: %d",
+                  data->column_count, COLUMNS_DECLARED_MAX);
     }
     check_keys(r);
     if (r->diags->count == before) {

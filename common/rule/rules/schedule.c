@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "config/field_texts.h"
 
 #define PI 3.14159265358979323846
 #define FACTOR_MAX 1e30
 #define ONE_CYCLE_BEGIN 0.04 /* of the highest, as PyTorch's div_factor 25 */
-#define NUMBER_BYTES 64
 
 const char *const schedule_kind_names[SCHEDULE_KIND_COUNT + 1] = {
     "constant",     "step",       "multi_step", "exponential",
@@ -42,8 +42,8 @@ const struct field schedule_fields[] = {
     {"width", FIELD_INT, ROW(width), "512", 1, 1e9, NULL, "Width of the model, for noam"},
     {"at", FIELD_INTS, ROW(at), "[]", 0, 1e15, NULL,
      "Updates at which multi_step and piecewise change, rising"},
-    {"factors", FIELD_STRING, ROW(factors), "", 0, 0, NULL,
-     "Factors of piecewise, separated by commas, one more than `at` has numbers"},
+    {"factors", FIELD_TEXTS, ROW(factors), "", 0, 0, NULL,
+     "Factors of piecewise, as a list or with commas between them, one more than `at` has numbers"},
     {"warmup", FIELD_INT, ROW(warmup), "0", 0, 1e15, NULL,
      "Updates before the schedule in which the value rises to where it begins"},
     {"warmup_shape", FIELD_ENUM, ROW(warmup_shape), "linear", 0, 0, warmup_shapes,
@@ -53,34 +53,29 @@ const struct field schedule_fields[] = {
 };
 const size_t schedule_field_count = sizeof schedule_fields / sizeof schedule_fields[0];
 
-/* The numbers of "1, 0.5, 0.1". */
+/* The numbers of "1, 0.5, 0.1", or of a list. */
 static int read_factors(struct schedule *s, struct err *err)
 {
-    s->value_count = 0;
-    for (const char *p = s->factors == NULL ? "" : s->factors; *p != '\0';) {
-        char number[NUMBER_BYTES];
-        p += strspn(p, " ");
-        size_t n = strcspn(p, ",");
-        size_t used = n;
-        while (used > 0 && p[used - 1] == ' ') {
-            used--;
-        }
-        text_copy(number, used < sizeof number ? used + 1 : sizeof number, p);
-        double value;
-        if (used >= sizeof number || !text_to_double(number, &value) || value < 0 ||
-            value > FACTOR_MAX) {
-            return err_set(err, ERR_INVALID,
-                           "factors: '%s' is no factor; allowed: numbers of at least 0, separated "
-                           "by commas",
-                           number);
-        }
-        if (s->value_count > SCHEDULE_POINTS_MAX) {
-            return err_set(err, ERR_INVALID, "factors: more than %d", SCHEDULE_POINTS_MAX + 1);
-        }
-        s->values[s->value_count++] = value;
-        p += n + (p[n] == ',');
+    struct field_texts items = {0};
+    int rc = 0;
+    if (!field_texts_read_commas(s->factors == NULL ? "" : s->factors, &items)) {
+        return err_set(err, ERR_INVALID, "factors: this is no list of numbers: %s", s->factors);
     }
-    return 0;
+    s->value_count = 0;
+    for (size_t i = 0; i < items.count && rc == 0; i++) {
+        double value;
+        if (!text_to_double(items.items[i], &value) || value < 0 || value > FACTOR_MAX) {
+            rc = err_set(err, ERR_INVALID,
+                         "factors: '%.64s' is no factor; allowed: numbers of at least 0",
+                         items.items[i]);
+        } else if (s->value_count > SCHEDULE_POINTS_MAX) {
+            rc = err_set(err, ERR_INVALID, "factors: more than %d", SCHEDULE_POINTS_MAX + 1);
+        } else {
+            s->values[s->value_count++] = value;
+        }
+    }
+    field_texts_release(&items);
+    return rc;
 }
 
 int schedule_check(struct schedule *s, struct err *err)
@@ -119,7 +114,7 @@ static double fall(double x)
     return 0.5 * (1.0 + cos(PI * (x < 1 ? x : 1)));
 }
 
-/* Where period number @period of cosine_restarts begins. */
+/* The version at which period number @period of cosine_restarts begins. */
 static double restart_at(const struct schedule *s, double period)
 {
     double share = s->growth - 1;
@@ -136,7 +131,7 @@ static double cosine_restarts(const struct schedule *s, double t)
         period++;
     }
     double begin = restart_at(s, period);
-    double size = restart_at(s, period + 1) - begin; /* 0 where doubles have no room for it */
+    double size = restart_at(s, period + 1) - begin; /* 0 where doubles cannot tell them apart */
     double done = size > 0 ? fmax((t - begin) / size, 0) : 0.0;
     return pow(s->height, period) * (s->end + (1 - s->end) * fall(done));
 }
@@ -191,8 +186,8 @@ double schedule_factor(const struct schedule *s, uint64_t version)
     if (version >= warmup) {
         factor = shape(s, (double)(version - warmup));
     } else {
-        /* Neither end is one of the steps: the first update already moves, at the end begins the
-         * schedule. */
+        /* neither end is a step: the first update moves already, and the schedule begins at the end
+         */
         double x = (double)(version + 1) / (double)(warmup + 1);
         double risen = s->warmup_shape == SCHEDULE_WARMUP_COSINE ? 1 - fall(x) : x;
         factor = shape(s, 0) * (s->warmup_start + (1 - s->warmup_start) * risen);

@@ -5,7 +5,7 @@
 #include "job/progress/tree.h"
 #include "master/core/core.h"
 
-/* Where the shards are in the generation that the call names. */
+/* Adds the places of the shards in the generation that the call names. */
 static void build_places(struct master *m, const struct job *j, struct master_call *out)
 {
     struct master_shard_location *shards = action_memory(m, j->shard_count, sizeof *shards);
@@ -33,7 +33,7 @@ static void build_assign(struct master *m, const struct call *c, struct master_c
         struct lease *leases = action_memory(m, w->lease_count, sizeof *leases);
         for (size_t k = 0; k < w->lease_count; k++) {
             leases[k] = w->leases[k];
-            leases[k].fresh = false; /* it may have begun them */
+            leases[k].fresh = false; /* the worker may have begun them */
         }
         out->ledger = &j->leases.ledger;
         out->leases = leases;
@@ -104,7 +104,7 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
     const struct job_worker *w = job_worker_of(j, c->node);
     out->start = c->kind == MASTER_CALL_STOP ? c->start : w != NULL ? w->start : 0;
     switch (c->kind) {
-    case MASTER_CALL_INSPECT: /* one that goes on from a checkpoint begins with nothing else */
+    case MASTER_CALL_INSPECT: /* a job that goes on from a checkpoint begins with nothing else */
         out->begins = j->record.checkpoint[0] == '\0' || MUTANT(from_again);
         out->encoding = out->begins ? "" : known_encoding(j);
         break;
@@ -123,7 +123,7 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         out->given_fingerprint = j->given.fingerprint;
         out->from_fingerprint = MUTANT(from_unknown) ? 0 : j->from_fingerprint;
         out->encoding = MUTANT(encoding_of_first) ? "" : known_encoding(j);
-        if (plan_is_given(&j->plan)) { /* it brings the values before it answers */
+        if (plan_is_given(&j->plan)) { /* the worker brings the values before it answers */
             build_places(m, j, out);
         }
         break;
@@ -158,7 +158,8 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
                          : MASTER_EVALUATION_CHUNK;
         break;
     case MASTER_CALL_STOP:
-        out->reason = action_printf(m, "%s", j->record.reason); /* it may change in this step */
+        /* the reason may change in this step */
+        out->reason = action_printf(m, "%s", j->record.reason);
         break;
     case MASTER_CALL_CLOSE:
         out->shard = c->index;

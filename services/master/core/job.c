@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job: what is recorded about it, its workers, and what it shows. */
+/* A job: its record, its workers, and the state that clients see. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What clients ask for, and what a store gives back. */
+/* Requests of clients about jobs, and jobs that come back from a store. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +113,28 @@ void on_cancel(struct master *m, const struct master_event *e)
         job_say(j, "is being cancelled: stops at the next step");
         job_touch(j);
     }
-    m->answer_job = j; /* as it is when all that follows has been done */
+    m->answer_job = j; /* the answer shows the job as it is after this step */
     m->answer_request = e->request;
+}
+
+/* Nodes are told of an end before its job is forgotten: calls point to it. */
+void on_remove(struct master *m, const struct master_event *e)
+{
+    struct job *j = job_find(m, e->job);
+    if (j == NULL || j->removed) {
+        reply_error(m, e->request, ERR_NOT_FOUND, "no job %.128s", e->job);
+    } else if (!job_state_is_final(j->record.state)) {
+        reply_error(m, e->request, ERR_STATE,
+                    "job %s is %s; only a job that has ended is removed, and `gradus cancel %s` "
+                    "ends it",
+                    j->record.id, job_state_name(job_shown(j)->state), j->record.id);
+    } else if (j->removing) {
+        reply_error(m, e->request, ERR_STATE, "job %s is being removed already", j->record.id);
+    } else {
+        j->removing = true;
+        j->remover = e->request;
+        job_touch(j);
+    }
 }
 
 void on_checkpoint(struct master *m, const struct master_event *e)

@@ -91,7 +91,8 @@ static void end_pauses(struct master *m)
     }
 }
 
-static void dispatch(struct master *m, const struct master_event *e)
+/* Of a client, or of the store. Returns false for any other. */
+static bool dispatch_request(struct master *m, const struct master_event *e)
 {
     switch (e->kind) {
     case MASTER_RESTORE:
@@ -115,9 +116,24 @@ static void dispatch(struct master *m, const struct master_event *e)
     case MASTER_RESUME:
         on_resume(m, e);
         break;
+    case MASTER_REMOVE:
+        on_remove(m, e);
+        break;
     case MASTER_DROP:
         on_drop(m, e);
         break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+static void dispatch(struct master *m, const struct master_event *e)
+{
+    if (dispatch_request(m, e)) {
+        return;
+    }
+    switch (e->kind) {
     case MASTER_JOIN:
         on_join(m, e);
         break;
@@ -160,6 +176,8 @@ static void dispatch(struct master *m, const struct master_event *e)
     case MASTER_TICK:
         on_tick(m);
         break;
+    default:
+        break;
     }
 }
 
@@ -168,10 +186,10 @@ static void earlier(uint64_t *next, uint64_t candidate)
     *next = candidate < *next ? candidate : *next;
 }
 
-/* A process that stood still (SIGSTOP, a slow disk, a machine without memory) has not heard what
- * came meanwhile: what it waits for may lie in its sockets. So every deadline is extended by as
- * long as it was late, which it knows because it never sleeps for long while anybody could be given
- * up. */
+/* Extends deadlines when this process stood still. A process that stood still (SIGSTOP, a slow
+ * disk, a machine without memory) has not heard what came meanwhile: answers may lie in its
+ * sockets. So every deadline is extended by the time that it was late, which it knows because it
+ * never sleeps for long while a node could be given up. */
 static void look_at_the_clock(struct master *m)
 {
     uint64_t since_ms = m->timer_ms > m->before_ms ? m->timer_ms : m->before_ms;
@@ -267,6 +285,7 @@ void master_step(struct master *m, const struct master_event *event, struct mast
         schedule(m);
         jobs_advance(m);
     }
+    jobs_remove(m);
     for (size_t i = 0; m->changed && i < m->live_count; i++) {
         if (m->live[i]->changed) {
             m->live[i]->changed = false;
@@ -285,7 +304,7 @@ static void refresh(struct master *m, struct job *j, uint64_t now_ms)
 {
     struct buf words = {0};
     if (!j->live) {
-        return; /* it has been over for so long that nothing changes */
+        return; /* it ended so long ago that nothing changes */
     }
     progress_refresh(j, now_ms);
     job_record_set(&j->record.activity, activity_words(m, j, now_ms, &words));

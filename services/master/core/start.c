@@ -53,7 +53,7 @@ void start_inspect(struct master *m, struct job *j)
     }
 }
 
-/* When training ends; never before @step, where it stands. */
+/* The step at which training ends; never before @step, the present one. */
 static uint64_t steps_total(const struct job *j, uint64_t step)
 {
     const struct training_spec *t = &j->spec.training;
@@ -106,7 +106,7 @@ int start_step_map(struct job *j, uint64_t step, const struct ledger *ledger, st
     return 0;
 }
 
-/* What the numbers of the job file mean with this data. */
+/* Turns numbers of the job file into counts for this data. */
 static int set_counts(struct job *j, struct err *err)
 {
     const struct training_spec *t = &j->spec.training;
@@ -118,7 +118,7 @@ static int set_counts(struct job *j, struct err *err)
         shape.split_batches = start_split_batches(batches, (uint64_t)j->spec.cluster.workers.max);
     }
     struct ledger ledger;
-    j->record.best = (struct best){0}; /* a checkpoint that it goes back to has its own */
+    j->record.best = (struct best){0}; /* a checkpoint to which it goes back has its own */
     if (ledger_init(&ledger, &shape, 0, err) < 0) {
         return err_wrap(err, "data");
     }
@@ -130,7 +130,7 @@ static int set_counts(struct job *j, struct err *err)
     return rc;
 }
 
-/* The plan of these variables. */
+/* Makes the plan of these variables. */
 static int make_plan(const struct job_spec *spec, const struct variable_spec *variables,
                      size_t count, struct plan *out, struct err *err)
 {
@@ -424,9 +424,9 @@ static void avoid(struct job *j, const char *directory)
     }
 }
 
-/* What does not fit now may fit on other servers, or later, when others have gone; what can never
- * fit on any is the user's to change, but a job that ran before is not lost for it. A checkpoint
- * that is damaged is avoided; one that cannot be read may be readable later. */
+/* A shard that does not fit now may fit on other servers, or later, when other jobs have ended; one
+ * that can never fit on any server is the user's to change, but a job that ran before is not lost
+ * for it. A damaged checkpoint is avoided; one that cannot be read may be readable later. */
 void start_open_refused(struct master *m, struct job *j, struct node *n, const struct err *err,
                         const char *why)
 {

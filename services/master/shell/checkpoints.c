@@ -14,7 +14,8 @@
 #include "checkpoint/manifest.h"
 #include "storage/storage.h"
 
-#define NUMBER_DIGITS_MAX 18 /* one more is still an int64_t, as the store has */
+/* with one digit more a number still fits an int64_t, as the store has */
+#define NUMBER_DIGITS_MAX 18
 #define CLAIM_TRIES_MAX 1000 /* masters that submit at the same moment */
 #define FIND_WRONG_MAX 16    /* complete checkpoints in a row that cannot be ours */
 
@@ -97,6 +98,18 @@ int checkpoints_prune(const struct checkpoints *c, const struct checkpoints_job 
     return rc;
 }
 
+int checkpoints_remove(const struct checkpoints *c, const struct checkpoints_job *job,
+                       struct err *err)
+{
+    int rc = checkpoints_check(c, job, false, err);
+    if (rc == 0) {
+        char *dir = file_join(c->root, job->id);
+        rc = storage_remove_tree(dir, err);
+        free(dir);
+    }
+    return rc == ERR_NOT_FOUND ? 0 : rc;
+}
+
 /* ---- whose ---- */
 
 /* The row names a checkpoint, and it lies in the directory of that job in our root. */
@@ -149,7 +162,7 @@ void checkpoint_found_release(struct checkpoint_found *f)
     memset(f, 0, sizeof *f);
 }
 
-/* What no checkpoint that we wrote is. */
+/* Refuses a manifest that is of no checkpoint that we wrote. */
 static int check(const struct manifest *m, const char *job, const char *path, struct err *err)
 {
     if (strcmp(m->job, job) != 0) {
@@ -299,7 +312,7 @@ int checkpoints_claim(const struct checkpoints *c, const char *name, uint64_t le
         if (rc == 0) {
             *number = n;
         }
-        if (rc != ERR_EXISTS) { /* else another master was faster */
+        if (rc != ERR_EXISTS) { /* otherwise another master was faster */
             return rc;
         }
     }

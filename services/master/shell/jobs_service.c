@@ -243,6 +243,7 @@ static void run_drop(struct request *r)
     X(Checkpoint, checkpoint)                                                                      \
     X(Pause, pause)                                                                                \
     X(Resume, resume)                                                                              \
+    X(Remove, remove)                                                                              \
     X(Nodes, nodes)                                                                                \
     X(DropNode, drop)
 

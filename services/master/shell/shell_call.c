@@ -54,7 +54,7 @@ static int take_inspection(const Gradus__V1__DataInfo *r, struct master_call_don
                : wire_program_from_proto(r->program, given, &done->given, err);
 }
 
-/* @ledger and @given become the caller's, where there are any. */
+/* Takes an answer; @ledger and @given become the caller's, where there are any. */
 static int take_answer(const struct call *c, struct master_call_done *done, struct ledger *ledger,
                        struct variable_spec **given, struct err *err)
 {
@@ -125,7 +125,8 @@ static void deliver(void *ctx)
     free(c);
 }
 
-/* When the mailbox is full or gone the answer is lost; the core has deadlines of its own. */
+/* Posts an answer to the loop. When the mailbox is full or gone the answer is lost; the core has
+ * deadlines of its own. */
 static void post(struct call *c)
 {
     if (loop_post(c->shell->loop, deliver, c, NULL) < 0) {
@@ -172,7 +173,7 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
     struct call *c = mem_new(1, sizeof *c);
     *c = (struct call){
         .shell = s, .number = call->number, .kind = call->kind, .job = mem_strdup(call->job)};
-    struct rpc_channel *channel = peer_channel(s, call->address, &c->err);
+    struct rpc_channel *channel = peer_channel(s, call->address, call->incarnation, &c->err);
     struct rpc_request request = {
         .service = ps ? &gradus__v1__parameter_server__descriptor : &gradus__v1__worker__descriptor,
         .method = master_call_name(call->kind),
@@ -185,7 +186,7 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
     }
 }
 
-/* Where the shards are. The list and what it points to are one allocation, the caller's. */
+/* The places of the shards. The list and what it points to are one allocation, the caller's. */
 static Gradus__V1__ShardLocation **locations(const struct master_call *call)
 {
     size_t n = call->shard_count;
@@ -363,7 +364,7 @@ static void set_membership(struct shell *s, const struct master_call *call,
     q.shard = ref;
     q.workers = borrow_list(call->workers);
     q.n_workers = call->worker_count;
-    if (call->ledger != NULL) { /* else nothing but the membership changes */
+    if (call->ledger != NULL) { /* otherwise nothing but the membership changes */
         wire_consistency_to_proto(call->consistency, &consistency);
         wire_ledger_to_proto(call->ledger, &ledger);
         q.consistency = &consistency;

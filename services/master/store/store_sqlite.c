@@ -16,27 +16,8 @@
 #include "master/core/job_record.h"
 #include "master/store/store_lock.h"
 #include "master/store/store_repair.h"
+#include "master/store/store_schema.h"
 #include "master/store/store_trim.h"
-
-#define APPLICATION_ID 0x47524144 /* "GRAD": tells our files from those of others */
-#define SCHEMA_VERSION 3
-
-static const char SCHEMA[] =
-    "CREATE TABLE job ("
-    " id TEXT PRIMARY KEY, name TEXT NOT NULL, number INTEGER NOT NULL, request_id TEXT UNIQUE,"
-    " state INTEGER NOT NULL, submitted_ms INTEGER NOT NULL, job BLOB NOT NULL);"
-    "CREATE INDEX job_by_name ON job(name, number);"
-    "PRAGMA application_id = 1196572996;" /* APPLICATION_ID */
-    "PRAGMA user_version = 1;";
-
-/* Version 2: rows have a checksum (those that were there have none), and there are texts. */
-static const char UPGRADE_1[] = "ALTER TABLE job ADD COLUMN checksum INTEGER;"
-                                "CREATE TABLE text (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
-                                "PRAGMA user_version = 2;";
-
-/* Version 3: rows of jobs that have ended say when (those that were there do not). */
-static const char UPGRADE_2[] = "ALTER TABLE job ADD COLUMN ended_ms INTEGER;"
-                                "PRAGMA user_version = 3;";
 
 enum statement { PUT, LOAD, GET, FIND_REQUEST, NEXT_NUMBER, GET_TEXT, PUT_TEXT, STATEMENT_COUNT };
 static const char *const STATEMENTS[STATEMENT_COUNT] = {
@@ -145,7 +126,7 @@ static const char *column(sqlite3_stmt *st, int i)
     return value == NULL ? "" : value;
 }
 
-/* Are the blob in column @job and the number in the one behind it of one row? */
+/* True if the blob in column @job and the number in the column behind it belong to one row. */
 static bool is_whole(sqlite3_stmt *st, int job)
 {
     const void *data = sqlite3_column_blob(st, job);
@@ -257,16 +238,29 @@ static int next_number(struct store *store, const char *name, uint64_t *number, 
     return rc;
 }
 
-static int trim(struct store *store, const struct store_trim *what, size_t *removed,
-                struct err *err)
+/* After one of store_trim.h. */
+static int removed_rows(const struct sqlite_store *s, int rc, struct err *err)
 {
-    struct sqlite_store *s = of(store);
-    if (store_trim_rows(s->db, what, removed) == SQLITE_OK) {
+    if (rc == SQLITE_OK) {
         return 0;
     }
     (void)fail(s, err);
     (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     return err_wrap(err, "remove rows of jobs that have ended");
+}
+
+static int trim(struct store *store, const struct store_trim *what, size_t *removed,
+                struct err *err)
+{
+    return removed_rows(of(store), store_trim_rows(of(store)->db, what, removed), err);
+}
+
+static int remove_one(struct store *store, const char *id, struct err *err)
+{
+    size_t removed = 0;
+    int rc = removed_rows(of(store), store_remove_row(of(store)->db, id, &removed), err);
+    return rc < 0 || removed > 0 ? rc
+                                 : err_set(err, ERR_NOT_FOUND, "no job %.128s that has ended", id);
 }
 
 static int get_text(struct store *store, const char *key, struct buf *value, struct err *err)
@@ -313,6 +307,7 @@ static const struct store_ops OPS = {.put = put,
                                      .find_request = find_request,
                                      .next_number = next_number,
                                      .trim = trim,
+                                     .remove = remove_one,
                                      .get_text = get_text,
                                      .put_text = put_text,
                                      .close = close_store};
@@ -345,7 +340,8 @@ static int transaction(struct sqlite_store *s, const char *sql, struct err *err)
     return rc < 0 ? rc : run(s, "COMMIT", err);
 }
 
-/* Is it ours, of a version we know? A new file gets the schema, an older one what is new. */
+/* Checks that the file is ours, and of a known version. A new file gets the schema, an older one
+ * what is new. */
 static int check_schema(struct sqlite_store *s, struct err *err)
 {
     int application = 0, version = 0, tables = 0;
@@ -392,8 +388,8 @@ static int prepare(struct sqlite_store *s, struct err *err)
     return 0;
 }
 
-/* @alone: no file is made beside it, which a full disk has no room for, but nobody else can look.
- */
+/* @alone: makes no file beside it, for which a full disk has no room; meanwhile nobody else can
+ * look. */
 static int open_database(struct sqlite_store *s, bool alone, struct err *err)
 {
     if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=

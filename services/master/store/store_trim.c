@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rows go is chosen first, into a table in memory; then what hangs on them goes, then they.
- * What is read are numbers in front of the jobs and behind them, a few thousand rows at most, and
- * that seldom. */
+/* Removes rows of ended jobs: first they are chosen, into a table in memory; then the texts that
+ * belong to them are removed, then the rows. Only numbers in front of the jobs and behind them are
+ * read, a few thousand rows at most, and seldom. */
 #include "master/store/store_trim.h"
 
 #include "master/core/job_record.h"
@@ -33,19 +33,40 @@ static const char FORGET_TEXTS[] =
     " SELECT '" STORE_BAD_RECORDS_OF "' || id FROM job WHERE rowid IN (SELECT place FROM gone))";
 static const char REMOVE[] = "DELETE FROM job WHERE rowid IN (SELECT place FROM gone)";
 
-/* Runs @sql with @count numbers in the place of its parameters. */
-static int run(sqlite3 *db, const char *sql, const sqlite3_int64 *numbers, int count)
+/* ?1, ?2 as above, ?3 the id. */
+static const char CHOOSE_ONE[] =
+    "INSERT INTO gone SELECT rowid FROM job WHERE state BETWEEN ?1 AND ?2 AND id = ?3";
+
+/* Runs @sql with @count numbers, and @text behind them (NULL: none), in the place of its
+ * parameters. */
+static int run(sqlite3 *db, const char *sql, const sqlite3_int64 *numbers, int count,
+               const char *text)
 {
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
     for (int i = 0; rc == SQLITE_OK && i < count; i++) {
         rc = sqlite3_bind_int64(st, i + 1, numbers[i]);
     }
+    if (rc == SQLITE_OK && text != NULL) {
+        rc = sqlite3_bind_text(st, count + 1, text, -1, SQLITE_STATIC);
+    }
     if (rc == SQLITE_OK) {
         rc = sqlite3_step(st);
         rc = rc == SQLITE_DONE ? SQLITE_OK : rc;
     }
     (void)sqlite3_finalize(st);
+    return rc;
+}
+
+/* What was chosen goes, and the transaction ends. */
+static int remove_chosen(sqlite3 *db, size_t *removed)
+{
+    int rc = run(db, KEEP_NUMBERS, NULL, 0, NULL);
+    rc = rc != SQLITE_OK ? rc : run(db, FORGET_TEXTS, NULL, 0, NULL);
+    rc = rc != SQLITE_OK ? rc : run(db, REMOVE, NULL, 0, NULL);
+    size_t count = rc == SQLITE_OK ? (size_t)sqlite3_changes(db) : 0;
+    rc = rc != SQLITE_OK ? rc : sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    *removed = rc == SQLITE_OK ? count : 0;
     return rc;
 }
 
@@ -61,13 +82,16 @@ int store_trim_rows(sqlite3 *db, const struct store_trim *trim, size_t *removed)
                                     STORE_TRIM_MAX};
     *removed = 0;
     int rc = sqlite3_exec(db, BEGIN, NULL, NULL, NULL);
-    rc = rc != SQLITE_OK ? rc : run(db, DATE_OLD_ROWS, ended, 3);
-    rc = rc != SQLITE_OK ? rc : run(db, CHOOSE, choice, 7);
-    rc = rc != SQLITE_OK ? rc : run(db, KEEP_NUMBERS, NULL, 0);
-    rc = rc != SQLITE_OK ? rc : run(db, FORGET_TEXTS, NULL, 0);
-    rc = rc != SQLITE_OK ? rc : run(db, REMOVE, NULL, 0);
-    size_t count = rc == SQLITE_OK ? (size_t)sqlite3_changes(db) : 0;
-    rc = rc != SQLITE_OK ? rc : sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
-    *removed = rc == SQLITE_OK ? count : 0;
-    return rc;
+    rc = rc != SQLITE_OK ? rc : run(db, DATE_OLD_ROWS, ended, 3, NULL);
+    rc = rc != SQLITE_OK ? rc : run(db, CHOOSE, choice, 7, NULL);
+    return rc != SQLITE_OK ? rc : remove_chosen(db, removed);
+}
+
+int store_remove_row(sqlite3 *db, const char *id, size_t *removed)
+{
+    const sqlite3_int64 states[] = {JOB_SUCCEEDED, JOB_CANCELLED};
+    *removed = 0;
+    int rc = sqlite3_exec(db, BEGIN, NULL, NULL, NULL);
+    rc = rc != SQLITE_OK ? rc : run(db, CHOOSE_ONE, states, 2, id);
+    return rc != SQLITE_OK ? rc : remove_chosen(db, removed);
 }

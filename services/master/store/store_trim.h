@@ -11,4 +11,7 @@
  * transaction is still open, so that its error can be read. */
 int store_trim_rows(sqlite3 *db, const struct store_trim *trim, size_t *removed);
 
+/* The row of @id, of a job that has ended, in the same way. @removed: 0, there is none, or 1. */
+int store_remove_row(sqlite3 *db, const char *id, size_t *removed);
+
 #endif

@@ -12,7 +12,8 @@
 #include "ps/rpc/ps_shell.h"
 
 #define POOL_QUEUE 1024
-#define COPY_THREADS 4 /* one may stay with the strand that it copied for while that is busy */
+/* one thread may stay with the strand that it copied for, while that is busy */
+#define COPY_THREADS 4
 
 /* ---- life ---- */
 
@@ -167,7 +168,7 @@ void ps_drain(struct ps *ps)
     pool_drain(ps->opens); /* shards that are being opened find that it is too late */
     pool_drain(ps->copies);
     ps_drop(ps, NULL, 0);
-    pool_drain(ps->work); /* who waits for memory of these shards has heard of it */
+    pool_drain(ps->work); /* waiters for memory of these shards were told */
     pool_drain(ps->files);
 }
 

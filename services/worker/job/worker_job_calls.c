@@ -56,7 +56,7 @@ static void post_request(struct worker_job *j, struct rpc_call *call, struct rpc
     }
 }
 
-/* It is answered when the core says so. False: it is already, with an error. */
+/* Keeps a call, which is answered when the core says so. False: it was answered, with an error. */
 static bool keep_call(struct worker_job *j, struct rpc_call *call, struct worker_event *event)
 {
     for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
@@ -101,7 +101,7 @@ static void tell_bad_records(const struct worker_job *j, const char *part, const
     uint64_t count = d == NULL ? 0 : dataset_bad_records(d, &first);
     if (count > 0) {
         char quoted[ERR_MESSAGE_BYTES];
-        if (!j->model.data_known) { /* else they are those of the last job, which counted them */
+        if (!j->model.data_known) { /* known data were counted by an earlier job */
             meter_add(j->meters->bad_records, count);
         }
         log_warn("bad_records_left_out", "job=%s part=%s count=%llu first=%s", j->id, part,
@@ -202,7 +202,7 @@ static size_t staleness_bucket(uint64_t staleness)
     return bucket + 2;
 }
 
-/* One shard stands for all of them: a push counts once. */
+/* The answer of one shard stands for all: a push counts once. */
 static void note_staleness(struct worker_job *j, const struct ps_answer *a)
 {
     const struct exchange_trained *t = &a->answer.train;
@@ -257,7 +257,7 @@ static void on_answer(void *ctx, const struct ps_answer *a)
     }
 }
 
-/* Where the shards are is said when there is something to ask of them. */
+/* Makes the client without places: they are set when there is something to ask of the shards. */
 static int make_client(struct worker_job *j, const char *worker, struct err *err)
 {
     struct ps_client_options options = {
@@ -366,7 +366,7 @@ static void handle_start(struct worker_job *j, struct rpc_call *call, const Prot
         return;
     }
     struct membership_node node;
-    if (!membership_node(j->membership, &node)) { /* it was away: the next attempt may do */
+    if (!membership_node(j->membership, &node)) { /* away: the next attempt may succeed */
         worker_job_fail_call(call, ERR_UNAVAILABLE, "this worker has not joined the master");
         return;
     }

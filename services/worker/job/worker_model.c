@@ -15,9 +15,10 @@
 #include "warm/warm_encoding.h"
 #include "worker/job/worker_model_program.h"
 
-#define FLAT_ALIGN 16                /* floats: every variable begins at a cache line */
-#define EVALUATION_BATCH 64          /* records computed at once at least */
-#define EVALUATION_BATCH_OF_ROWS 512 /* likewise of a model with tables: each asks for rows */
+#define FLAT_ALIGN 16       /* floats: every variable begins at a cache line */
+#define EVALUATION_BATCH 64 /* records computed at once at least */
+/* in a model with tables, each batch of which asks for rows */
+#define EVALUATION_BATCH_OF_ROWS 512
 #define STAGGER_FLOATS                                                                             \
     1040 /* arrays must not lie a power of two apart: they would share cache ways */
 
@@ -98,7 +99,7 @@ int worker_model_load(struct worker_model *m, const struct worker_job_file *file
              : job_spec_import(&m->spec, cache == NULL ? NULL : dataset_cache_roots(cache), err);
     const bool layers = !job_spec_is_program(&m->spec);
     if (rc == 0 && layers && (model_is_imported(&m->spec.model) || job_spec_has_from(&m->spec))) {
-        rc = make_model(m, err); /* while the job can still be refused */
+        rc = make_model(m, err); /* now the job can still be refused */
         if (rc == 0 && !model_is_imported(&m->spec.model)) {
             worker_model_give(m);
         }
@@ -153,14 +154,14 @@ static void lay_out(struct worker_model *m)
     m->flat_count = at;
 }
 
-/* On the loader's threads. */
+/* Finds the rows of a batch; on the loader's threads. */
 static int look_ahead(void *ctx, size_t slot, const struct batch *b, struct err *err)
 {
     struct worker_model *m = ctx;
     return worker_rows_look(m->model, &b->lists, &m->found[slot], err);
 }
 
-/* What decodes the batches of the job's data. */
+/* Makes the loaders that decode the batches of the job's data. */
 static int make_loaders(struct worker_model *m, struct err *err)
 {
     int rc = 0;
@@ -297,7 +298,7 @@ float *worker_model_buffer(struct worker_model *m, uint32_t buffer, struct err *
 
 void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch)
 {
-    /* One that is not taken up is decoded when its turn comes. */
+    /* Without a loader the batch is decoded when its turn comes. */
     if (m->loader == NULL) {
         return;
     }
@@ -320,7 +321,8 @@ static void mark_rows(struct worker_model *m, uint32_t buffer)
     }
 }
 
-/* To what the servers will have; what is too large for it is not finite then. */
+/* Rounds to the type in which the servers get the gradient; values that are too large for it become
+ * infinite. */
 static void round_buffer(struct worker_model *m, uint32_t buffer)
 {
     const enum value_type type = (enum value_type)m->spec.training.wire_gradients;
@@ -337,8 +339,8 @@ void worker_model_round_sum(struct worker_model *m, uint32_t buffer)
     }
 }
 
-/* Take @batch, which @taken has, unless its records are the program's; and into @rows what it needs
- * of tables: what was found when it was decoded, or what the program says. */
+/* Takes @batch, which @taken holds, unless its records are the program's; and into @rows what the
+ * batch needs of tables: what was found when it was decoded, or what the program says. */
 static int take(struct worker_model *m, const struct ledger_batch *batch, struct worker_rows *rows,
                 const struct batch **taken, struct err *err)
 {
@@ -374,7 +376,7 @@ int worker_model_take_ahead(struct worker_model *m, const struct ledger_batch *b
     return rc;
 }
 
-/* What was found ahead is of this batch. */
+/* Takes what was found ahead, which is of this batch. */
 static void use_ahead(struct worker_model *m)
 {
     const struct worker_rows rows = m->rows;

@@ -70,7 +70,7 @@ void worker_source_release(struct worker_source *s)
     *s = (struct worker_source){0};
 }
 
-/* What variable @i begins with when nothing else is said. */
+/* The value that variable @i begins with when the source has none. */
 static void begin(struct worker_model *m, size_t i, float *out)
 {
     const struct given_variables given = worker_model_given(m);

@@ -312,6 +312,18 @@ static void on_drop(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)rpc_reply(call, &r.base, NULL);
 }
 
+static void on_remove(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    hear("Remove", msg);
+    Gradus__V1__RemoveJobResponse r = GRADUS__V1__REMOVE_JOB_RESPONSE__INIT;
+    r.checkpoints =
+        ((const Gradus__V1__RemoveJobRequest *)msg->body)->checkpoints ? r.checkpoints : PATH;
+    if (!is_refused(call)) {
+        (void)rpc_reply(call, &r.base, NULL);
+    }
+}
+
 static const struct rpc_method METHODS[] = {
     {.name = "Submit", .request = on_submit}, {.name = "Get", .request = on_get},
     {.name = "List", .request = on_list},     {.name = "Watch", .request = on_watch},
@@ -319,7 +331,7 @@ static const struct rpc_method METHODS[] = {
     {.name = "Set", .request = on_set},       {.name = "Nodes", .request = on_nodes},
     {.name = "Trace", .request = on_trace},   {.name = "Pause", .request = on_pause},
     {.name = "Resume", .request = on_resume}, {.name = "Tables", .request = on_tables},
-    {.name = "DropNode", .request = on_drop},
+    {.name = "DropNode", .request = on_drop}, {.name = "Remove", .request = on_remove},
 };
 
 void cli_put(const char *name, const char *text)

@@ -62,6 +62,23 @@ static void test_drops_nodes(void **state)
     cli_expect_of(2, "drop");
 }
 
+static void test_removes(void **state)
+{
+    (void)state;
+    cli_expect_of(0, "rm digits-7");
+    const Gradus__V1__RemoveJobRequest *q = cli_heard("Remove");
+    assert_string_equal(q->job, "digits-7");
+    assert_false(q->checkpoints);
+    cli_says(&out, "removed; its checkpoints stay in /c/digits-7/");
+    cli_expect_of(0, "rm digits-7 --checkpoints");
+    assert_true(((const Gradus__V1__RemoveJobRequest *)cli_heard("Remove"))->checkpoints);
+    assert_string_equal(buf_str(&out), "removed\n");
+    cli_expect_of(0, "rm digits-7 --json");
+    cli_says(&out, "\"checkpoints\": \"/c/digits-7/");
+    cli_expect_of(5, "rm nobody-1");
+    cli_expect_of(2, "rm");
+}
+
 static void test_pauses(void **state)
 {
     (void)state;
@@ -288,6 +305,7 @@ int main(void)
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_cancels),
         cmocka_unit_test(test_drops_nodes),
+        cmocka_unit_test(test_removes),
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_checkpoints),
         cmocka_unit_test(test_tables),

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -118,21 +119,32 @@ static void test_the_hint_names_the_checkpoints(void **state)
     free(dir);
 }
 
-static void test_the_newest_goes_first(void **state)
+static void test_a_name_in_two_places_is_no_job(void **state)
 {
-    char *old = file_join(*state, "old"), *new = file_join(*state, "new");
-    leave(old, "both-of-this-test-1", GRADUS__V1__JOB_STATE__SUCCEEDED, 1000);
-    leave(new, "both-of-this-test-1", GRADUS__V1__JOB_STATE__FAILED, 2000);
-    places_remember(new);
-    places_remember(old); /* looked at first, and yet not taken */
+    char *one = file_join(*state, "one"), *two = file_join(*state, "two");
+    char *link = file_join(*state, "link");
+    leave(one, "both-of-this-test-1", GRADUS__V1__JOB_STATE__SUCCEEDED, 1000);
+    assert_int_equal(symlink(one, link), 0);
+    places_remember(one);
+    places_remember(link); /* another way to it is no other place */
     struct cli_common common = options("");
     struct found_job found = {0};
     struct err err = {0};
     assert_int_equal(find_job(&common, "both-of-this-test-1", &found, &err), 0);
-    assert_string_equal(found.state_dir, new);
     found_job_release(&found);
-    free(old);
-    free(new);
+    leave(two, "both-of-this-test-1", GRADUS__V1__JOB_STATE__FAILED, 2000);
+    places_remember(two);
+    assert_int_equal(find_job(&common, "both-of-this-test-1", &found, &err), ERR_INVALID);
+    char *says = mem_printf("2 places have a job both-of-this-test-1; say which one is meant: "
+                            "--state-dir %s, --state-dir %s",
+                            two, link);
+    assert_string_equal(err.msg, says);
+    assert_null(found.job);
+    assert_int_equal(find_live_job(&common, "both-of-this-test-1", &found, &err), ERR_INVALID);
+    free(says);
+    free(link);
+    free(one);
+    free(two);
 }
 
 static void test_rows_newest_first(void **state)
@@ -162,7 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_a_row_is_found),
         TEST(test_the_hint_names_the_checkpoints),
-        TEST(test_the_newest_goes_first),
+        TEST(test_a_name_in_two_places_is_no_job),
         TEST(test_rows_newest_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

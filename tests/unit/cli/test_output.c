@@ -8,13 +8,13 @@ static void test_progress(void **state)
     struct sample s;
     sample_init(&s);
     struct buf out = {0};
-    output_progress(&s.job, TERMINAL_ANY, &out);
+    output_progress(&s.job, NULL, TERMINAL_ANY, &out);
     output_assert_text(&out, "RUNNING  epoch 2.50/5  step 500/1000  loss 0.2500  accuracy 0.5000  "
                              "61,234 examples/s  1:15 left  2 workers, 1 ps");
     char reason[] = "waits for 1 more worker";
     s.job.state = GRADUS__V1__JOB_STATE__PENDING;
     s.job.reason = reason;
-    output_progress(&s.job, TERMINAL_ANY, &out);
+    output_progress(&s.job, NULL, TERMINAL_ANY, &out);
     output_assert_text(&out, "PENDING  waits for 1 more worker");
 }
 
@@ -47,7 +47,7 @@ static void test_progress_in_few_columns(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct buf out = {0};
-        output_progress(&s.job, cases[i].columns, &out);
+        output_progress(&s.job, NULL, cases[i].columns, &out);
         output_assert_text(&out, cases[i].line);
     }
 }
@@ -89,7 +89,7 @@ static void test_progress_at_the_start(void **state)
     s.job.eta_seconds = 0;
     s.job.n_workers = 1;
     struct buf out = {0};
-    output_progress(&s.job, TERMINAL_ANY, &out);
+    output_progress(&s.job, NULL, TERMINAL_ANY, &out);
     output_assert_text(&out, "RUNNING  epoch 0.00/5  step 0/1000  1 worker, 1 ps");
 }
 
@@ -289,7 +289,7 @@ static void staleness_is(struct sample *s, uint64_t *counts, size_t n, const cha
         assert_null(strstr(buf_str(&out), "staleness"));
     }
     buf_release(&out);
-    output_progress(&s->job, TERMINAL_ANY, &out);
+    output_progress(&s->job, NULL, TERMINAL_ANY, &out);
     const char *at = strstr(buf_str(&out), ", 1 ps");
     assert_non_null(at);
     assert_string_equal(at + strlen(", 1 ps"), progress);
@@ -342,7 +342,7 @@ static void test_losses(void **state)
                                           "recoveries  2 times back to a checkpoint or the "
                                           "beginning\n"));
     buf_release(&out);
-    output_progress(&s.job, TERMINAL_ANY, &out);
+    output_progress(&s.job, NULL, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), ", 1 ps  12 dropped  1 speculated  2 recoveries"));
     buf_release(&out);
     char reason[] = "lost parameter server ps-1; waits for 1 parameter server";
@@ -352,7 +352,7 @@ static void test_losses(void **state)
     assert_non_null(strstr(buf_str(&out), "state       RECOVERING: lost parameter server ps-1; "
                                           "waits for 1 parameter server\n"));
     buf_release(&out);
-    output_progress(&s.job, TERMINAL_ANY, &out);
+    output_progress(&s.job, NULL, TERMINAL_ANY, &out);
     output_assert_text(&out,
                        "RECOVERING  lost parameter server ps-1; waits for 1 parameter server");
 }

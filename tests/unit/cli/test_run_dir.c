@@ -16,6 +16,7 @@
 #include "cli/cli.h"
 #include "cli/places.h"
 #include "cli/run_dir.h"
+#include "master/store/store.h"
 
 /* The default state directory is <root>/gradus. */
 static int setup(void **state)
@@ -207,6 +208,48 @@ static void test_a_place_that_is_given(void **state)
     places_release(&p);
 }
 
+static void jobs_there(const char *dir, const char *name, uint64_t number)
+{
+    struct store *s = NULL;
+    char *id = mem_printf("%s-%u", name, (unsigned)number);
+    const struct store_row row = {.id = id,
+                                  .name = name,
+                                  .request_id = "",
+                                  .number = number,
+                                  .state = 5,
+                                  .job = "",
+                                  .job_bytes = 0};
+    assert_int_equal(store_sqlite_open(dir, "the test", &s, NULL), 0);
+    assert_int_equal(s->ops->put(s, &row, NULL), 0);
+    s->ops->close(s);
+    free(id);
+}
+
+static void test_a_number_is_above_those_of_all_runs(void **state)
+{
+    char *usual = file_join(*state, "gradus"), *other = file_join(usual, "run-3");
+    char *elsewhere = file_join(*state, "elsewhere"), *lock = file_join(usual, "numbers.lock");
+    struct run_number n;
+    assert_int_equal(run_number_take("a", &n, NULL), 0);
+    assert_int_equal(n.least, 1);
+    run_number_release(&n);
+    jobs_there(usual, "a", 2);
+    jobs_there(other, "a", 7);
+    jobs_there(other, "b", 9);
+    jobs_there(elsewhere, "a", 20);
+    assert_int_equal(run_number_take("a", &n, NULL), 0);
+    assert_int_equal(n.least, 8);
+    int fd = open(lock, O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), -1); /* who comes meanwhile waits */
+    run_number_release(&n);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(close(fd), 0);
+    free(lock);
+    free(elsewhere);
+    free(other);
+    free(usual);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -217,6 +260,7 @@ int main(void)
         TEST(test_runs_are_remembered),
         TEST(test_the_list_of_runs_stays_short),
         TEST(test_a_place_that_is_given),
+        TEST(test_a_number_is_above_those_of_all_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

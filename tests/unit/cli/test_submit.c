@@ -22,7 +22,7 @@ static void assert_dir_with(const char *dir, const char *file, const char *label
                                      .train = {.file = strings[1], .labels = strings[2]},
                                      .test = {.file = none, .labels = none}},
                             .from = {.checkpoint = none, .safetensors = from, .onnx = none}};
-    char *sent = submit_data_dir(&spec);
+    char *sent = submit_data_dir(&spec, false);
     if (expected == NULL) {
         assert_null(sent);
     } else {
@@ -54,8 +54,23 @@ static void test_the_directory_that_is_sent(void **state)
     assert_dir_with(".", "/data/a", "", "/data/a.safetensors", NULL);
 }
 
+/* Of a file in another directory: no longer what its text says. */
+static void test_a_directory_that_was_found(void **state)
+{
+    (void)state;
+    char dir[] = "/usr/no/such", rows[] = "rows.csv", none[] = "";
+    struct job_spec spec = {.data = {.dir = dir, .train = {.file = rows}}};
+    char *sent = submit_data_dir(&spec, true);
+    assert_string_equal(sent, dir);
+    free(sent);
+    assert_null(submit_data_dir(&spec, false));
+    spec.data.train.file = none;
+    assert_null(submit_data_dir(&spec, true));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_directory_that_is_sent)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_directory_that_is_sent),
+                                       cmocka_unit_test(test_a_directory_that_was_found)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,11 +60,35 @@ static void wrong_lists_are_refused(void **state)
     }
 }
 
+/* As older files write several: one text with commas. */
+static void commas_are_read(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {{"", ""},           {" , ", ""},
+                                          {"a", "a"},         {"a, b c ,d,", "a|b c|d"},
+                                          {"a,,b", "a||b"},   {"[a, \"b, c\"]", "a|b, c"},
+                                          {"[a], b", "[a]|b"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct field_texts t = {0};
+        struct buf joined = {0};
+        assert_true(field_texts_read_commas(rows[i][0], &t));
+        for (size_t k = 0; k < t.count; k++) {
+            buf_printf(&joined, "%s%s", k == 0 ? "" : "|", t.items[k]);
+        }
+        assert_string_equal(buf_str(&joined), rows[i][1]);
+        buf_release(&joined);
+        field_texts_release(&t);
+    }
+    struct field_texts none = {0};
+    assert_false(field_texts_read_commas("[a,]", &none));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_and_lists_are_read),
         cmocka_unit_test(wrong_lists_are_refused),
+        cmocka_unit_test(commas_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -304,6 +304,19 @@ static void categories_become_ones(void **state)
                     "data.categorical names column \"shade\"");
 }
 
+/* Names that have commas stand in a list. */
+static void columns_are_named_in_lists(void **state)
+{
+    (void)state;
+    struct data_spec spec = csv_spec("color,\"size, mm\",n,y\nred,s,9,0\nblue,m,9,1\nred,m,9,0\n");
+    spec.categorical = (char[]){"[\"size, mm\", 0]"};
+    spec.ignore = (char[]){"[n]"};
+    check_features(&spec, DATA_LABEL_CLASS, (float[]){0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 1, 0}, 3, 4);
+    spec.ignore = (char[]){"[n,]"};
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "data.ignore: this is no list of columns");
+}
+
 static void ragged_rows_are_refused(void **state)
 {
     (void)state;
@@ -402,6 +415,7 @@ int main(void)
         cmocka_unit_test(missing_values_follow_the_policy),
         cmocka_unit_test(test_records_are_filled_with_train_statistics),
         cmocka_unit_test(categories_become_ones),
+        cmocka_unit_test(columns_are_named_in_lists),
         cmocka_unit_test(ragged_rows_are_refused),
         cmocka_unit_test(cells_that_are_no_numbers_are_refused),
         cmocka_unit_test(broken_quotes_are_refused),

@@ -57,6 +57,32 @@ static const char every_kind[] = "  columns:\n"
                                  "tags.txt}\n"
                                  "    - {column: id, as: ignore}\n";
 
+/* An entry may name several columns; each is declared so. */
+static void test_columns_in_a_list(void **state)
+{
+    (void)state;
+    struct job_spec spec, again;
+    struct buf problems = {0};
+    struct diags d = {0};
+    assert_int_equal(parse("  columns:\n    - {column: y, as: label}\n"
+                           "    - {column: [plan, 'a, b', 3], as: category, buckets: 7}\n",
+                           &spec, &problems),
+                     0);
+    assert_int_equal(spec.data.column_count, 4);
+    static const char *const names[] = {"y", "plan", "a, b", "3"};
+    assert_int_equal(job_spec_parse(spec.text, strlen(spec.text), "j", NULL, 0, &again, &d), 0);
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(spec.data.columns[i].column, names[i]);
+        assert_string_equal(again.data.columns[i].column, names[i]);
+        assert_int_equal(spec.data.columns[i].buckets, i == 0 ? 0 : 7);
+    }
+    job_spec_release(&spec);
+    job_spec_release(&again);
+    buf_release(&problems);
+    entry_refused("{column: [a, b], as: category, bucketz: 7}",
+                  "job:5:34: unknown key 'bucketz' in data.columns.1; did you mean 'buckets'?\n");
+}
+
 static void test_every_kind(void **state)
 {
     (void)state;
@@ -106,7 +132,8 @@ static void test_every_kind(void **state)
 static void test_entries(void **state)
 {
     (void)state;
-    entry_refused("{as: number}", "job:5:3: data.columns.1.column is missing; allowed: text\n");
+    entry_refused("{as: number}",
+                  "job:5:3: data.columns.1.column is missing; allowed: text, or a list of texts\n");
     entry_refused("{column: a, as: numbr}", "job:5:19: data.columns.1.as: 'numbr' is not known "
                                             "(did you mean 'number'?); allowed: one of "
                                             "number, category, list, label, ignore, sparse\n");
@@ -288,8 +315,11 @@ static void test_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind),   cmocka_unit_test(test_entries),
-        cmocka_unit_test(test_all_together), cmocka_unit_test(test_sparse_alone_needs_no_label),
+        cmocka_unit_test(test_every_kind),
+        cmocka_unit_test(test_columns_in_a_list),
+        cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_all_together),
+        cmocka_unit_test(test_sparse_alone_needs_no_label),
         cmocka_unit_test(test_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,7 +88,7 @@ static void test_everything(void **state)
              "  rule: adam\n"
              "  schedule: {kind: cosine, length: 1000, warmup: 100}\n"
              "  schedules:\n"
-             "    beta1: {kind: piecewise, at: [10, 20], factors: \"1, 0.5, 0.25\"}\n"
+             "    beta1: {kind: piecewise, at: [10, 20], factors: [1, 0.5, 0.25]}\n"
              "  l1: 0.1\n  l2: 0.2\n  weight_decay: 0.3\n"
              "  clip_value: 1\n  clip_norm: 2\n  clip_global_norm: 3\n"
              "  accumulate: 4\n  average: 0.99\n  evaluate_average: true\n  non_finite: skip\n"

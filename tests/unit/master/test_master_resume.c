@@ -229,6 +229,41 @@ static void what_cannot_be_resumed_says_why(void **state)
     cluster_free(c);
 }
 
+/* What runs stays; what has ended goes when its nodes know that, and then nobody can go on with it.
+ */
+static void a_job_that_has_ended_is_removed(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(9850, 2, 2);
+    char id[64];
+    assert_int_equal(cluster_ask(c, "none-1", MASTER_REMOVE), ERR_NOT_FOUND);
+    cluster_submit(c, "demo", id, SETS("training.epochs=40"));
+    cluster_until_in(c, id, "TRAIN");
+    assert_int_equal(cluster_ask(c, id, MASTER_REMOVE), ERR_STATE);
+    assert_string_equal(c->reply.err.msg, "job demo-1 is RUNNING; only a job that has ended is "
+                                          "removed, and `gradus cancel demo-1` ends it");
+    cluster_cancel(c, id, true);
+    struct master_event e = {.kind = MASTER_REMOVE, .request = 2000000000};
+    c->waiting[0] = e.request;
+    e.job = id;
+    cluster_event(c, &e);
+    assert_false(c->answered[0]); /* its nodes are being told */
+    assert_int_equal(cluster_ask(c, id, MASTER_REMOVE), ERR_STATE);
+    assert_int_equal(cluster_resume(c, id, SETS("training.epochs=50")), ERR_STATE);
+    assert_string_equal(c->reply.err.msg, "job demo-1 is being removed");
+    assert_int_equal(cluster_answer(c, 0, 10000), 0);
+    cluster_run_ms(c, 1);
+    assert_null(master_job(c->m, id, c->now));
+    assert_int_equal(cluster_ask(c, id, MASTER_REMOVE), ERR_NOT_FOUND);
+    cluster_submit(c, "more", id, SETS("training.epochs=2")); /* one that has ended long ago */
+    cluster_run_to_end(c, id);
+    cluster_run_ms(c, 10000);
+    assert_int_equal(cluster_ask(c, id, MASTER_REMOVE), 0);
+    cluster_run_ms(c, 1);
+    assert_null(master_job(c->m, id, c->now));
+    cluster_free(c);
+}
+
 /* A row that cannot be stored is no promise; the job goes on when it can. */
 static void a_resume_that_is_not_stored_is_not_promised(void **state)
 {
@@ -261,6 +296,7 @@ int main(void)
         cmocka_unit_test(one_that_was_stopped_early_gets_new_patience),
         cmocka_unit_test(what_cannot_be_resumed_says_why),
         cmocka_unit_test(a_resume_that_is_not_stored_is_not_promised),
+        cmocka_unit_test(a_job_that_has_ended_is_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

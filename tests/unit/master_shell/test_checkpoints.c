@@ -279,6 +279,7 @@ static void nothing_is_done_in_the_directory_of_another(void **state)
     assert_int_equal(checkpoints_discard(&others, JOB("demo-1"), "demo-1/step-000000009", &err),
                      ERR_PERMISSION);
     assert_int_equal(checkpoints_prune(&others, JOB("demo-1"), 1, &err), ERR_PERMISSION);
+    assert_int_equal(checkpoints_remove(&others, JOB("demo-1"), &err), ERR_PERMISSION);
     checkpoints_release(&others, "demo-1");
     assert_int_equal(find("demo-1", &f, &err), 0);
     assert_int_equal(f.step, 9);
@@ -287,6 +288,11 @@ static void nothing_is_done_in_the_directory_of_another(void **state)
     assert_true(file_exists(first));
     assert_int_equal(checkpoints_prune(&ours, JOB("demo-1"), 1, &err), 0);
     assert_false(file_exists(first));
+    assert_int_equal(checkpoints_remove(&ours, JOB("demo-1"), &err), 0);
+    char *dir = in_root("demo-1");
+    assert_false(file_exists(dir));
+    assert_int_equal(checkpoints_remove(&ours, JOB("demo-1"), &err), 0); /* it is gone already */
+    free(dir);
     free(first);
 }
 

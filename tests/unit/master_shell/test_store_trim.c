@@ -248,6 +248,30 @@ static void a_failure_changes_nothing(void **state)
     s->ops->close(s);
 }
 
+/* One that has ended, by its id; its number is not given again. */
+static void one_goes_by_its_id(void **state)
+{
+    (void)state;
+    struct store *s = open_store();
+    struct err err = {0};
+    uint64_t number = 0;
+    put(s, "a", 1, 100);
+    put(s, "a", 2, 200);
+    put(s, "a", 3, 0);
+    assert_int_equal(s->ops->put_text(s, STORE_OWNER_OF "a-2", "ann", NULL), 0);
+    assert_int_equal(s->ops->remove(s, "a-2", &err), 0);
+    check_rows(s, "a-1 a-3 ");
+    assert_int_equal(s->ops->get_text(s, STORE_OWNER_OF "a-2", &(struct buf){0}, NULL),
+                     ERR_NOT_FOUND);
+    assert_int_equal(s->ops->remove(s, "a-2", &err), ERR_NOT_FOUND);
+    assert_int_equal(s->ops->remove(s, "a-3", &err), ERR_NOT_FOUND); /* it runs */
+    put(s, "a", 4, 50);
+    assert_int_equal(s->ops->remove(s, "a-4", &err), 0);
+    assert_int_equal(s->ops->next_number(s, "a", &number, NULL), 0);
+    assert_int_equal(number, 5);
+    s->ops->close(s);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
@@ -259,6 +283,7 @@ int main(void)
         TEST(many_go_in_several_turns),
         TEST(rows_without_a_time_begin_to_age),
         TEST(a_failure_changes_nothing),
+        TEST(one_goes_by_its_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

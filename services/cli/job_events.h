@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What happened to a job between two looks at it, in lines: recoveries, and nodes that are gone or
+ * have joined. It also knows which steps a recovery has lost, until they are made up for. */
+#ifndef GRADUS_CLI_JOB_EVENTS_H
+#define GRADUS_CLI_JOB_EVENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "gradus/v1/jobs.pb-c.h"
+
+/* Zeroed: nothing was seen yet. */
+struct job_events {
+    bool seen;
+    uint64_t recoveries;
+    uint64_t reached; /* the furthest step, with its epoch */
+    double epoch;
+    bool back;     /* the job went back, and is not at @reached again */
+    uint64_t from; /* the step that it went back to */
+    /* Of the last look at which it was RUNNING. Owned. */
+    bool ran;
+    char **workers, **ps;
+    size_t worker_count, ps_count;
+};
+
+/* Append a line for each thing that has happened since the last look. */
+void job_events_look(struct job_events *e, const Gradus__V1__Job *job, struct buf *out);
+void job_events_release(struct job_events *e);
+
+#endif
