@@ -282,6 +282,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.secret = worker_secret(call, &fence);
         q.incarnation = call->incarnation;
         q.begins = call->begins;
+        q.encoding = borrow(call->encoding);
         start(s, call, false, &q.base);
         return;
     }
@@ -295,6 +296,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         program.fingerprint = call->given_fingerprint;
         data.program = call->given_fingerprint == 0 ? NULL : &program;
         data.from_fingerprint = call->from_fingerprint;
+        data.encoding = borrow(call->encoding);
         q.job = borrow(call->job);
         q.text = borrow(call->text);
         q.plan = &plan;
