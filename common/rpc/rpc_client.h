@@ -53,6 +53,7 @@ struct rpc_channel {
 
 /* What every kind of call knows about itself. */
 struct rpc_outgoing {
+    bool terse; /* as in the request */
     struct rpc_channel *channel;
     grpc_call *call;
     struct rpc_inflight inflight;

@@ -3,6 +3,7 @@
  * the job's loop. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/chrono.h"
@@ -363,13 +364,22 @@ static int take_answer(const struct shard_link *link, struct pending *p,
     return 0;
 }
 
+/* What the shard says, without "job digits-1 shard 0: ": the worker knows whom it asked. */
+static const char *without_subject(const char *message, uint32_t shard)
+{
+    char subject[32];
+    (void)snprintf(subject, sizeof subject, " shard %" PRIu32 ": ", shard);
+    const char *rest = strncmp(message, "job ", 4) == 0 ? strstr(message, subject) : NULL;
+    return rest == NULL ? message : rest + strlen(subject);
+}
+
 /* An error of the shard's. Its number comes from the wire: only those of gRPC mean something. */
 static int take_refusal(const struct shard_link *link, const Gradus__V1__ExchangeResponse *r,
                         struct err *err)
 {
     bool known = r->code > 0 && r->code <= -ERR_UNAUTHENTICATED;
     return err_set(err, known ? -r->code : ERR_UNKNOWN, "shard %" PRIu32 ": %s", link->shard,
-                   r->message);
+                   without_subject(r->message, link->shard));
 }
 
 /* One message of an answer; ERR_* and a message when it is a refusal or cannot be right. */
