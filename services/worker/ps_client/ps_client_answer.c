@@ -3,7 +3,6 @@
  * the job's loop. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/chrono.h"
@@ -364,13 +363,11 @@ static int take_answer(const struct shard_link *link, struct pending *p,
     return 0;
 }
 
-/* What the shard says, without "job digits-1 shard 0: ": the worker knows whom it asked. */
-static const char *without_subject(const char *message, uint32_t shard)
+/* What the shard says, without "job digits-1 shard 0: ". */
+static const char *without_subject(const char *message)
 {
-    char subject[32];
-    (void)snprintf(subject, sizeof subject, " shard %" PRIu32 ": ", shard);
-    const char *rest = strncmp(message, "job ", 4) == 0 ? strstr(message, subject) : NULL;
-    return rest == NULL ? message : rest + strlen(subject);
+    const char *rest = strncmp(message, "job ", 4) == 0 ? strstr(message, ": ") : NULL;
+    return rest == NULL ? message : rest + 2;
 }
 
 /* An error of the shard's. Its number comes from the wire: only those of gRPC mean something. */
@@ -379,7 +376,7 @@ static int take_refusal(const struct shard_link *link, const Gradus__V1__Exchang
 {
     bool known = r->code > 0 && r->code <= -ERR_UNAUTHENTICATED;
     return err_set(err, known ? -r->code : ERR_UNKNOWN, "shard %" PRIu32 ": %s", link->shard,
-                   without_subject(r->message, link->shard));
+                   without_subject(r->message));
 }
 
 /* One message of an answer; ERR_* and a message when it is a refusal or cannot be right. */
