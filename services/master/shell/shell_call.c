@@ -178,6 +178,7 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
         .service = ps ? &gradus__v1__parameter_server__descriptor : &gradus__v1__worker__descriptor,
         .method = master_call_name(call->kind),
         .body = body,
+        .terse = true,
         /* No deadline: how long the work takes depends on bytes and batches, and the node says in
          * its heartbeats that it is at it. */
     };
