@@ -70,6 +70,27 @@ static void test_places_in_the_queue(void **state)
     buf_release(&out);
 }
 
+/* One meaning of cluster.workers: how many are wanted, and how few will do. */
+static void test_wanted_workers(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    char text[] = "name: j\ndata: {train: {file: x}}\nmodel: {layers: [{dense: {units: 2}}], loss: "
+                  "mean_squared_error}\nupdate: {rule: sgd}\ncluster: {workers: 3..5}\n";
+    s.job.text = text;
+    struct buf out = {0};
+    output_status_text(&s.job, 80, &out);
+    assert_non_null(strstr(buf_str(&out),
+                           "wanted      5 workers; begins with 3, goes on with fewer "
+                           "when it has begun\n"));
+    buf_reset(&out);
+    s.job.state = GRADUS__V1__JOB_STATE__SUCCEEDED;
+    output_status_text(&s.job, 80, &out);
+    assert_null(strstr(buf_str(&out), "wanted"));
+    buf_release(&out);
+}
+
 static void test_changes(void **state)
 {
     (void)state;
@@ -248,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_jobs),
         cmocka_unit_test(test_ages),
+        cmocka_unit_test(test_wanted_workers),
         cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_nodes_with_long_names),
         cmocka_unit_test(test_seconds),
