@@ -50,6 +50,12 @@ int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, u
                           const char *rule, const struct update *update, float *values,
                           float *const *slots, struct err *err);
 
+/* Slots alone, of variables that may have other names there: @names [plan->variable_count]. Errors:
+ * as checkpoint_read_shard(). */
+int checkpoint_read_slots(const struct checkpoint *c, const struct plan *plan, uint32_t shard,
+                          const char *const *names, const struct update *update,
+                          float *const *slots, struct err *err);
+
 struct checkpoint_table { /* a table that is to be restored; everything is borrowed */
     const char *name;
     int admission; /* enum table_admission_kind of its config */
@@ -73,11 +79,11 @@ struct checkpoint_past {
 void checkpoint_catch_up(struct checkpoint *c, const struct checkpoint_past *pasts, size_t count);
 
 /* The rows of table @name alone into @table, which is new and of shard @shard of @shards: values as
- * an export has them, and sightings; slots and versions are those of new rows. Errors:
- * ERR_NOT_FOUND no such table; ERR_INVALID another dim, or a value that is not finite; others as of
- * checkpoint_restore_tables(). */
-int checkpoint_take_rows(const struct checkpoint *c, const char *name, struct table *table,
-                         uint32_t shard, uint32_t shards, struct err *err);
+ * an export has them, and sightings; with @slots also slots, and versions at which they were seen
+ * last, else those of new rows. Errors: ERR_NOT_FOUND no such table; ERR_INVALID another dim, with
+ * @slots another rule, or a value that is not finite; others as of checkpoint_restore_tables(). */
+int checkpoint_take_rows(const struct checkpoint *c, const char *name, bool slots,
+                         struct table *table, uint32_t shard, uint32_t shards, struct err *err);
 
 /* Writes one safetensors file of whole variables; without metadata equal values give equal bytes.
  * @slot NULL: the parameters; else what that slot ("average") has for each of them. A table "ads"

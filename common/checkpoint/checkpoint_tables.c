@@ -291,8 +291,26 @@ static int check_finite(const struct table_chunk *rows, size_t dim, struct err *
     return 0;
 }
 
-static int take_rows(const struct checkpoint *c, uint32_t file, size_t number, struct table *table,
-                     struct err *err)
+/* What is taken of rows that were read. */
+static struct table_chunk taken_of(const struct checkpoint *c, size_t number, bool slots,
+                                   const struct table_chunk *rows)
+{
+    struct table_chunk taken = {
+        .n = rows->n, .keys = rows->keys, .values = rows->values, .sightings = rows->sightings};
+    if (slots) {
+        memcpy(taken.slots, rows->slots, sizeof taken.slots);
+        taken.seen = rows->seen;
+        if (find_past(c, c->manifest.tables[number].info.name) != NULL) {
+            for (size_t i = 0; i < rows->n; i++) { /* they have been caught up */
+                taken.seen[i] = newest(&c->manifest);
+            }
+        }
+    }
+    return taken;
+}
+
+static int take_rows(const struct checkpoint *c, uint32_t file, size_t number, bool with_slots,
+                     struct table *table, struct err *err)
 {
     struct table_file_slots slots;
     manifest_table_slots(&c->manifest, &slots);
@@ -302,8 +320,7 @@ static int take_rows(const struct checkpoint *c, uint32_t file, size_t number, s
     while ((rc = table_union_next(u, &chunk, err)) == 0 && chunk.n > 0) {
         checkpoint_catch_rows(c, number, &chunk);
         rc = check_finite(&chunk, table_dim(table), err);
-        struct table_chunk taken = {
-            .n = chunk.n, .keys = chunk.keys, .values = chunk.values, .sightings = chunk.sightings};
+        const struct table_chunk taken = taken_of(c, number, with_slots, &chunk);
         rc = rc != 0 ? rc : table_restore_rows(table, &taken, err);
         if (rc != 0) {
             break;
@@ -314,8 +331,8 @@ static int take_rows(const struct checkpoint *c, uint32_t file, size_t number, s
     return rc;
 }
 
-int checkpoint_take_rows(const struct checkpoint *c, const char *name, struct table *table,
-                         uint32_t shard, uint32_t shards, struct err *err)
+int checkpoint_take_rows(const struct checkpoint *c, const char *name, bool slots,
+                         struct table *table, uint32_t shard, uint32_t shards, struct err *err)
 {
     const struct manifest *m = &c->manifest;
     const struct manifest_table *t = find_table(m, name);
@@ -327,10 +344,11 @@ int checkpoint_take_rows(const struct checkpoint *c, const char *name, struct ta
                        name, t->info.dim, table_dim(table));
     }
     const size_t number = (size_t)(t - m->tables);
-    int rc = reserve(c, number, false, table, shard, shards, err);
+    int rc = slots ? check_rule(m, table_rule(table), err) : 0;
+    rc = rc != 0 ? rc : reserve(c, number, false, table, shard, shards, err);
     for (uint32_t file = 0; rc == 0 && file < m->shard_count; file++) {
         if (overlap(file, m->shard_count, shard, shards)) {
-            rc = take_rows(c, file, number, table, err);
+            rc = take_rows(c, file, number, slots, table, err);
         }
     }
     return rc;

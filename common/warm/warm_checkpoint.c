@@ -72,6 +72,7 @@ static int open_checkpoint(struct warm_source *s, const struct from_spec *from,
     const struct manifest *m = checkpoint_manifest(c);
     s->state = c;
     s->rows_manifest = m->checksum;
+    s->version = m->shard_count == 0 ? 0 : m->shards[0].version;
     s->tensors = warm_checkpoint_tensors(m, &s->count);
     return 0;
 }

@@ -16,6 +16,7 @@ struct warm_source {
     char *path;                  /* path of the source, for messages */
     struct warm_tensor *tensors; /* [count], their names are of `state` */
     size_t count;
+    uint64_t version;       /* of a checkpoint: updates that it has seen */
     uint64_t rows_manifest; /* of a checkpoint with tables: the checksum of its manifest */
     void *state;
 };

@@ -9,9 +9,11 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "checkpoint/checkpoint.h"
 #include "storage/storage.h"
 #include "warm/warm_kinds.h"
 #include "warm/warm_match.h"
+#include "warm/warm_slots.h"
 #include "warm/warm_source.h"
 
 struct warm_start {
@@ -22,7 +24,8 @@ struct warm_start {
     size_t tables;
     struct warm_match match;
     char *summary;
-    char *rows_from; /* NULL: no rows are taken */
+    char *rows_from;  /* NULL: no rows are taken */
+    uint64_t version; /* of the slots that are taken; 0: none are */
 };
 
 void warm_start_close(struct warm_start *w)
@@ -37,7 +40,8 @@ void warm_start_close(struct warm_start *w)
     }
 }
 
-static int match(struct warm_start *w, const struct from_spec *from, struct err *err)
+static int match(struct warm_start *w, const struct from_spec *from,
+                 const struct update_spec *update, struct err *err)
 {
     const struct warm_source *s = &w->source;
     const struct warm_wanted wanted = {w->wanted, w->count + w->tables, w->tables};
@@ -45,13 +49,23 @@ static int match(struct warm_start *w, const struct from_spec *from, struct err 
     if (rc != 0) {
         return err_wrap(err, "from.%s %.200s", s->kind->name, s->path);
     }
+    if (from->slots) {
+        rc = warm_slots_check(checkpoint_manifest(warm_checkpoint_of(s)), update, &wanted,
+                              &w->match, err);
+        if (rc != 0) {
+            return err_wrap(err, "from.%s %.200s", s->kind->name, s->path);
+        }
+        w->rows_from = storage_absolute(s->path);
+        w->version = s->version;
+    }
     for (size_t i = w->count; i < wanted.count && w->rows_from == NULL; i++) {
         w->rows_from = w->match.tensors[i] == WARM_NONE ? NULL : storage_absolute(w->source.path);
     }
     struct buf text = {0};
     const char *said = w->match.summary;
     const size_t first = strcspn(said, ";");
-    buf_printf(&text, "%.*s from %s %s%s", (int)first, said, s->kind->name, s->path, said + first);
+    buf_printf(&text, "%.*s%s from %s %s%s", (int)first, said, from->slots ? " with slots" : "",
+               s->kind->name, s->path, said + first);
     w->summary = buf_take(&text);
     return 0;
 }
@@ -68,7 +82,7 @@ int warm_start_open(const struct job_spec *spec, const struct data_roots *roots,
     w->tables = spec->model.table_count;
     w->wanted = warm_wanted_new(variables, count, &spec->model);
     int rc = warm_source_open(&spec->from, spec->data.dir, roots, &w->source, err);
-    rc = rc != 0 ? rc : match(w, &spec->from, err);
+    rc = rc != 0 ? rc : match(w, &spec->from, &spec->update, err);
     if (rc != 0) {
         warm_start_close(w);
         return rc;
@@ -80,6 +94,11 @@ int warm_start_open(const struct job_spec *spec, const struct data_roots *roots,
 const char *warm_start_summary(const struct warm_start *w)
 {
     return w->summary;
+}
+
+uint64_t warm_start_version(const struct warm_start *w)
+{
+    return w->version;
 }
 
 const char *warm_start_rows(const struct warm_start *w, uint64_t *manifest)

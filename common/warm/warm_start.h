@@ -38,6 +38,8 @@ const char *warm_start_summary(const struct warm_start *w);
 /* The checkpoint that has rows for tables of the job, as any process of this host names it
  * (borrowed), and the checksum of its manifest; NULL: none is taken. */
 const char *warm_start_rows(const struct warm_start *w, uint64_t *manifest);
+/* With from.slots: how many updates the slots of that checkpoint have seen; else 0. */
+uint64_t warm_start_version(const struct warm_start *w);
 /* Loads the values of each variable that has some into @values [count]; others stay as they are.
  * NULL: values are only read and checked. @fingerprint: of the variables that have values, of these
  * values, and of the checkpoint of warm_start_rows(); never 0. Errors: ERR_INVALID a value that is

@@ -52,6 +52,9 @@ def clicks(count, seed, first):
     return "".join(lines)
 
 
+TABLES = """[{name: weights, dim: 1, init: zeros, memory_bytes: 8 MiB}, {name: vectors, dim: 8, init_spread: 0.05, memory_bytes: 8 MiB, catch_up: true}]"""
+
+
 class DeepFm(FaultTest):
     """examples/criteo-deepfm.yaml, and the day after."""
     model = {}
@@ -60,10 +63,13 @@ class DeepFm(FaultTest):
         return self.run_job(state, SOURCE + "/examples/criteo-deepfm.yaml",
                             **{"data__dir": self.dir, "data__train__file": train, "data__test__file": "test.tsv", "data__test_fraction": 0, **sets})
 
-    def test_the_first_evaluation_of_the_day_after_is_the_last_of_the_day_before(self):
+    def write_days(self):
         for name, text in (("monday.tsv", clicks(600, 1, 0)), ("tuesday.tsv", clicks(500, 2, 90)), ("test.tsv", clicks(200, 3, 30))):
             with open(os.path.join(self.dir, name), "w") as f:
                 f.write(text)
+
+    def test_the_first_evaluation_of_the_day_after_is_the_last_of_the_day_before(self):
+        self.write_days()
         monday = self.day("monday", "monday.tsv")
         sets = {"from__checkpoint": monday["checkpoint"]}
         frozen = self.day("frozen", "tuesday.tsv", **sets, update="{rule: adagrad, learning_rate: 0}", cluster__ps=2)
@@ -73,6 +79,28 @@ class DeepFm(FaultTest):
         self.assertNotEqual(warm["metrics"]["test"], cold["metrics"]["test"])
         measured = self.day("measured", "tuesday.tsv", **sets, update="{rule: adagrad, learning_rate: 0}", from__encoding="measure")
         self.assertNotEqual(measured["metrics"]["test"], monday["metrics"]["test"])
+
+    def test_slots_go_on(self):
+        """All records in a batch: two jobs of three updates are one of six, but for the order in which records are added up."""
+        self.write_days()
+        for rule in "adam", "ftrl", "adagrad":
+            sets = {"update": f"{{rule: {rule}, learning_rate: 0.05, l2: 0}}", "training__batch_size": 600, "model__tables": TABLES}
+            all_six = self.day(rule + "-six", "monday.tsv", **sets, training__epochs=6)["metrics"]["test"]["loss"]
+            first = self.day(rule + "-first", "monday.tsv", **sets, training__epochs=3)
+            sets.update(from__checkpoint=first["checkpoint"], training__epochs=3)
+            with_slots = self.day(rule + "-with", "monday.tsv", **sets, from__slots="true", cluster__ps=2)["metrics"]["test"]["loss"]
+            without = self.day(rule + "-without", "monday.tsv", **sets)["metrics"]["test"]["loss"]
+            self.assertAlmostEqual(with_slots, all_six, places=4)
+            later = self.day(rule + "-async", "monday.tsv", **sets, from__slots="true", training__mode="async", cluster__workers=2)
+            self.assertEqual((later["steps"], later["epochs"]), (3, 3))
+            self.assertAlmostEqual(later["metrics"]["test"]["loss"], all_six, places=4)
+            self.assertGreater(abs(without - all_six), 10 * abs(with_slots - all_six))
+        sets = {"from__checkpoint": first["checkpoint"], "from__slots": "true", "update": "{rule: adam}", "model__layers__5__units": 7,
+                "from__strict": "false"}
+        done = gradus("validate", SOURCE + "/examples/criteo-deepfm.yaml", *self.job(data__dir=self.dir, data__train__file="monday.tsv", **sets))
+        said = " ".join(done.stderr.split())
+        self.assertIn("from.slots: rule: adam here, adagrad there; slots: m per parameter, v per parameter here, squares per parameter there; "
+                      "without values there: dense_1.kernel, dense_1.bias, dense_2.kernel (", said)
 
 
 class Encoding(FaultTest):
@@ -145,7 +173,7 @@ class Encoding(FaultTest):
 
     def test_the_same_bits_whatever_dies(self):
         _, checkpoint = self.source()
-        sets = {"data__train": "{file: tuesday.csv}", "from__checkpoint": checkpoint, "training__replicas": 2}
+        sets = {"data__train": "{file: tuesday.csv}", "from__checkpoint": checkpoint, "from__slots": "true", "training__replicas": 2}
         self.cluster(workers=1)
         job = self.start_job(**sets, cluster__workers="1..2", cluster__ps=2, cluster__partitions=2, training__checkpoint_every=10)
         self.wait_checkpoint(job)

@@ -564,6 +564,7 @@ void master_answered(struct world *w, const struct unary *u, const struct unary_
         e.call.from_fingerprint = j->from && u->req.begins ? GIVEN_FROM_FINGERPRINT : 0;
         e.call.rows_from = j->from && u->req.begins ? GIVEN_ROWS_FROM : "";
         e.call.rows_manifest = j->from && u->req.begins ? GIVEN_ROWS_MANIFEST : 0;
+        e.call.slots_version = u->req.begins ? given_slots_version(j) : 0;
         e.call.encoding =
             j->from && (u->req.begins || u->req.encoded) ? GIVEN_ENCODING : "measured";
         e.call.test = e.call.train;

@@ -54,7 +54,10 @@ const struct field job_from_fields[] = {
      .type = FIELD_BOOL,
      .offset = FROM_AT(slots),
      .def = "false",
-     .help = "true is not possible yet: the update rule's slots begin as those of a new job"},
+     .help =
+         "With checkpoint: the update rule's slots go on, too, of variables and rows of tables, "
+         "and so does the count of updates by which the rule and schedules go; the rule has to "
+         "be the same; false: they begin as those of a new job"},
 };
 const size_t job_from_field_count = sizeof job_from_fields / sizeof job_from_fields[0];
 
@@ -195,10 +198,9 @@ void job_from_check(const struct job_reader *r)
                    is_given(f->checkpoint) ? "records that are read by the section data"
                                            : "a checkpoint, where it lies beside the variables");
     }
-    if (f->slots) {
+    if (f->slots && sources == 1 && !is_given(f->checkpoint)) {
         job_report(r, "from.slots",
-                   "from.slots: the slots of an update rule cannot be taken from a source yet; "
-                   "allowed: false");
+                   "from.slots: only checkpoints have the slots of an update rule; allowed: false");
     }
     if (r->spec->model.table_count > 0 && f->strict && sources == 1 && !is_given(f->checkpoint)) {
         job_report(r, "from.strict",

@@ -254,6 +254,7 @@ struct job {
     uint64_t from_fingerprint;       /* of the values of `from`; 0: no worker has looked yet */
     char *rows_from;                 /* the checkpoint with the first rows of tables; NULL: none */
     uint64_t rows_manifest;
+    uint64_t slots_version; /* its shards begin with, when they take the slots of a source */
     struct variable_spec *given_own; /* owned: the variables of `given` */
     char *encoding;                  /* what was measured on the train records; NULL: unknown */
     struct plan plan;

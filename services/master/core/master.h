@@ -188,6 +188,7 @@ struct master_call_done {
     uint64_t from_fingerprint; /* of these values */
     const char *rows_from;  /* the checkpoint that has rows of tables; NULL or "": none is taken */
     uint64_t rows_manifest; /* of that checkpoint */
+    uint64_t slots_version; /* with from.slots: updates that its slots have seen; else 0 */
     const char *encoding;   /* what was measured on the train records; NULL or "": unknown */
     /* OPEN, MEMBERSHIP, PIN, UNPIN, CHECKPOINT */
     uint64_t version;

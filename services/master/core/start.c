@@ -124,7 +124,7 @@ static int set_counts(struct job *j, struct err *err)
     }
     int rc = start_step_map(j, 0, &ledger, err);
     ledger_release(&ledger);
-    j->version_shift = 0;
+    j->version_shift = MUTANT(slots_from_zero) ? 0 : j->slots_version;
     j->evaluated_step = NO_STEP;
     j->checkpointed_step = NO_STEP;
     return rc;
@@ -262,6 +262,7 @@ void start_forget_fields(struct job *j)
     free(j->given_own);
     take_encoding(j, NULL);
     take_rows(j, NULL, 0);
+    j->slots_version = 0;
     j->given_own = NULL;
     j->given = (struct given_variables){0};
 }
@@ -290,6 +291,7 @@ void start_inspect_done(struct master *m, struct job *j, const struct master_cal
         job_record_set(&j->record.started_from, done->from);
         j->from_fingerprint = done->from_fingerprint;
         take_rows(j, done->rows_from, done->rows_manifest);
+        j->slots_version = done->slots_version;
         action_log(m, LOG_LEVEL_INFO, "job_from", "job=%s took=%s", j->record.id,
                    log_quote(done->from, quoted, sizeof quoted));
     }

@@ -49,6 +49,7 @@ static int take_inspection(const Gradus__V1__DataInfo *r, struct master_call_don
     done->from_fingerprint = r->from_fingerprint;
     done->rows_from = r->rows_from;
     done->rows_manifest = r->rows_manifest;
+    done->slots_version = r->slots_version;
     return rc != 0 || r->program == NULL
                ? rc
                : wire_program_from_proto(r->program, given, &done->given, err);

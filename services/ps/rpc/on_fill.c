@@ -87,7 +87,7 @@ void ps_put(struct ps_shard *s, const struct shard_action *a)
     struct snapshot *present = s->snapshots.present;
     memcpy(present->values.data + a->first, (const float *)a->given + a->skip,
            a->count * sizeof(float));
-    if (a->whole) {
+    if (a->whole && !s->slots_taken) {
         update_slots_fill(s->update, present->values.data, s->slot_data);
     }
 }

@@ -150,6 +150,7 @@ struct ps_shard {
     struct update *update;
     struct floats slots[UPDATE_SLOTS_MAX];
     float *slot_data[UPDATE_SLOTS_MAX];
+    bool slots_taken;      /* from a source, before the values that workers bring */
     struct floats nothing; /* the gradient of a step without records, where one is needed */
     struct buffer
         /* all slots are copied there before anything else happens; keeps a reference */

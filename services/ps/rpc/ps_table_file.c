@@ -313,9 +313,15 @@ int ps_tables_restore(struct ps_shard *s, const struct checkpoint *c, struct err
 
 int ps_tables_begin(struct ps_shard *s, const char *path, uint64_t manifest, struct err *err)
 {
-    if (s->tables == NULL) {
+    if (s->tables == NULL && !s->spec.from.slots) {
         return err_set(err, ERR_INVALID, "rows to begin with, and the job has no tables");
     }
-    return warm_rows_restore(&s->spec, &s->plan, s->number, path, manifest, &s->ps->data_roots,
-                             s->tables->tables, err);
+    const struct warm_shard shard = {.spec = &s->spec,
+                                     .plan = &s->plan,
+                                     .number = s->number,
+                                     .tables = s->tables == NULL ? NULL : s->tables->tables,
+                                     .update = s->update,
+                                     .slots = s->slot_data};
+    s->slots_taken = s->spec.from.slots;
+    return warm_rows_restore(&shard, path, manifest, &s->ps->data_roots, err);
 }

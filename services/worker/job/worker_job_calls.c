@@ -174,12 +174,7 @@ static void handle_inspect(struct worker_job *j, struct rpc_call *call,
     Gradus__V1__DataInfo info;
     Gradus__V1__ProgramModel program;
     describe_data(j, &info, &program);
-    info.from_fingerprint = from.fingerprint;
-    info.rows_manifest = from.rows_manifest;
-    if (from.summary != NULL) {
-        info.from = from.summary;
-        info.rows_from = from.rows_from;
-    }
+    worker_source_describe(&from, &info);
     char *measured = j->model.train == NULL ? NULL : mem_strdup(dataset_measured(j->model.train));
     if (measured != NULL) {
         info.encoding = measured;

@@ -8,6 +8,7 @@
 
 #include "data/dataset_cache.h"
 #include "data/loader.h"
+#include "gradus/v1/types.pb-c.h"
 #include "graph/model.h"
 #include "job/spec/job_spec.h"
 #include "job/plan/plan.h"
@@ -82,7 +83,10 @@ struct worker_source {
     uint64_t fingerprint; /* of these values */
     char *rows_from;      /* owned: the checkpoint that has rows for tables; "": none are taken */
     uint64_t rows_manifest;
+    uint64_t slots_version; /* with from.slots: updates that they have seen */
 };
+/* @out borrows its texts. */
+void worker_source_describe(const struct worker_source *s, Gradus__V1__DataInfo *out);
 void worker_source_release(struct worker_source *s); /* zeroed is fine */
 /* Of a job with `from`: reads the source, within @roots, and says what is taken of it. @out begins
  * zeroed. Errors: those of warm_start.h. */

@@ -57,10 +57,22 @@ int worker_model_look(const struct worker_model *m, const struct data_roots *roo
     if (rc == 0) {
         const char *rows_from = warm_start_rows(w, &out->rows_manifest);
         out->summary = summarize(m, warm_start_summary(w));
+        out->slots_version = warm_start_version(w);
         out->rows_from = mem_strdup(rows_from == NULL ? "" : rows_from);
     }
     warm_start_close(w);
     return rc;
+}
+
+void worker_source_describe(const struct worker_source *from, Gradus__V1__DataInfo *out)
+{
+    out->from_fingerprint = from->fingerprint;
+    out->rows_manifest = from->rows_manifest;
+    out->slots_version = from->slots_version;
+    if (from->summary != NULL) {
+        out->from = from->summary;
+        out->rows_from = from->rows_from;
+    }
 }
 
 void worker_source_release(struct worker_source *s)

@@ -209,9 +209,9 @@ static void take_all(struct fleet *f, struct fleet *of, const char *path)
     checkpoint_catch_up(c, &past, of->rule->catch_up == NULL ? 0 : 1);
     for (size_t i = 0; i < TABLES; i++) {
         for (uint32_t s = 0; s < f->shards; s++) {
-            if (checkpoint_take_rows(c, fleet_names[i], f->tables[i][s], s, f->shards, &err) != 0) {
-                fail_msg("%s", err.msg);
-            }
+            struct table *t = f->tables[i][s];
+            assert_int_equal(checkpoint_take_rows(c, fleet_names[i], false, t, s, f->shards, &err),
+                             0);
         }
     }
     checkpoint_close(c);
@@ -295,13 +295,14 @@ static void test_rows_alone_that_cannot_be(void **state)
     char *path = fleet_save(&bad, x, 0, false);
     open_good(path, &c);
     struct table *t = other.tables[wide][0];
-    assert_int_equal(checkpoint_take_rows(c, fleet_names[wide], t, 0, 1, &err), ERR_INVALID);
+    assert_int_equal(checkpoint_take_rows(c, fleet_names[wide], false, t, 0, 1, &err), ERR_INVALID);
     assert_message(err, "element 1 of the row of key 77 is inf, which is not finite");
-    assert_int_equal(checkpoint_take_rows(c, "none", t, 0, 1, &err), ERR_NOT_FOUND);
+    assert_int_equal(checkpoint_take_rows(c, "none", false, t, 0, 1, &err), ERR_NOT_FOUND);
     assert_message(err, "no table none");
     for (size_t i = 0; i < TABLES; i++) {
         if (fleet_dims[i] != fleet_dims[wide]) {
-            assert_int_equal(checkpoint_take_rows(c, fleet_names[i], t, 0, 1, &err), ERR_INVALID);
+            assert_int_equal(checkpoint_take_rows(c, fleet_names[i], false, t, 0, 1, &err),
+                             ERR_INVALID);
             assert_message(err, "floats, ");
         }
     }
