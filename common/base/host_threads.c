@@ -13,10 +13,7 @@
 #include "base/cgroup.h"
 #include "base/mem.h"
 
-#define REASON_GROUP                                                                               \
-    "the control group's pids.max: docker run --pids-limit, TasksMax= of systemd, podPidsLimit "   \
-    "of "                                                                                          \
-    "kubelet"
+#define REASON_GROUP "the control group's pids.max, of docker pids-limit, of systemd TasksMax"
 #define REASON_USER "the user's limit: ulimit -u"
 
 /* The number behind @name in a file of lines; false: it is not there, or no number. */

@@ -213,8 +213,7 @@ bool ps_client_scatter(const struct shard_link *link, uint64_t first, uint64_t c
     return count == 0;
 }
 
-/* Puts rows in their place: @count floats from @first on of @p->expected, or of the rows that come
- * along. */
+/* Puts rows in their place: @count floats from @first on of those expected, or that come along. */
 static bool put_rows(const struct pending *p, uint64_t first, uint64_t count,
                      struct rpc_spans *spans, const float *block, float *to)
 {
@@ -316,8 +315,7 @@ static int take_values(struct shard_link *link, struct pending *p,
     return 0;
 }
 
-/* Checks the version: all messages of an answer have the same one, and it is the one that was asked
- * for. */
+/* Checks the version: all messages of an answer have the same one, the one that was asked for. */
 static int take_version(const struct shard_link *link, struct pending *p,
                         const Gradus__V1__ExchangeResponse *r, struct err *err)
 {
@@ -369,8 +367,8 @@ static int take_answer(const struct shard_link *link, struct pending *p,
 /* What the shard says, without "job digits-1 shard 0: ". */
 static const char *without_subject(const char *message)
 {
-    const char *rest = strncmp(message, "job ", 4) == 0 ? strstr(message, ": ") : NULL;
-    return rest == NULL ? message : rest + 2;
+    const char *rest = strstr(message, ": ");
+    return strncmp(message, "job ", 4) == 0 && rest != NULL ? rest + 2 : message;
 }
 
 /* An error of the shard's. Its number comes from the wire: only those of gRPC mean something. */
@@ -415,8 +413,7 @@ static void trace_receive(const struct shard_link *link, const struct pending *p
     trace_add(link->client->trace, link->client->job, &span, NULL);
 }
 
-/* Under the link's mutex: a message was taken that can be right. True: ps_client_deliver() is due.
- */
+/* Under the link's mutex: a message was taken. True: ps_client_deliver() is due. */
 static bool taken(struct shard_link *link, struct pending *p, const Gradus__V1__ExchangeResponse *r)
 {
     const bool values = p->received >= (r->of_rows ? p->expected : r->total);

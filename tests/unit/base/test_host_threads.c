@@ -83,8 +83,7 @@ static void groups_of_both_versions_limit(void **state)
     assert_int_equal(host_threads_need(root, 21, "a run", &err), ERR_EXHAUSTED);
     assert_string_equal(err.msg,
                         "a run takes up to 21 threads, and 20 more may be started here (the "
-                        "control group's pids.max: docker run --pids-limit, TasksMax= of "
-                        "systemd, podPidsLimit of kubelet)");
+                        "control group's pids.max, of docker pids-limit, of systemd TasksMax)");
 }
 
 static void a_user_is_limited(void **state)
