@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From what a certificate says to who calls, and what depends on the name of who calls. */
+/* Makes the identity of a caller out of a certificate, and decides what depends on the name of the
+ * caller. */
 #include "auth/auth_identity.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #define NODE_URI "gradus:node/"
 #define ROLE_UNIT "OU=gradus-"
 
-/* What follows @prefix in @text; NULL: it does not begin so. */
+/* The part of @text behind @prefix; NULL: it does not begin with that. */
 static const char *behind(const char *text, const char *prefix)
 {
     size_t n = strlen(prefix);

@@ -38,7 +38,8 @@ struct auth_certificate {
 /* Who shows @c: the common name, and the roles of URIs "gradus:role/NAME" and of units
  * "OU=gradus-NAME"; a URI "gradus:node/NAME" says which node it is. @out is overwritten. */
 void auth_identity_certificate(const struct auth_certificate *c, struct auth_identity *out);
-/* For who asks nobody, and for who comes through a socket of this user: everything is allowed. */
+/* The identity of a caller that is not asked who it is, or comes through a socket of this user:
+ * everything is allowed. */
 void auth_identity_open(struct auth_identity *out);
 void auth_identity_same_user(struct auth_identity *out);
 
@@ -48,7 +49,8 @@ const char *auth_proof_name(enum auth_proof proof); /* "token" */
 
 /* May @who be the node @node ("": one that has no name yet)? Errors: ERR_PERMISSION, both named. */
 int auth_check_node(const struct auth_identity *who, const char *node, struct err *err);
-/* May @who change a job of @owner ("": nobody known)? @action: "cancel". Errors: ERR_PERMISSION. */
+/* Checks that @who may change a job of @owner ("": not known). @action: "cancel". Errors:
+ * ERR_PERMISSION. */
 int auth_check_owner(const struct auth_identity *who, const char *action, const char *job,
                      const char *owner, struct err *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Roles: what somebody is to a cluster, and so may do (auth_table.c). */
+/* Roles: each says what its holder may do in a cluster (auth_table.c). */
 #ifndef GRADUS_AUTH_AUTH_ROLE_H
 #define GRADUS_AUTH_AUTH_ROLE_H
 

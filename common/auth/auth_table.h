@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table that says who may call what. A method without a row is nobody's. */
+/* The one table that says who may call what. A method without a row is nobody's.
+ *
+ * The RPC layer says what a connection proves, service/access.c says who that is, and a call is
+ * refused before a byte of its message is unpacked: no handler can forget to ask (decision 49). A
+ * test asks running services for their methods. What depends on more than the method (which node,
+ * whose job) is asked in the shells; no core knows who calls. An identity is that of a call, and a
+ * stream is one call. A service connects to nobody to check a token. JSON web tokens are read by
+ * our own code over OpenSSL's signatures: of the libraries in Debian 12, libjwt 1.10 has no key
+ * sets and cjose no EdDSA, and both bring the symmetric algorithms that have to be kept out. */
 #ifndef GRADUS_AUTH_AUTH_TABLE_H
 #define GRADUS_AUTH_AUTH_TABLE_H
 

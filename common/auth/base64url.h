@@ -10,8 +10,8 @@
 #include "base/buf.h"
 
 void base64url_encode(const void *data, size_t n, struct buf *out); /* appends */
-/* Append what the @n characters stand for; false, and nothing appended, when they are no such text:
- * padding, blanks and bits that are left over are not taken, so each value has one form. */
+/* Appends the bytes that the @n characters encode; false, and nothing appended, when they encode
+ * none: padding, blanks and left-over bits are refused, so each value has one form. */
 bool base64url_decode(const char *text, size_t n, struct buf *out);
 
 #endif

@@ -89,8 +89,8 @@ static int read_changed(struct bearer *b, struct bearer_file *f,
     if (f->path[0] == '\0') {
         return 0;
     }
-    struct file_version now = file_version(f->path); /* before it is read: what changes meanwhile is
-                                                        read again */
+    /* taken before reading: a file that changes meanwhile is read again */
+    struct file_version now = file_version(f->path);
     if (file_version_same(&now, &f->version)) {
         return 0;
     }

@@ -28,13 +28,13 @@ struct bearer_options {   /* "": none */
 struct bearer *bearer_new(const struct bearer_options *options, struct err *err);
 void bearer_free(struct bearer *b); /* NULL is fine */
 
-/* Look once in BEARER_REFRESH_MS whether the files have changed, and take what is in them; while
- * one cannot be used, what was there before stays. Errors: as bearer_new(), once for each change.
+/* Looks once in BEARER_REFRESH_MS whether the files have changed, and takes their content; while a
+ * file cannot be used, its content of before stays. Errors: as bearer_new(), once for each change.
  */
 int bearer_refresh(struct bearer *b, uint64_t now_ms, struct err *err);
 
-/* Who sends @authorization, the value of that header, at @now_s. Errors: ERR_UNAUTHENTICATED, a
- * sentence in which no token is; @who is filled as far as it is known. */
+/* The identity behind @authorization, the value of that header, at @now_s. Errors:
+ * ERR_UNAUTHENTICATED, a sentence that has no token in it; @who is filled as far as it is known. */
 int bearer_check(struct bearer *b, const char *authorization, int64_t now_s,
                  struct auth_identity *who, struct err *err);
 

@@ -35,7 +35,7 @@ struct jwk {
     EVP_PKEY *key;
     enum kind kind;
     char *id;                          /* NULL: none */
-    const struct algorithm *algorithm; /* the only one that it is for; NULL: all of its kind */
+    const struct algorithm *algorithm; /* the only algorithm of the key; NULL: all of its kind */
 };
 
 struct jwk_set {
@@ -107,7 +107,7 @@ static int add(struct jwk_set *s, EVP_PKEY *key, const char *id, const struct al
     return 0;
 }
 
-/* The bytes of a member in base64url; false: there is none. */
+/* Reads the bytes of a member in base64url; false: the member is missing or wrong. */
 static bool read_bytes(const struct json_t *object, const char *name, struct buf *out)
 {
     const char *text = NULL;

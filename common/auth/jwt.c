@@ -18,7 +18,7 @@
 #define PREFIX "gradus-"
 #define LIST_MAX 4096
 
-struct parts { /* of the text of a token */
+struct parts { /* the three parts of the text of a token */
     const char *header, *claims, *signature;
     size_t header_bytes, claims_bytes, signature_bytes;
 };
@@ -110,7 +110,7 @@ static int check_signature(const struct parts *p, const struct jwk_set *keys, st
 
 /* ---- claims ---- */
 
-/* 0: there is none, which is said to be 0. */
+/* Reads a time of the claims; 0: the claim is missing. */
 static int read_time(const struct json_t *claims, const char *name, int64_t *out, struct err *err)
 {
     double value = 0;
@@ -152,7 +152,7 @@ static int check_times(const struct json_t *claims, int64_t now_s, int64_t *unti
     return 0;
 }
 
-/* Is @wanted the text @value, or one of a list? */
+/* True if @value is the text @wanted, or a list that has it. */
 static bool names(const struct json_t *value, const char *wanted)
 {
     const char *text = json_doc_text(value);

@@ -21,7 +21,7 @@ static void add_number(struct buf *out, uint64_t value, unsigned bytes)
 
 static const uint8_t none[SHARD_KEY_SECRET_BYTES];
 
-/* False: there is no secret, or no memory. */
+/* Signs with the secret; false: there is no secret, or no memory. */
 static bool sign(const uint8_t secret[SHARD_KEY_SECRET_BYTES], const struct buf *data,
                  unsigned char mac[EVP_MAX_MD_SIZE])
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* With which the workers of a job prove to its shards that the job's master has sent them, and
- * under which name. The master gives the job's secret (job/progress/fence.h) to its servers alone,
- * and to each worker one that is made of it and of the worker's id: a worker can neither speak as
- * another one nor, to the shards, as the master. The key is made of that secret and of the opening
- * of the shard, so it is worth nothing for another job, shard or start of the job, and no secret
- * travels with it. It goes in the metadata of a call: once for each stream. */
+/* The key with which a worker proves to the shards of its job that the job's master has sent it,
+ * and under which name. The master gives the job's secret (job/progress/fence.h) to the job's
+ * servers alone, and to each worker a secret that is made of it and of the worker's id: a worker
+ * can speak neither as another worker nor, to the shards, as the master. The key is made of the
+ * worker's secret and of the opening of the shard, so it is worth nothing for another job, shard or
+ * start of the job, and no secret travels with it. It goes in the metadata of a call: once for each
+ * stream. */
 #ifndef GRADUS_AUTH_SHARD_KEY_H
 #define GRADUS_AUTH_SHARD_KEY_H
 
@@ -15,8 +16,8 @@
 #define SHARD_KEY_BYTES 44 /* base64url of HMAC-SHA256, with the NUL */
 #define SHARD_KEY_SECRET_BYTES 16
 
-/* What the master gives to @worker in the place of the job's @secret; of zeros, which is none, it
- * is zeros. */
+/* The secret that the master gives to @worker, made of the job's @secret; zeros, which mean no
+ * secret, give zeros. */
 void shard_worker_secret(const uint8_t secret[SHARD_KEY_SECRET_BYTES], const char *worker,
                          uint8_t out[SHARD_KEY_SECRET_BYTES]);
 /* The key of a worker with its @secret, for shard number @shard of @job, opened as @opening; ""

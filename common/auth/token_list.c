@@ -94,7 +94,7 @@ static int read_hash(const char *word, uint8_t out[TOKEN_HASH_BYTES], struct err
         good = high >= 0 && low >= 0;
         out[i] = good ? (uint8_t)(high * 16 + low) : 0;
     }
-    /* Not shown: it may be a token that was put there by mistake. */
+    /* The hash is not shown: it may be a token that was put there by mistake. */
     return good ? 0
                 : err_set(err, ERR_INVALID,
                           "the third word is no hash, " HASH_PREFIX
@@ -180,7 +180,7 @@ static int by_hash(const void *a, const void *b)
 
 static int check_twice(struct token_list *l, const char *path, struct err *err)
 {
-    if (l->count == 0) { /* there is no memory that could be sorted either */
+    if (l->count == 0) { /* an empty list has no memory to sort */
         return 0;
     }
     qsort(l->entries, l->count, sizeof *l->entries, by_hash);
@@ -254,6 +254,15 @@ void token_list_free(struct token_list *l)
 size_t token_list_count(const struct token_list *l)
 {
     return l->count;
+}
+
+size_t token_list_count_of(const struct token_list *l, const char *name)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        n += strcmp(l->entries[i].name, name) == 0;
+    }
+    return n;
 }
 
 const struct token_entry *token_list_find(const struct token_list *l, const char *token, size_t n)

@@ -18,8 +18,9 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-#define TOKEN_PREFIX "gradus_" /* by which people, and programs that look for leaks, know one */
-#define TOKEN_BYTES 64         /* of a token of ours, with the NUL */
+/* prefix by which people, and programs that look for leaks, know a token of ours */
+#define TOKEN_PREFIX "gradus_"
+#define TOKEN_BYTES 64 /* of a token of ours, with the NUL */
 #define TOKEN_HASH_BYTES 32
 #define TOKEN_LIST_MAX 10000
 #define TOKEN_LIST_BYTES_MAX ((size_t)4 << 20)
@@ -39,6 +40,8 @@ struct token_list;
 struct token_list *token_list_parse(const char *text, size_t n, const char *path, struct err *err);
 void token_list_free(struct token_list *l); /* NULL is fine */
 size_t token_list_count(const struct token_list *l);
+/* How many of its tokens have the holder @name. */
+size_t token_list_count_of(const struct token_list *l, const char *name);
 /* The entry of a token; NULL: it has none. Takes the same time for all tokens. Borrows. */
 const struct token_entry *token_list_find(const struct token_list *l, const char *token, size_t n);
 

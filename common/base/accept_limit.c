@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The function accept4() of this program, which the dynamic linker gives to its libraries in place
- * of the one of the C library, and what it looks at. */
+/* Replaces the C library's accept4() for this program and its libraries: the dynamic linker gives
+ * them this one, which looks at the limits first. */
 #include "base/accept_limit.h"
 
 #include <errno.h>
@@ -24,13 +24,12 @@
 
 static atomic_int first_refused = INT_MAX; /* a connection with this number, or a higher one */
 static atomic_int exempt[ACCEPT_LIMIT_EXEMPT_MAX]; /* fd + 1; 0: none */
-static atomic_int exempt_ports[ACCEPT_LIMIT_EXEMPT_MAX];
-static atomic_int limited_port; /* enum first_byte_port */
 static atomic_ullong refused;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the next one */
 static struct accept_share share;
 
-/* How many descriptors there may be; more of them, if the system lets us. */
+/* Raises the number of descriptors of the process to @wanted, as far as the system allows. Returns
+ * the number. */
 static size_t raise_descriptors(size_t wanted)
 {
     struct rlimit now;
@@ -60,7 +59,7 @@ static uint16_t port_of(const struct sockaddr_storage *a)
                                       : 0;
 }
 
-/* Nobody: it has gone, or comes through a socket of this host. */
+/* The peer behind @fd; nobody, if the connection is gone or came through a socket of this host. */
 static struct accept_guest guest_of(int fd)
 {
     struct sockaddr_storage peer;
@@ -89,18 +88,16 @@ size_t accept_limit_set(const struct accept_limits *limits)
     share.there = is_there;
     accept_share_set(&share, limits->peer, limits->peer > 0 ? 0 : can);
     pthread_mutex_unlock(&lock);
-    atomic_store(&limited_port, (int)limits->port);
     atomic_store(&first_refused, (int)wanted);
     return can;
 }
 
-void accept_limit_exempt(int fd, enum first_byte_port port)
+void accept_limit_exempt(int fd)
 {
     for (size_t i = 0; i < ACCEPT_LIMIT_EXEMPT_MAX; i++) {
         int none = 0;
         if (atomic_load(&exempt[i]) == fd + 1 ||
             atomic_compare_exchange_strong(&exempt[i], &none, fd + 1)) {
-            atomic_store(&exempt_ports[i], (int)port);
             return;
         }
     }
@@ -111,21 +108,18 @@ uint64_t accept_limit_refused(void)
     return atomic_load(&refused);
 }
 
-/* Is the listening socket @fd exempt? Then @port is what its connections speak. */
-static bool is_exempt(int fd, enum first_byte_port *port)
+static bool is_exempt(int fd)
 {
     for (size_t i = 0; i < ACCEPT_LIMIT_EXEMPT_MAX; i++) {
         if (atomic_load(&exempt[i]) == fd + 1) {
-            *port = (enum first_byte_port)atomic_load(&exempt_ports[i]);
             return true;
         }
     }
-    *port = (enum first_byte_port)atomic_load(&limited_port);
     return false;
 }
 
-/* That there is no descriptor for a connection must not look like a broken port: as if there were
- * none. It waits in the queue of the system until somebody else comes. */
+/* Answers as if no connection had come: want of a descriptor must not look like a broken port. The
+ * connection waits in the queue of the system until a descriptor is free. */
 static int none_now(void)
 {
     errno = errno == EMFILE || errno == ENFILE ? EAGAIN : errno;
@@ -161,24 +155,21 @@ static void refuse(int fd, const char *reason)
     }
 }
 
-/* Of the libraries, and ours, under the name that they call. */
+/* accept4() under the name that libraries and this program call. */
 int accept_limited(int fd, struct sockaddr *address, socklen_t *bytes, int flags) __asm__("accept4")
     __attribute__((visibility("default")));
 
 int accept_limited(int fd, struct sockaddr *address, socklen_t *bytes, int flags)
 {
     socklen_t room = bytes != NULL ? *bytes : 0;
-    enum first_byte_port port;
     for (;;) {
         int got = (int)syscall(SYS_accept4, fd, address, bytes, flags);
-        bool free_of_limits = is_exempt(fd, &port);
+        bool free_of_limits = is_exempt(fd);
         if (got < 0) {
             return free_of_limits ? -1 : none_now();
         }
         const char *reason = too_many(got, !free_of_limits);
         if (reason == NULL) {
-            first_byte_ignore(got);
-            first_byte_watch(got, port);
             return got;
         }
         refuse(got, reason);

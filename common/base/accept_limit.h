@@ -15,26 +15,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/first_byte.h"
-
 /* What a process needs besides connections: files, sockets to others, pipes. */
 #define ACCEPT_LIMIT_OTHERS 256
 
-/* What a process lets in. */
+/* The limits of what a process accepts. */
 struct accept_limits {
     size_t connections; /* about so many at most; as the system's limit on open files lets it, of
                            which as many as it allows are asked for first, and some are left free */
-    size_t peer;        /* of one peer at most; 0: as many as are free, which is half for the only
-                           one (accept_share.h). Those through sockets of this host are not counted */
-    enum first_byte_port port; /* what connections that are not exempt speak */
+    size_t
+        peer; /* connections of one peer at most; 0: as many as are free, which is half for a single
+                 peer (accept_share.h). Connections through sockets of this host are not counted */
 };
 
 /* Returns how many connections there can be. */
 size_t accept_limit_set(const struct accept_limits *limits);
-/* The listening socket @fd bounds its connections itself (http_crowd.h), which are @port. Before it
- * accepts; at most ACCEPT_LIMIT_EXEMPT_MAX in one process, further ones are not exempt. */
+/* The listening socket @fd bounds its connections itself (http_crowd.h). Before it accepts; at most
+ * ACCEPT_LIMIT_EXEMPT_MAX in one process, further ones are not exempt. */
 #define ACCEPT_LIMIT_EXEMPT_MAX 4
-void accept_limit_exempt(int fd, enum first_byte_port port);
+void accept_limit_exempt(int fd);
 /* Connections that were closed because of the limit, so far. */
 uint64_t accept_limit_refused(void);
 

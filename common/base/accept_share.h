@@ -28,17 +28,18 @@ struct accept_share {
     struct accept_guest *guests; /* owns: by descriptor, of `room` */
     size_t room, end;            /* end: none is at this number or above */
     size_t each;                 /* connections of a peer; 0: any number */
-    size_t all;                  /* a peer has no more than are free of these; 0: it may */
-    uint64_t look_ms;            /* not before it again */
+    size_t all;                  /* connections of all peers; 0: no such limit */
+    uint64_t look_ms;            /* the next look at who is gone happens after this time */
     /* Is the connection with @peer still there behind @fd? */
     bool (*there)(int fd, const struct accept_guest *guest);
 };
 
-/* From now on up to @each connections of a peer; or, of @all, as many as are free: one peer has
- * half of them then, two have a third each, and N leave one part in N + 1 to all others. One
- * connection is always free for who has none. 0: that limit is none. */
+/* Sets the limits: up to @each connections of a peer; and, of @all, as many as are free. A single
+ * peer gets half of @all, two a third each, N leave one part in N + 1 to all others; one connection
+ * is always free for a peer that has none. 0: no such limit. */
 void accept_share_set(struct accept_share *s, size_t each, size_t all);
-/* @fd is a new connection; whoever had the number before is gone. False: @guest has its share. */
+/* Counts the new connection @fd; whatever had that number before is gone. False: @guest has its
+ * share already. */
 bool accept_share_enter(struct accept_share *s, int fd, const struct accept_guest *guest,
                         uint64_t now_ms);
 

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 
-#define PRINTF_BYTES 64 /* room for most of what is printed: then it is printed once */
+#define PRINTF_BYTES 64 /* room for most texts, which are then printed once */
 
 static void reserve(struct buf *b, size_t more)
 {

@@ -9,10 +9,9 @@
 
 enum cgroup_version { CGROUP_V1 = 1, CGROUP_V2 = 2 };
 
-/* Call @fn for each group of @controller ("memory", "cpu"). @root: "" for this machine's; a
- * directory with proc/ and sys/ in it for tests. A directory may be one that is not to be seen
- * here: in a container the path can be that of the host, and the mount itself is the container's
- * group. */
+/* Calls @fn for each group of @controller ("memory", "cpu"). @root: "" for this machine; a
+ * directory with proc/ and sys/ in it for tests. A directory may not be visible here: in a
+ * container the path can be that of the host, and the mount itself is the container's group. */
 void cgroup_each(const char *root, const char *controller,
                  void (*fn)(void *ctx, enum cgroup_version version, const char *dir), void *ctx);
 

@@ -38,7 +38,8 @@ struct err {
 /* Fill @err (may be NULL) and return @code. Messages longer than the buffer are cut. */
 int err_set(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* As err_set(), with ": " and the text of @errno_value at the end; the code is chosen from it. */
+/* As err_set(), with ": " and the text of @errno_value at the end; @errno_value also chooses the
+ * code. */
 int err_errno(struct err *err, int errno_value, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

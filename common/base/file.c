@@ -15,7 +15,7 @@
 
 #include "base/mem.h"
 
-#define LINKS_MAX 40 /* as the kernel follows */
+#define LINKS_MAX 40 /* links in a row, as many as the kernel follows */
 
 int file_read(const char *path, size_t bytes_max, struct buf *out, struct err *err)
 {
@@ -52,8 +52,8 @@ int file_read(const char *path, size_t bytes_max, struct buf *out, struct err *e
     return rc;
 }
 
-/* What @path leads to, link by link, whether it is there or not; owned. NULL with errno: the links
- * lead nowhere. */
+/* The path behind @path, link by link, whether or not a file is there; owned. NULL with errno: the
+ * links lead nowhere. */
 static char *follow_links(const char *path)
 {
     char *at = mem_strdup(path), target[PATH_MAX];
@@ -76,7 +76,7 @@ static char *follow_links(const char *path)
     return NULL;
 }
 
-/* A writer into what is there and no regular file. */
+/* Opens a writer into a device or a pipe, which is written in place. */
 static int open_direct(struct file_writer *w, const char *path, struct err *err)
 {
     int fd = strcmp(path, FILE_STDOUT) == 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)

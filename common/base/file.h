@@ -22,7 +22,7 @@ int file_write_atomic(const char *path, const void *data, size_t n, struct err *
 struct file_writer {
     int fd; /* -1 when closed */
     char *path;
-    char *tmp_path; /* written into as it is: the same as @path */
+    char *tmp_path; /* when the file is written in place: the same as @path */
     bool direct;    /* nothing is renamed, synced or removed */
     uint64_t offset;
 };
@@ -32,9 +32,10 @@ int file_writer_add(struct file_writer *w, const void *data, size_t n, struct er
 int file_writer_commit(struct file_writer *w, struct err *err); /* closes in any case */
 void file_writer_abort(struct file_writer *w);                  /* safe after commit */
 
-/* fsync of a directory: its entries are there after a crash. */
+/* fsync of a directory, so that its entries outlive a crash. */
 int file_sync_dir(const char *path, struct err *err);
-int file_sync_parent(const char *path, struct err *err); /* of the directory that @path is in */
+/* fsync of the directory that @path is in */
+int file_sync_parent(const char *path, struct err *err);
 
 /* mkdir -p. */
 int file_make_dirs(const char *path, struct err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Versions of files, by what the file system says of them. */
+/* Versions of files, as the file system tells them. */
 #include "base/file_version.h"
 
 #include <sys/stat.h>

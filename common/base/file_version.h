@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What changes when a file is replaced or written; zeroed: there is none. */
+/* What the file system says of a file, which changes when the file is replaced or written; zeroed:
+ * there is no file. */
 struct file_version {
     uint64_t inode;
     uint64_t bytes;
@@ -14,7 +15,7 @@ struct file_version {
     int64_t changed_ns;
 };
 
-/* Of @path as it is now. */
+/* The version of the file @path now. */
 struct file_version file_version(const char *path);
 bool file_version_same(const struct file_version *a, const struct file_version *b);
 

@@ -28,7 +28,7 @@ static bool quota_v2(const char *dir, double *out)
     return there;
 }
 
-/* The same in two files; a quota of -1 is no limit. */
+/* The quota of control groups v1, which stands in two files; -1 is no limit. */
 static bool quota_v1(const char *dir, double *out)
 {
     uint64_t quota = 0, period = 0;

@@ -32,14 +32,15 @@ static bool read_line(const char *path, const char *name, uint64_t unit, uint64_
 
 /* ---- control groups ---- */
 
-struct names { /* what its files are called */
+struct names { /* names of the files of a control group */
     const char *limit, *usage, *inactive;
 };
 static const struct names V1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
                                 "total_inactive_file"};
 static const struct names V2 = {"memory.max", "memory.current", "inactive_file"};
 
-/* One group: pages of files that nobody uses are taken back before anything fails. */
+/* Takes the limit of one group into account. Pages of files that nobody uses count as free: the
+ * kernel takes them back before anything fails. */
 static void apply_group(void *ctx, enum cgroup_version version, const char *dir)
 {
     struct host_memory *m = ctx;

@@ -9,7 +9,7 @@
 
 struct host_memory {
     uint64_t total;     /* bytes; 0: not known */
-    uint64_t available; /* that new processes may take without others being pushed out */
+    uint64_t available; /* that new processes may take without pushing others out */
     bool limited;       /* by a control group, not by the machine */
 };
 

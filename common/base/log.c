@@ -42,7 +42,7 @@ static void write_line(char *line, size_t n)
     }
     out[n++] = '\n';
     ssize_t written = write(STDERR_FILENO, out, n);
-    (void)written; /* nowhere to report that stderr is gone */
+    (void)written; /* stderr is gone: there is no place to report that */
 }
 
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
@@ -127,12 +127,13 @@ const char *log_quote(const char *s, char *out, size_t n)
         char room[8];
         const char *escaped = escape((unsigned char)s[0], (unsigned char)s[1], room);
         size_t bytes = escaped == NULL ? 1 : strlen(escaped);
-        if (k + bytes + 2 > n) { /* with the closing quote and the end */
+        if (k + bytes + 2 > n) { /* room for the closing quote and the end, too */
             break;
         }
         memcpy(out + k, escaped == NULL ? s : escaped, bytes);
         k += bytes;
-        s += escaped != NULL && (unsigned char)*s == 0xC2; /* its second byte is written */
+        /* skips the second byte of the escaped character */
+        s += escaped != NULL && (unsigned char)*s == 0xC2;
     }
     out[k++] = '"';
     out[k] = '\0';

@@ -14,7 +14,7 @@ struct writer {
     char *out;
     size_t n, room;
     bool full;
-    bool ascii; /* other bytes are no UTF-8 */
+    bool ascii; /* only ASCII is written as it is: the other bytes are no UTF-8 */
 };
 
 static void put(struct writer *w, const char *text, size_t n)
@@ -59,7 +59,7 @@ static size_t put_escape(struct writer *w, const char *s, const char *end)
     return 1;
 }
 
-/* Returns what is behind the value. */
+/* Writes a value. Returns the place behind it. */
 static const char *put_value(struct writer *w, const char *s, const char *end)
 {
     if (s < end && *s == '"') {
@@ -78,7 +78,7 @@ static const char *put_value(struct writer *w, const char *s, const char *end)
     return s;
 }
 
-/* Returns what is behind the key and its value. */
+/* Writes a key and its value. Returns the place behind them. */
 static const char *put_field(struct writer *w, const char *s, const char *end)
 {
     size_t before = w->n;
@@ -94,7 +94,7 @@ static const char *put_field(struct writer *w, const char *s, const char *end)
     if (s < end && *s == '=') {
         s = put_value(w, s + 1, end);
     }
-    w->out[w->n++] = '"'; /* there is room: CLOSING */
+    w->out[w->n++] = '"'; /* CLOSING has kept room */
     w->full = w->full || w->n + CLOSING > w->room;
     return s;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log lines that whoever connects can cause, as often as it likes: one in a while, with a count of
- * those that were left out.
+/* Limits log lines that a peer can cause as often as it likes: one line in a while, with a count of
+ * the lines that were left out.
  *
  * Any thread. */
 #ifndef GRADUS_BASE_LOG_RATE_H

@@ -133,7 +133,7 @@ void *mem_try_pages(size_t bytes, const char *what, struct err *err)
         return NULL;
     }
     ask_huge_pages(p, bytes);
-    memset(p, 0, bytes); /* they are there before somebody waits for them */
+    memset(p, 0, bytes); /* touches the pages now, before a thread waits for them */
     return p;
 }
 
@@ -160,9 +160,9 @@ void *mem_grow(void *array, size_t *capacity, size_t need, size_t size)
 }
 
 #ifndef VECTOR_SANITIZED
-/* Of large copies glibc makes one string instruction, whose speed depends on where the lines are
- * and on the low bits of both addresses (its bug 30994); these are plain vector loads and stores.
- */
+/* Copies without the C library: glibc copies large arrays with one string instruction, whose speed
+ * depends on the lines and on the low bits of both addresses (its bug 30994). These are plain
+ * vector loads and stores. */
 VECTOR_CLONES VECTOR_NOT_MEMCPY static void copy(char *restrict to, const char *restrict from,
                                                  size_t bytes)
 {
@@ -175,7 +175,7 @@ VECTOR_CLONES VECTOR_NOT_MEMCPY static void copy(char *restrict to, const char *
 void mem_copy(void *restrict to, const void *restrict from, size_t bytes)
 {
 #ifdef VECTOR_SANITIZED
-    memcpy(to, from, bytes); /* which is looked at once, not for each byte */
+    memcpy(to, from, bytes); /* a sanitizer looks at memcpy once, and at a loop for each byte */
 #else
     if (bytes < COPY_BYTES_MIN) {
         memcpy(to, from, bytes);
@@ -204,7 +204,7 @@ void mem_copy_far(void *restrict to, const void *restrict from, size_t bytes)
             _mm_stream_si128((__m128i *)(void *)(t + i + k), v);
         }
     }
-    _mm_sfence(); /* before whatever says that it is there */
+    _mm_sfence(); /* orders the stores before the one that tells of them */
     memcpy(t + end, f + end, bytes - end);
 }
 #else

@@ -15,7 +15,7 @@ static size_t place_of(const struct name_index *x, const char *name)
     return (size_t)checksum_of(name, strlen(name)) & (x->capacity - 1);
 }
 
-/* Where @name is, or would be. */
+/* The slot of @name: where it is, or would be. */
 static size_t slot_of(const struct name_index *x, const char *name)
 {
     size_t i = place_of(x, name);
@@ -53,7 +53,7 @@ void *name_index_find(const struct name_index *x, const char *name)
     return x->count == 0 ? NULL : x->slots[slot_of(x, name)].object;
 }
 
-/* Those behind it that could not be in their place move up. */
+/* Removes a name. Names behind it that had been pushed out of their place move up. */
 void name_index_remove(struct name_index *x, const char *name)
 {
     size_t hole = x->count == 0 ? 0 : slot_of(x, name);

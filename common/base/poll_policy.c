@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-#define WAIT_NS_MIN UINT64_C(3000) /* shorter: it was there already, and nobody waited */
+#define WAIT_NS_MIN UINT64_C(3000) /* a shorter wait: the event was there already */
 #define WAIT_NS_MAX (4 * POLL_USUAL_NS_MAX)
 #define MEAN_SHIFT 3 /* the last 8 waits or so */
 #define MISS_ALL 1024U
@@ -41,7 +41,7 @@ void poll_policy_init(struct poll_policy *p, const struct poll_setting *setting)
 
 /* ---- trouble ---- */
 
-/* One soon after the last: for twice as long. */
+/* Pauses polling. A pause soon after the last one is twice as long. */
 static void pause_polling(struct poll_policy *p, uint64_t now_ns, enum poll_why why)
 {
     const bool again = p->pause_ns > 0 && now_ns < p->resume_ns + p->pause_ns;

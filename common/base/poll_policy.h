@@ -9,7 +9,15 @@
  * pauses, for longer each time.
  *
  * A core: it has no clock, thread or file. One object for each thread that waits, all calls by that
- * thread. No errors, no memory. */
+ * thread. No errors, no memory.
+ *
+ * Where it is used (decision 61): a thread of a server polls its queue, and the thread of a job
+ * polls its own connections in the place of the thread that otherwise waits for them, so nothing is
+ * handed over and nobody is woken. Callbacks stay with one thread at a time, so no other code knows
+ * of it. A thread yields the processor before each look. What polling costs somebody else cannot be
+ * seen, so the thread's own time in line stands for it: a loader that takes the processor for a
+ * tenth of a step is no reason to stop, a program that always wants it is. The first answer after a
+ * pause still wakes a thread, since the C core of gRPC cannot get a thread out of its queue. */
 #ifndef GRADUS_BASE_POLL_POLICY_H
 #define GRADUS_BASE_POLL_POLICY_H
 
@@ -46,11 +54,11 @@ int poll_setting_parse(const char *text, struct poll_setting *out, struct err *e
 enum poll_why {
     POLL_OFF,       /* the setting says never */
     POLL_FIXED,     /* the setting says how long */
-    POLL_SOON,      /* what is waited for usually comes soon */
-    POLL_LATE,      /* it usually does not, or nobody knows yet */
+    POLL_SOON,      /* the event usually comes soon */
+    POLL_LATE,      /* the event usually does not come soon, or nobody knows yet */
     POLL_CROWDED,   /* more threads compute here than there are processors */
-    POLL_PREEMPTED, /* others wanted the processor */
-    POLL_MISSED,    /* it came later than it usually does, again and again */
+    POLL_PREEMPTED, /* other threads wanted the processor */
+    POLL_MISSED,    /* the event came later than usual, again and again */
     POLL_WHY_COUNT,
 };
 extern const char *const poll_why_names[POLL_WHY_COUNT];
@@ -72,8 +80,8 @@ void poll_policy_init(struct poll_policy *p, const struct poll_setting *setting)
 /* At the beginning of a wait: is it time for poll_policy_load()? */
 bool poll_policy_load_due(const struct poll_policy *p, uint64_t now_ns);
 void poll_policy_load(struct poll_policy *p, uint64_t now_ns, const struct thread_load *load);
-/* At the beginning of a wait: poll for so many ns before going to sleep; 0: sleep at once.
- * @busy: threads on this host that compute, as far as is known, with the one that waits. */
+/* Call when a wait begins. Returns for how many ns to poll before going to sleep; 0: sleep at once.
+ * @busy: threads on this host that are known to compute, this one included. */
 uint64_t poll_policy_begin(struct poll_policy *p, uint64_t now_ns, unsigned busy,
                            unsigned processors);
 /* At its end: it lasted @waited_ns, of which @polled_ns were polled at most. */

@@ -10,7 +10,7 @@
 struct recycler {
     pthread_mutex_t lock; /* guards what follows the size */
     size_t item_bytes;
-    size_t unused_max; /* what is given back beyond it is freed */
+    size_t unused_max; /* items beyond this number are freed when they are given back */
     size_t unused_count;
     struct recycled *unused;
 };

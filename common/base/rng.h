@@ -19,7 +19,7 @@ uint64_t rng_key_mix(uint64_t key, uint64_t number);
 uint64_t rng_u64(uint64_t key, uint64_t index);
 double rng_uniform(uint64_t key, uint64_t index); /* in [0, 1), 53 bits */
 double rng_normal(uint64_t key, uint64_t index);  /* mean 0, variance 1 (Box-Muller) */
-/* In 0..@n-1, @n > 0; the bias is below n/2^64. */
+/* A number in 0..@n-1, @n > 0; the bias is below n/2^64. */
 uint64_t rng_below(uint64_t key, uint64_t index, uint64_t n);
 
 #endif

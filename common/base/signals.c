@@ -19,10 +19,13 @@ static void send_on(int signal, siginfo_t *info, void *context)
     ucontext_t *interrupted = context;
     for (int i = 1; i < NSIG; i++) {
         if (sigismember(&blocked, i) == 1) {
-            (void)sigaddset(&interrupted->uc_sigmask, i); /* in force when this handler returns */
+            /* takes effect when this handler returns */
+            (void)sigaddset(&interrupted->uc_sigmask, i);
         }
     }
-    (void)kill(getpid(), signal); /* blocked here now, so it finds who waits for it */
+    /* the signal is blocked in this thread now, so the kernel gives it to a thread that waits for
+     * it */
+    (void)kill(getpid(), signal);
     errno = saved;
 }
 

@@ -16,9 +16,10 @@ void signals_block(const sigset_t *set);
 /* A descriptor that can be read while one of @set, which is blocked, waits; close() it. Signals
  * that nobody reads wait for the next descriptor. Errors: ERR_EXHAUSTED. */
 int signals_open(const sigset_t *set, struct err *err);
-/* Whether @signal, @ms after the first one, is only the same order once more, because whoever gave
- * it reaches a process in two ways: `timeout` signals its child and then the process group, which
- * the child is in. SIGINT may come from somebody who types Ctrl-C twice, so it counts sooner. */
+/* True if @signal, @ms after the first one, is only the same order once more. Whoever gives an
+ * order may reach a process in two ways: `timeout` signals its child and then the process group,
+ * which the child is in. SIGINT may come from a person who types Ctrl-C twice, so it counts sooner.
+ */
 bool signals_repeats(int signal, uint64_t ms);
 #define SIGNALS_REPEAT_MS 1000
 #define SIGNALS_REPEAT_INTERRUPT_MS 100

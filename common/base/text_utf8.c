@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bytes of the valid character at @p, of which there are @n; 0: there is none, or it is NUL. */
+/* Number of bytes of the valid character at @p, which has @n bytes left; 0: no valid character, or
+ * NUL. */
 static size_t utf8_character(const unsigned char *p, size_t n)
 {
     size_t more;

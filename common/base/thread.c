@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread names itself. To name another one, the C library opens a file below /proc/self/task,
- * which the kernel remembers until that thread has ended, and whoever waits for the end of the
- * process then waits for it in a loop: on a busy machine a processor for some 60 ms. */
+/* A thread names itself. To name another thread, the C library opens a file below /proc/self/task,
+ * which the kernel keeps in mind until that thread has ended; a process that waits for the end of
+ * this one then waits in a loop, on a busy machine for some 60 ms of a processor. */
 #include "base/thread.h"
 
 #include <stdio.h>

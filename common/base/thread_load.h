@@ -11,13 +11,13 @@ struct thread_load {
     uint64_t switches; /* involuntary ones */
     uint64_t sleeps;   /* voluntary ones */
     uint64_t delay_ns; /* ready to run, and not running */
-    bool has_delay;    /* the kernel says so: /proc/thread-self/schedstat is there */
+    bool has_delay;    /* the kernel has /proc/thread-self/schedstat */
 };
 
-/* Of the thread that calls it, a few microseconds. */
+/* The load of the calling thread; takes a few microseconds. */
 struct thread_load thread_load(void);
 
-/* "CPU_NS DELAY_NS SLICES", as the kernel writes it. False: it is something else. */
+/* Reads "CPU_NS DELAY_NS SLICES", the form of the kernel. False: it is another one. */
 bool thread_load_parse(const char *text, uint64_t *delay_ns);
 
 #endif

@@ -80,7 +80,7 @@ static int find_column(const struct checkpoint *c, const char *variable, const c
     return 0;
 }
 
-/* Is piece @p the same as @known from element @first on? */
+/* Compares piece @p, from its element @first on, with the copy in @known. */
 static int compare_copy(const struct checkpoint *c, const struct piece *p, uint64_t first,
                         uint64_t count, const float *known, struct err *err)
 {
@@ -99,9 +99,9 @@ static int compare_copy(const struct checkpoint *c, const struct piece *p, uint6
     return rc;
 }
 
-/* The copy that all of these rows have, from its element @first on; with @known it is in @out
- * already. Shards of async jobs may have different ones, each right for its rows, as long as
- * nobody joins the rows. */
+/* Reads the copy of a slot that all of these rows share, from its element @first on; with @known it
+ * is in @out already. Shards of async jobs may have different copies, each right for its rows, as
+ * long as nobody joins the rows. */
 static int read_copy(const struct checkpoint *c, size_t column, uint64_t row_first,
                      uint64_t row_count, uint64_t first, uint64_t count, bool known, float *out,
                      struct err *err)
@@ -204,6 +204,35 @@ static int read_slot(const struct checkpoint *c, const struct partition *p, cons
     return rc == 0 ? 0 : err_wrap(err, "checkpoint %s", c->path);
 }
 
+/* All slots of the shard's partition number @part. */
+static int read_slots(const struct checkpoint *c, const struct partition *p, const char *variable,
+                      const struct update *update, size_t part, bool known, float *const *slots,
+                      struct err *err)
+{
+    int rc = 0;
+    for (size_t k = 0; rc == 0 && k < update_slot_count(update); k++) {
+        rc = read_slot(c, p, variable, update, k, part, known, slots[k], err);
+    }
+    return rc;
+}
+
+int checkpoint_read_slots(const struct checkpoint *c, const struct plan *plan, uint32_t shard,
+                          const char *const *names, const struct update *update,
+                          float *const *slots, struct err *err)
+{
+    size_t count = 0;
+    const struct partition *parts = plan_shard(plan, shard, &count);
+    bool *seen = mem_new(plan->variable_count + 1, sizeof *seen);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        const struct partition *p = &parts[i];
+        rc = read_slots(c, p, names[p->variable], update, i, seen[p->variable], slots, err);
+        seen[p->variable] = true;
+    }
+    free(seen);
+    return rc;
+}
+
 int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, uint32_t shard,
                           const char *rule, const struct update *update, float *values,
                           float *const *slots, struct err *err)
@@ -223,8 +252,8 @@ int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, u
         if (rc == 0) {
             rc = checkpoint_read(c, v->name, NULL, p->first, p->count, values + p->offset, err);
         }
-        for (size_t k = 0; rc == 0 && rule != NULL && k < update_slot_count(update); k++) {
-            rc = read_slot(c, p, v->name, update, k, i, seen[p->variable], slots[k], err);
+        if (rc == 0 && rule != NULL) {
+            rc = read_slots(c, p, v->name, update, i, seen[p->variable], slots, err);
         }
         seen[p->variable] = true;
     }

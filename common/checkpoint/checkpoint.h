@@ -12,10 +12,10 @@
 #include "checkpoint/safetensors.h"
 
 enum checkpoint_check {
-    CHECKPOINT_QUICK, /* files are there with the right sizes and headers */
+    CHECKPOINT_QUICK, /* the files are there with the right sizes and headers */
     CHECKPOINT_FULL,  /* and their content has the checksums of the manifest */
-    /* As quick, and so is what is read later, as far as it is read: files that have no checksums of
-     * their chunks are checked as a whole. */
+    /* As CHECKPOINT_QUICK, and what is read later is checked as far as it is read; a file without
+     * checksums of its chunks is checked as a whole. */
     CHECKPOINT_PIECES,
 };
 
@@ -41,24 +41,31 @@ const struct ledger *checkpoint_ledger(const struct checkpoint *c, uint32_t shar
  * slot per column or variable differ. */
 int checkpoint_read(const struct checkpoint *c, const char *variable, const char *slot,
                     uint64_t first, uint64_t count, float *out, struct err *err);
-/* All of one shard of @plan, which may have any number of shards: into the flat buffer @values, and
- * into @slots as @update of that shard has them (@rule NULL: no slots). Copies of slots per column
- * and per variable are compared where this shard joins rows of several copies. Errors: ERR_INVALID
- * another rule, a variable that the checkpoint has not or in another shape, a slot of another kind;
- * ERR_NOT_FOUND a slot that it has not; ERR_CORRUPT copies differ. */
+/* Reads all of one shard of @plan, which may have any number of shards: values into the flat buffer
+ * @values, and slots into @slots as @update of that shard has them (@rule NULL: no slots). Copies
+ * of slots per column and per variable are compared where this shard joins rows of several copies.
+ * Errors: ERR_INVALID another rule, a variable that the checkpoint lacks or has in another shape, a
+ * slot of another kind; ERR_NOT_FOUND a slot that it lacks; ERR_CORRUPT copies differ. */
 int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, uint32_t shard,
                           const char *rule, const struct update *update, float *values,
                           float *const *slots, struct err *err);
 
-struct checkpoint_table { /* to be restored; all borrowed */
+/* Slots alone, of variables that may have other names there: @names [plan->variable_count]. Errors:
+ * as checkpoint_read_shard(). */
+int checkpoint_read_slots(const struct checkpoint *c, const struct plan *plan, uint32_t shard,
+                          const char *const *names, const struct update *update,
+                          float *const *slots, struct err *err);
+
+struct checkpoint_table { /* a table that is to be restored; everything is borrowed */
     const char *name;
     int admission; /* enum table_admission_kind of its config */
     struct table *table;
 };
-/* Rows, and what admission counted, into the @count tables of shard @shard of @shards, which are
- * new: those whose keys are of that shard. Files whose shards share no key with it are not read; of
- * the others a part is in memory at a time. Errors: ERR_INVALID other tables than the checkpoint
- * has, or with another dim, rule or admission; ERR_CORRUPT; ERR_EXHAUSTED; those of files. */
+/* Restores the @count tables of shard @shard of @shards, which are new: the rows, and the counts of
+ * admission, whose keys belong to that shard. Files whose shards share no key with it are not read;
+ * of the others one part is in memory at a time. Errors: ERR_INVALID other tables than the
+ * checkpoint has, or with another dim, rule or admission; ERR_CORRUPT; ERR_EXHAUSTED; those of
+ * files. */
 int checkpoint_restore_tables(const struct checkpoint *c, const struct checkpoint_table *tables,
                               size_t count, uint32_t shard, uint32_t shards, struct err *err);
 
@@ -68,17 +75,24 @@ struct checkpoint_past {
     const struct rule *rule;
     const struct rule_past *past;
 };
-/* From now on such rows are exported as they read (all borrowed). */
+/* From now on such rows are exported, and taken, as they read (all borrowed). */
 void checkpoint_catch_up(struct checkpoint *c, const struct checkpoint_past *pasts, size_t count);
 
-/* One safetensors file of whole variables: without metadata equal values give equal bytes. They
- * are the parameters, or with @slot what that slot has for each of them ("average"). Of a table
- * "ads" there are "ads.keys" (U64) and "ads.values" (F32, a row for each key); 8 MiB of each file
- * are in memory at a time.
- * Errors: ERR_NOT_FOUND no such slot; ERR_INVALID it is not per parameter; those of files. */
+/* The rows of table @name alone into @table, which is new and of shard @shard of @shards: values as
+ * an export has them, and sightings; with @slots also slots, and versions at which they were seen
+ * last, else those of new rows. Errors: ERR_NOT_FOUND no such table; ERR_INVALID another dim, with
+ * @slots another rule, or a value that is not finite; others as of checkpoint_restore_tables(). */
+int checkpoint_take_rows(const struct checkpoint *c, const char *name, bool slots,
+                         struct table *table, uint32_t shard, uint32_t shards, struct err *err);
+
+/* Writes one safetensors file of whole variables; without metadata equal values give equal bytes.
+ * @slot NULL: the parameters; else what that slot ("average") has for each of them. A table "ads"
+ * becomes "ads.keys" (U64) and "ads.values" (F32, a row for each key); 8 MiB of each file are in
+ * memory at a time. Errors: ERR_NOT_FOUND no such slot; ERR_INVALID it is not per parameter; those
+ * of files. */
 int checkpoint_export(const struct checkpoint *c, const char *slot, const char *out_path,
                       struct err *err);
-/* The same with what the file says of itself. */
+/* As checkpoint_export(), with metadata in which the file says what it is. */
 int checkpoint_export_described(const struct checkpoint *c, const char *slot, const char *out_path,
                                 const struct safetensors_meta *meta, size_t meta_count,
                                 struct err *err);

@@ -64,7 +64,7 @@ int checkpoint_begin(const char *dir, uint64_t step, char **path, struct err *er
 struct entry {
     uint64_t step, generation;
     char *path;
-    char *why; /* it is not complete; NULL: it is */
+    char *why; /* why it is not complete; NULL: it is complete */
     bool foreign;
     struct manifest manifest; /* as far as it could be read */
 };
@@ -146,7 +146,7 @@ static const char *base(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* A delta needs its base, which is complete by itself and the one that it was written for. */
+/* Checks the base of a delta: it is complete, and the one that the delta was written for. */
 static int look_for_base(const struct entries *all, struct entry *e, struct err *err)
 {
     const char *name = e->manifest.base.directory;
@@ -177,8 +177,8 @@ static void look_at_deltas(struct entries *all)
     }
 }
 
-/* All that are there, and what is wrong with those that are not complete. Errors: those of files,
- * when that cannot be said. */
+/* Looks at all checkpoints of @dir, and notes what is wrong with those that are not complete.
+ * Errors: those of files, when nobody can say that. */
 static int look_at_all(const char *dir, struct entries *out, struct err *err)
 {
     char owner[CLAIM_OWNER_BYTES];
@@ -239,7 +239,7 @@ int checkpoint_find(const char *dir, const char *const *avoid, size_t avoid_coun
         *path = mem_strdup(found->path);
     } else if (all.count == 0) {
         rc = err_set(err, ERR_NOT_FOUND, "no checkpoint in %s", dir);
-    } else { /* the newest is the one that was meant */
+    } else { /* the first one that was looked at is the newest */
         rc = err_set(err, ERR_NOT_FOUND, "no complete checkpoint in %s; %s", dir,
                      all.items[0].why == NULL ? "none could be read" : all.items[0].why);
     }
@@ -271,7 +271,8 @@ int checkpoint_resolve(const char *path, char **out, struct buf *skipped, struct
     return rc;
 }
 
-/* Is it the base of one of the first @keep complete ones, or of one that is @named? */
+/* True if the checkpoint is the base of one of the first @keep complete ones, or of one that is
+ * @named. */
 static bool is_needed(const struct entries *all, const char *path, size_t keep,
                       const char *const *named, size_t named_count)
 {

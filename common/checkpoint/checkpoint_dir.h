@@ -22,33 +22,35 @@ char *checkpoint_step_path(const char *dir, uint64_t step);
  * be NULL) returns owned. Errors: those of files. */
 int checkpoint_begin(const char *dir, uint64_t step, char **path, struct err *err);
 
-/* Remove what there is of a checkpoint of @step; nothing is fine. Errors: those of files. */
+/* Removes what there is of a checkpoint of @step; nothing there is no error. Errors: those of
+ * files. */
 int checkpoint_discard(const char *dir, uint64_t step, struct err *err);
 
-/* The newest complete checkpoint (manifest sound, files there with their sizes, and so is its base
- * when it is a delta) but those named in @avoid; @path returns owned. One line on each newer one is
- * added to @skipped (may be NULL), also when there is none. One of another owner than the directory
- * is passed over. Errors: ERR_NOT_FOUND none, or no such directory; others when files cannot be
- * read at the moment, so that nobody can say which is the newest. */
+/* Finds the newest complete checkpoint (manifest sound, files there with their sizes, its base
+ * complete when it is a delta) that @avoid does not name; @path returns owned. For each newer one
+ * that is passed over, a line is added to @skipped (may be NULL), also when none is found.
+ * Checkpoints of another owner than the directory's are passed over. Errors: ERR_NOT_FOUND none, or
+ * no such directory; others when files cannot be read at the moment, so that nobody can say which
+ * is the newest. */
 int checkpoint_find(const char *dir, const char *const *avoid, size_t avoid_count, char **path,
                     struct buf *skipped, struct err *err);
-/* The same with nothing to avoid. */
+/* checkpoint_find() with nothing to avoid. */
 int checkpoint_latest(const char *dir, char **path, struct buf *skipped, struct err *err);
 
-/* @path itself when it is a checkpoint; else the result of the job whose checkpoints are beneath
- * it: the newest, or the best version if the job ended with that; @out returns owned. @skipped: as
- * checkpoint_find(). */
+/* Finds the result behind @path: @path itself when it is a checkpoint; else that of the job whose
+ * checkpoints are beneath it, which is the newest, or the best version if the job ended with it.
+ * @out returns owned. @skipped: as checkpoint_find(). */
 int checkpoint_resolve(const char *path, char **out, struct buf *skipped, struct err *err);
 /* Checkpoint @dir, or beside it the best version that it keeps, if the job ended there and that is
  * its result. Never fails; @path returns owned. */
 void checkpoint_result(const char *dir, char **path);
-/* The best version that checkpoint @dir keeps: itself, or one beside it; @path returns owned.
+/* Finds the best version that checkpoint @dir keeps: itself, or one beside it; @path returns owned.
  * Errors: ERR_NOT_FOUND it keeps none, or that is gone; those of manifest_read(). */
 int checkpoint_best(const char *dir, char **path, struct err *err);
 
-/* Remove all but the newest @keep complete checkpoints (0: none is removed), those that are called
- * as one of @named and bases of these, and what is incomplete and of an earlier step than the
- * newest complete one. A missing directory is fine. */
+/* Removes all checkpoints but the newest @keep complete ones (0: nothing is removed), those whose
+ * names are in @named, and bases of these; also what is incomplete and of an earlier step than the
+ * newest complete one. A missing directory is no error. */
 int checkpoint_prune(const char *dir, size_t keep, const char *const *named, size_t named_count,
                      struct err *err);
 

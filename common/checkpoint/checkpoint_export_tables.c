@@ -18,37 +18,14 @@ struct source { /* a shard */
 
 struct merge {
     const struct checkpoint *c;
-    const struct checkpoint_past *past; /* NULL: rows read as they lie */
-    uint64_t version; /* of the shard with the most updates: rows are as one server has them */
-    size_t dim;
+    size_t table;
     struct table_file_slots slots;
     struct source *sources;
     struct source **heap; /* [count] the least order first */
     size_t count;
 };
 
-void checkpoint_catch_up(struct checkpoint *c, const struct checkpoint_past *pasts, size_t count)
-{
-    c->pasts = pasts;
-    c->past_count = count;
-}
-
 /* ---- rows of a shard ---- */
-
-static void catch_up(const struct merge *m, struct source *s)
-{
-    const struct rule *rule = m->past->rule;
-    for (size_t i = 0; i < s->n; i++) {
-        float *slots[RULE_SLOTS_MAX] = {NULL};
-        for (size_t k = 0; k < rule->slot_count; k++) {
-            slots[k] = s->part.slots[k] + i * (rule->slot_kinds[k] == RULE_SLOT_ROW ? 1 : m->dim);
-        }
-        if (s->part.seen[i] < m->version) {
-            rule->catch_up(m->past->past, s->part.seen[i], m->version, s->part.values + i * m->dim,
-                           slots, m->dim);
-        }
-    }
-}
 
 /* @s->n is 0: it has no more rows. */
 static int next_part(const struct merge *m, struct source *s, struct err *err)
@@ -60,9 +37,7 @@ static int next_part(const struct merge *m, struct source *s, struct err *err)
         return rc;
     }
     s->order = table_walk_order(s->part.keys[0]);
-    if (m->past != NULL) {
-        catch_up(m, s);
-    }
+    checkpoint_catch_rows(m->c, m->table, &s->part);
     return 0;
 }
 
@@ -95,20 +70,12 @@ static void sift(struct merge *m, size_t i)
 static int merge_begin(struct merge *m, const struct checkpoint *c, size_t table, struct err *err)
 {
     const struct manifest *of = &c->manifest;
-    const struct table_file_info *info = &of->tables[table].info;
     int rc = 0;
     *m = (struct merge){.c = c,
-                        .dim = (size_t)info->dim,
+                        .table = table,
                         .sources = mem_new(of->shard_count, sizeof *m->sources),
                         .heap = mem_new(of->shard_count, sizeof(struct source *))};
-    for (size_t i = 0; i < c->past_count; i++) {
-        m->past = strcmp(c->pasts[i].table, info->name) == 0 ? &c->pasts[i] : m->past;
-    }
     manifest_table_slots(of, &m->slots);
-    for (uint32_t i = 0; i < of->shard_count; i++) {
-        const uint64_t version = of->shards[i].version;
-        m->version = version > m->version ? version : m->version;
-    }
     for (uint32_t i = 0; rc == 0 && i < of->shard_count; i++) {
         struct source *s = &m->sources[i];
         s->rows = checkpoint_rows(c, i, table, &m->slots);
@@ -146,7 +113,7 @@ static int merge_step(struct merge *m, struct err *err)
     return rc;
 }
 
-/* Which slot that is; -1: none. */
+/* The number of slot @slot; -1: there is none. */
 static int slot_number(const struct manifest *m, const char *slot)
 {
     for (size_t k = 0; slot != NULL && k < m->slot_count; k++) {

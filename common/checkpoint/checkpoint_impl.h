@@ -25,9 +25,9 @@ struct checkpoint {
     struct shard_file *files; /* [shard_count] */
     struct piece *pieces;     /* sorted by column, then first */
     size_t piece_count;
-    size_t *column_begin;                /* [columns + 1]: the pieces of a column */
-    struct checkpoint *base;             /* of which it is a delta; NULL: it is none */
-    atomic_ullong *bytes;                /* read; NULL: nobody counts */
+    size_t *column_begin;    /* [columns + 1]: the pieces of a column */
+    struct checkpoint *base; /* the checkpoint of which this is a delta; NULL: it is no delta */
+    atomic_ullong *bytes;    /* counter of bytes that were read; NULL: nobody counts */
     const struct checkpoint_past *pasts; /* [past_count] */
     size_t past_count;
 };
@@ -65,7 +65,8 @@ static inline int checkpoint_slot_column(const struct checkpoint *c, const char 
     return -1;
 }
 
-/* What @column of a variable is of; values are one for each parameter. */
+/* Whether @column of a variable is per parameter, row, column or variable; values are per
+ * parameter. */
 static inline enum rule_slot_kind checkpoint_column_kind(const struct checkpoint *c, size_t column)
 {
     return column == 0 ? RULE_SLOT_PARAMETER : c->manifest.slot_kinds[column - 1];
@@ -82,12 +83,16 @@ static inline bool checkpoint_is_copied(enum rule_slot_kind kind)
  * @tensors. Errors: ERR_CORRUPT. */
 int checkpoint_check_tables(const struct checkpoint *c, uint32_t shard, size_t *tensors,
                             struct err *err);
-/* Is it the name of a tensor of one of the tables? */
+/* True if @tensor is the name of a tensor of one of the tables. */
 bool checkpoint_is_of_table(const struct checkpoint *c, const char *tensor);
 
-/* All rows of table @table that file @shard has, with those of its base; @slots borrowed. */
+/* All rows of table @table in the file of @shard, with those of its base; @slots borrowed. */
 struct table_union *checkpoint_rows(const struct checkpoint *c, uint32_t shard, size_t table,
                                     const struct table_file_slots *slots);
+
+/* Brings rows of table @table of any file to the newest version of all shards, as
+ * checkpoint_catch_up() says; nothing to do is fine. */
+void checkpoint_catch_rows(const struct checkpoint *c, size_t table, struct table_chunk *rows);
 
 /* The keys of table @table, or with @values its values (or slot @slot, not NULL), of all files, in
  * the order of table_walk_order(). Errors: those of files; ERR_CORRUPT. */

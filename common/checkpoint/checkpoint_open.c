@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "checkpoint/checkpoint_impl.h"
 
-/* What the pieces of a column add up to. */
+/* The number of elements that the pieces of a column add up to. */
 static uint64_t column_extent(const struct variable_spec *v, enum rule_slot_kind kind)
 {
     return checkpoint_is_copied(kind) ? plan_rows(&v->shape) : manifest_slot_elements(v, kind);
@@ -72,7 +72,7 @@ static int add_piece(struct checkpoint *c, uint32_t shard, const struct safetens
     return 0;
 }
 
-/* What is no partition must be of a table. */
+/* Adds the pieces of a shard file. A tensor that is no partition must belong to a table. */
 static int add_pieces(struct checkpoint *c, uint32_t shard, struct err *err)
 {
     const struct safetensors *file = &c->files[shard].file;
@@ -204,7 +204,7 @@ static int index_pieces(struct checkpoint *c, struct err *err)
 static int open_as(const char *path, enum checkpoint_check check, bool is_base,
                    struct checkpoint **out, struct err *err);
 
-/* What is wrong with it is said as of the base that it is. */
+/* Opens the base of a delta. Its errors are told as errors of the base. */
 static int open_base(struct checkpoint *c, enum checkpoint_check check, struct err *err)
 {
     if (c->manifest.base.directory[0] == '\0') {
@@ -225,7 +225,7 @@ static int open_as(const char *path, enum checkpoint_check check, bool is_base,
     struct checkpoint *c = mem_new(1, sizeof *c);
     c->path = mem_strdup(path);
     int rc = manifest_read(path, &c->manifest, err);
-    if (rc == 0 && !is_base) { /* one that has a base itself is found out below */
+    if (rc == 0 && !is_base) { /* a base that has a base itself is refused below */
         rc = open_base(c, check, err);
     }
     if (rc == 0) {

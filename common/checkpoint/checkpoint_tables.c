@@ -2,6 +2,7 @@
 /* Tables of a checkpoint: checked when it is opened, and put back into tables of any number of
  * shards. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,50 @@ struct table_union *checkpoint_rows(const struct checkpoint *c, uint32_t shard, 
 {
     const bool delta = c->files[shard].base.directory[0] != '\0';
     return table_union_new(&c->files[shard], delta ? &c->base->files[shard] : NULL, table, slots);
+}
+
+void checkpoint_catch_up(struct checkpoint *c, const struct checkpoint_past *pasts, size_t count)
+{
+    c->pasts = pasts;
+    c->past_count = count;
+}
+
+static const struct checkpoint_past *find_past(const struct checkpoint *c, const char *table)
+{
+    for (size_t i = 0; i < c->past_count; i++) {
+        if (strcmp(c->pasts[i].table, table) == 0) {
+            return &c->pasts[i];
+        }
+    }
+    return NULL;
+}
+
+/* Of the shard with the most updates: rows are as one server has them. */
+static uint64_t newest(const struct manifest *m)
+{
+    uint64_t version = 0;
+    for (uint32_t i = 0; i < m->shard_count; i++) {
+        version = m->shards[i].version > version ? m->shards[i].version : version;
+    }
+    return version;
+}
+
+void checkpoint_catch_rows(const struct checkpoint *c, size_t table, struct table_chunk *rows)
+{
+    const struct table_file_info *info = &c->manifest.tables[table].info;
+    const struct checkpoint_past *past = find_past(c, info->name);
+    const uint64_t version = newest(&c->manifest);
+    const size_t dim = (size_t)info->dim;
+    for (size_t i = 0; past != NULL && i < rows->n; i++) {
+        float *slots[RULE_SLOTS_MAX] = {NULL};
+        for (size_t k = 0; k < past->rule->slot_count; k++) {
+            slots[k] = rows->slots[k] + i * (past->rule->slot_kinds[k] == RULE_SLOT_ROW ? 1 : dim);
+        }
+        if (rows->seen[i] < version) {
+            past->rule->catch_up(past->past, rows->seen[i], version, rows->values + i * dim, slots,
+                                 dim);
+        }
+    }
 }
 
 /* ---- into tables ---- */
@@ -149,8 +194,9 @@ static uint64_t share(uint64_t n, uint32_t a, uint32_t as, uint32_t b, uint32_t 
     return (uint64_t)((double)n * common / (end - begin));
 }
 
-static int reserve(const struct checkpoint *c, size_t number, struct table *table, uint32_t shard,
-                   uint32_t shards, struct err *err)
+/* For all rows of the table, and with @counted for what admission has counted. */
+static int reserve(const struct checkpoint *c, size_t number, bool counted, struct table *table,
+                   uint32_t shard, uint32_t shards, struct err *err)
 {
     const struct manifest_table *t = &c->manifest.tables[number];
     const uint32_t files = c->manifest.shard_count;
@@ -158,7 +204,7 @@ static int reserve(const struct checkpoint *c, size_t number, struct table *tabl
     for (uint32_t i = 0; i < files; i++) {
         if (overlap(i, files, shard, shards)) {
             rows += share(t->rows[i], i, files, shard, shards);
-            counts += share(t->counts[i], i, files, shard, shards);
+            counts += counted ? share(t->counts[i], i, files, shard, shards) : 0;
         }
     }
     return table_restore_reserve(table, rows, counts, err);
@@ -220,7 +266,7 @@ int checkpoint_restore_tables(const struct checkpoint *c, const struct checkpoin
     int rc = check_all(m, tables, count, err);
     for (size_t i = 0; rc == 0 && i < count; i++) {
         const size_t number = (size_t)(find_table(m, tables[i].name) - m->tables);
-        rc = reserve(c, number, tables[i].table, shard, shards, err);
+        rc = reserve(c, number, true, tables[i].table, shard, shards, err);
         for (uint32_t file = 0; rc == 0 && file < m->shard_count; file++) {
             if (overlap(file, m->shard_count, shard, shards)) {
                 rc = restore_rows(c, file, number, tables[i].table, err);
@@ -229,4 +275,81 @@ int checkpoint_restore_tables(const struct checkpoint *c, const struct checkpoin
         }
     }
     return rc == 0 ? 0 : err_wrap(err, "checkpoint %s", c->path);
+}
+
+/* ---- rows alone ---- */
+
+static int check_finite(const struct table_chunk *rows, size_t dim, struct err *err)
+{
+    for (size_t i = 0; i < rows->n * dim; i++) {
+        if (!isfinite(rows->values[i])) {
+            return err_set(err, ERR_INVALID,
+                           "element %zu of the row of key %" PRIu64 " is %g, which is not finite",
+                           i % dim, rows->keys[i / dim], (double)rows->values[i]);
+        }
+    }
+    return 0;
+}
+
+/* What is taken of rows that were read. */
+static struct table_chunk taken_of(const struct checkpoint *c, size_t number, bool slots,
+                                   const struct table_chunk *rows)
+{
+    struct table_chunk taken = {
+        .n = rows->n, .keys = rows->keys, .values = rows->values, .sightings = rows->sightings};
+    if (slots) {
+        memcpy(taken.slots, rows->slots, sizeof taken.slots);
+        taken.seen = rows->seen;
+        if (find_past(c, c->manifest.tables[number].info.name) != NULL) {
+            for (size_t i = 0; i < rows->n; i++) { /* they have been caught up */
+                taken.seen[i] = newest(&c->manifest);
+            }
+        }
+    }
+    return taken;
+}
+
+static int take_rows(const struct checkpoint *c, uint32_t file, size_t number, bool with_slots,
+                     struct table *table, struct err *err)
+{
+    struct table_file_slots slots;
+    manifest_table_slots(&c->manifest, &slots);
+    struct table_union *u = checkpoint_rows(c, file, number, &slots);
+    struct table_chunk chunk;
+    int rc;
+    while ((rc = table_union_next(u, &chunk, err)) == 0 && chunk.n > 0) {
+        checkpoint_catch_rows(c, number, &chunk);
+        rc = check_finite(&chunk, table_dim(table), err);
+        const struct table_chunk taken = taken_of(c, number, with_slots, &chunk);
+        rc = rc != 0 ? rc : table_restore_rows(table, &taken, err);
+        if (rc != 0) {
+            break;
+        }
+        count(c, table_union_bytes(u));
+    }
+    table_union_free(u);
+    return rc;
+}
+
+int checkpoint_take_rows(const struct checkpoint *c, const char *name, bool slots,
+                         struct table *table, uint32_t shard, uint32_t shards, struct err *err)
+{
+    const struct manifest *m = &c->manifest;
+    const struct manifest_table *t = find_table(m, name);
+    if (t == NULL) {
+        return err_set(err, ERR_NOT_FOUND, "no table %s", name);
+    }
+    if (t->info.dim != table_dim(table)) {
+        return err_set(err, ERR_INVALID, "rows of table %s have %" PRIu64 " floats, %zu are wanted",
+                       name, t->info.dim, table_dim(table));
+    }
+    const size_t number = (size_t)(t - m->tables);
+    int rc = slots ? check_rule(m, table_rule(table), err) : 0;
+    rc = rc != 0 ? rc : reserve(c, number, false, table, shard, shards, err);
+    for (uint32_t file = 0; rc == 0 && file < m->shard_count; file++) {
+        if (overlap(file, m->shard_count, shard, shards)) {
+            rc = take_rows(c, file, number, slots, table, err);
+        }
+    }
+    return rc;
 }

@@ -53,7 +53,8 @@ int claim_root_make(const char *root, struct err *err)
         return rc;
     }
     char *mark = file_join(root, CLAIM_ROOT_MARK);
-    rc = storage_write(mark, text, sizeof text - 1, err); /* whoever makes it: it is the same */
+    /* two masters that make the mark write the same bytes */
+    rc = storage_write(mark, text, sizeof text - 1, err);
     free(mark);
     return rc;
 }
@@ -133,7 +134,7 @@ int claim_make(const char *root, const char *job, const char *owner, int64_t sub
         rc = write_owner(dir, job, owner, submitted_ms, err);
         rc = rc != 0 ? rc : storage_sync_dir(root, err);
         if (rc != 0) {
-            storage_remove_dir(dir); /* what was made of it stays and is nobody's */
+            storage_remove_dir(dir); /* what is left of the directory belongs to nobody */
         }
     }
     free(dir);

@@ -9,7 +9,11 @@
  * and there is one of it, however many try to make it, on NFS, too. Nothing in the directory of
  * another owner is read, written or removed.
  *
- * Everything here reads and writes files and may block. */
+ * Everything here reads and writes files and may block.
+ *
+ * Masters that share a root know of each other in no other way (decision 37). The mark of the root
+ * is there because an empty mount point looks like a new root. Only its absence is judged: who
+ * means an empty directory makes the file by hand. */
 #ifndef GRADUS_CHECKPOINT_CLAIM_H
 #define GRADUS_CHECKPOINT_CLAIM_H
 
@@ -25,27 +29,29 @@
 /* A new owner's id. */
 void claim_owner_new(char out[CLAIM_OWNER_BYTES]);
 
-/* Make the root and its mark, unless they are there. Errors: those of files. */
+/* Makes the root and its mark, unless they are there. Errors: those of files. */
 int claim_root_make(const char *root, struct err *err);
-/* Errors: ERR_UNAVAILABLE the mark is missing; those of files. */
+/* Checks that the root is there and has its mark. Errors: ERR_UNAVAILABLE the mark is missing;
+ * those of files. */
 int claim_root_check(const char *root, struct err *err);
 
-/* Make the directory of @job, which is nobody's yet, durably. Errors: ERR_EXISTS there is one,
+/* Makes the directory of @job durably, with @owner as its owner. Errors: ERR_EXISTS there is one,
  * whoever made it; those of files. */
 int claim_make(const char *root, const char *job, const char *owner, int64_t submitted_ms,
                struct err *err);
-/* The directory is there, of before owners were noted: make it @owner's, unless somebody is faster.
- * Errors: ERR_PERMISSION it is another's; those of files. */
+/* Makes @owner the owner of a directory that is older than owner files, unless another master is
+ * faster. Errors: ERR_PERMISSION it is another's; those of files. */
 int claim_adopt(const char *root, const char *job, const char *owner, int64_t submitted_ms,
                 struct err *err);
-/* Is it @owner's? Errors: ERR_NOT_FOUND there is no directory, or no owner file in it (@there says
- * which; may be NULL); ERR_PERMISSION it is another's; ERR_CORRUPT nobody knows whose; those of
- * files. */
+/* Checks that the directory of @job is @owner's. Errors: ERR_NOT_FOUND there is no directory, or no
+ * owner file in it (@there says which; may be NULL); ERR_PERMISSION it is another's; ERR_CORRUPT
+ * the owner file cannot be read; those of files. */
 int claim_check(const char *root, const char *job, const char *owner, bool *there, struct err *err);
 /* The owner of the directory @dir itself into @owner; "" when none is noted. Errors: ERR_CORRUPT;
  * those of files. */
 int claim_read(const char *dir, char owner[CLAIM_OWNER_BYTES], struct err *err);
-/* Remove the directory of @job when it is @owner's and nothing else is in it; else nothing. */
+/* Removes the directory of @job when it is @owner's and holds nothing but its owner file; else does
+ * nothing. */
 void claim_release(const char *root, const char *job, const char *owner);
 
 #endif

@@ -145,7 +145,7 @@ static void add_slots(struct buf *out, const struct manifest *m)
     buf_add_str(out, "],\n");
 }
 
-/* As their bits: sums may be infinite, and come back as they were. */
+/* Writes the sums as their bits: sums may be infinite, and have to come back as they were. */
 static void add_train_sums(struct buf *out, const struct manifest *m)
 {
     if (m->train_sum_count == 0) {
@@ -203,7 +203,7 @@ static void format(const struct manifest *m, struct buf *out)
     buf_printf(out, "  \"checksum\": \"0x%016" PRIx64 "\"\n}\n", checksum_of(out->data, out->len));
 }
 
-/* It came from a worker, and others read the manifest. */
+/* Checks the encoding: it came from a worker, and other programs read the manifest. */
 static int check_encoding(const struct manifest *m, const char *dir, struct err *err)
 {
     struct json_t *root = NULL;

@@ -19,29 +19,30 @@
 /* LEDGER_SPLITS_MAX runs, the longest job text and the longest encoding fit */
 #define MANIFEST_BYTES_MAX (128U << 20)
 
-struct manifest_shard {  /* its file: shard_file_name() */
-    uint64_t generation; /* in the name; 0 or 1: none */
+struct manifest_shard {  /* one shard file, whose name is shard_file_name() */
+    uint64_t generation; /* in the file's name; 0 or 1: not in the name */
     uint64_t version;    /* updates that the shard had applied */
     uint64_t bytes, checksum;
 };
 
 struct manifest_table {
     struct table_file_info info; /* rows, counts: of all shards */
-    uint64_t *rows, *counts;     /* [shard_count] of each; of a delta with those of its base */
+    uint64_t *rows, *counts; /* [shard_count] each; of a delta together with those of its base */
 };
 
 /* A delta has some of its rows in an older checkpoint of the job, which is none itself. */
 struct manifest_base {
-    char directory[SHARD_FILE_BASE_BYTES]; /* beside its own: "step-000000500"; "": it is none */
-    uint64_t checksum;                     /* the one at the end of the manifest there */
+    char directory[SHARD_FILE_BASE_BYTES]; /* name of the base's directory, beside this one:
+                                              "step-000000500"; "": there is no base */
+    uint64_t checksum;                     /* the checksum at the end of the base's manifest */
 };
 
 struct manifest {
     char *job;   /* id */
     char *owner; /* claim.h; "" of before there were any */
     char *text;  /* the canonical job file */
-    /* What was measured on the train records, as JSON (data/encoding_json.h); NULL: it is not kept,
-     * as before there was any. */
+    /* What was measured on the train records, as JSON (data/encoding_json.h); NULL: not kept, as in
+     * checkpoints older than this member. */
     char *encoding;
     int mode; /* enum training_mode */
     char *rule;
@@ -52,8 +53,8 @@ struct manifest {
     uint64_t step, epoch, records; /* progress; records: applied in all epochs */
     int64_t created_ms;            /* Unix time */
     struct ledger ledger;          /* data position of the job; split_count 0: none */
-    uint64_t train_epoch;          /* of the last batch before it, and */
-    double *train_sums;            /* its training metrics so far (metrics_pack()); NULL: none */
+    uint64_t train_epoch;          /* the epoch of the last batch before the checkpoint */
+    double *train_sums; /* training metrics of that epoch so far (metrics_pack()); NULL: none */
     size_t train_sum_count;
     struct best best;    /* by training.stop, at this step; count 0: nothing was evaluated */
     bool result_is_best; /* the job ended here, and what it keeps as the best is its result */
@@ -64,7 +65,7 @@ struct manifest {
     struct manifest_table *tables;
     size_t table_count;
     struct manifest_base base;
-    uint64_t checksum; /* at the end of the text that was read or written */
+    uint64_t checksum; /* the one at the end of the text that was read or written */
 };
 
 /* Copies what it is given; the caller fills in the numbers, the ledger and the shards. */
@@ -73,37 +74,40 @@ void manifest_init(struct manifest *m, const char *job, const char *text, enum t
 void manifest_release(struct manifest *m);
 /* One more table, without rows; @admission: enum table_admission_kind. */
 void manifest_add_table(struct manifest *m, const char *name, uint64_t dim, int admission);
-/* How many rows of its tables are where: as the files say, which must be of these tables. With a
- * base, which has to be there: its checksum, or that it is none when no file is a delta. Errors:
- * ERR_NOT_FOUND, ERR_CORRUPT; those of files. */
+/* Fills in how many rows of the tables each file has, as the files say, which must be of these
+ * tables. A base has to be there, and its checksum is filled in; when no file is a delta, @m has no
+ * base afterwards. Errors: ERR_NOT_FOUND, ERR_CORRUPT; those of files. */
 int manifest_take_tables(const char *dir, struct manifest *m, struct err *err);
-/* What all rows of tables have besides values; names borrowed. */
+/* The slots of all tables' rows, beside values; names borrowed. */
 void manifest_table_slots(const struct manifest *m, struct table_file_slots *out);
 /* Elements of a slot of @v: one for each parameter, each row, each column, or one. */
 uint64_t manifest_slot_elements(const struct variable_spec *v, enum rule_slot_kind kind);
 
 /* Write @dir/manifest.json, atomically and durably. Errors: ERR_INVALID not UTF-8; of files. */
 int manifest_write(const char *dir, const struct manifest *m, struct err *err);
-/* Is @base, that of @m in @dir, the one that @m was written for? Errors: ERR_CORRUPT. */
+/* Checks that @base, the base of @m in @dir, is the one that @m was written for. Errors:
+ * ERR_CORRUPT. */
 int manifest_check_base(const char *dir, const struct manifest *m, const struct manifest *base,
                         struct err *err);
-/* Is file @shard of @m a delta of that file of @base, if it is one? Errors: ERR_CORRUPT. */
+/* Checks that file @shard of @m, if it is a delta, is one of that file of @base. Errors:
+ * ERR_CORRUPT. */
 int manifest_check_delta(const struct manifest *m, const struct manifest *base, uint32_t shard,
                          const struct shard_file *f, struct err *err);
-/* For who writes @m, which names one (or none, then nothing is done): the base is there, with its
- * files, and @m has its checksum. Errors: ERR_NOT_FOUND, ERR_CORRUPT, with its name; of files. */
+/* For the writer of @m: checks that the base that @m names is there with its files, and gives its
+ * checksum to @m. Does nothing when @m names none. Errors: ERR_NOT_FOUND, ERR_CORRUPT, with its
+ * name; of files. */
 int manifest_find_base(const char *dir, struct manifest *m, struct manifest *base, struct err *err);
-/* Where the base is; returns owned. */
+/* The path of the base; returns owned. */
 char *manifest_base_path(const char *dir, const struct manifest *m);
 
 /* @m is overwritten on success. Errors: ERR_NOT_FOUND no manifest; ERR_CORRUPT; ERR_UNSUPPORTED. */
 int manifest_read(const char *dir, struct manifest *m, struct err *err);
-/* Are the files there, with their sizes and (@checksums) their content? Errors: ERR_CORRUPT they
- * are not; those of files when nobody can say. */
+/* Checks that the files are there, with their sizes and (@checksums) their content. Errors:
+ * ERR_CORRUPT they are not; those of files when nobody can say. */
 int manifest_check_files(const char *dir, const struct manifest *m, bool checksums,
                          struct err *err);
 
-/* The same of shard @shard alone. */
+/* manifest_check_files() of shard @shard alone. */
 int manifest_check_file(const char *dir, const struct manifest *m, uint32_t shard, bool checksum,
                         struct err *err);
 
@@ -111,7 +115,7 @@ int manifest_check_file(const char *dir, const struct manifest *m, uint32_t shar
 
 struct json_t;
 void manifest_tables_format(const struct manifest *m, struct buf *out);
-/* Behind slots and shards. Errors: ERR_CORRUPT. */
+/* Reads what the manifest says of tables, after slots and shards were read. Errors: ERR_CORRUPT. */
 int manifest_tables_read(const struct json_t *root, struct manifest *m, struct err *err);
 void manifest_tables_release(struct manifest *m);
 void manifest_base_format(const struct manifest *m, struct buf *out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A delta and its base: which it is, whether it is there, and whether it is still the same. */
+/* The base of a delta: finds it, and checks that it is still the one that the delta was written
+ * for. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "checkpoint/manifest.h"
 #include "json/json_doc.h"
 
-/* Beside @dir, which may be written in any way that opens it. */
+/* The base lies beside @dir, whose path may be written in any way that opens it. */
 char *manifest_base_path(const char *dir, const struct manifest *m)
 {
     size_t end = strlen(dir), begin;
@@ -25,7 +26,7 @@ char *manifest_base_path(const char *dir, const struct manifest *m)
     return mem_printf("%.*s%s", (int)begin, dir, m->base.directory);
 }
 
-/* Has it the same tables in the same order, with the same rule? */
+/* True if both have the same tables in the same order, with the same rule. */
 static bool same_tables(const struct manifest *a, const struct manifest *b)
 {
     bool same = a->table_count == b->table_count && strcmp(a->job, b->job) == 0 &&

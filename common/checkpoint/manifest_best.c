@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a manifest says of the best version of its job: a job that goes back to the checkpoint goes
- * on comparing from there, and who wants the best version finds it beside. */
+/* What a manifest says of the best version of its job. A job that goes back to the checkpoint goes
+ * on comparing from there; a reader of the best version finds it beside the checkpoint. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

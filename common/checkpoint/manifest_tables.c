@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a manifest says of tables: which there are, and how many of their rows each file has. */
+/* What a manifest says of tables: their declarations, and how many of their rows each file has. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,7 +165,7 @@ static int read_table(const struct json_t *object, struct manifest *m, struct er
                : read_numbers(object, "counts", m->shard_count, t->counts, &t->info.counts, err);
 }
 
-/* Those of rows are the rule's, all per parameter or per row. */
+/* Checks the slots of rows: they are the rule's, all per parameter or per row. */
 static int check_slots(const struct manifest *m, struct err *err)
 {
     bool fits = m->slot_count <= RULE_SLOTS_MAX;

@@ -47,7 +47,7 @@ struct safetensors_tensor {
     enum safetensors_dtype dtype;
     size_t rank;
     uint64_t dims[SAFETENSORS_RANK_MAX];
-    uint64_t first, bytes; /* in the data; found by the reader, ignored by the writer */
+    uint64_t first, bytes; /* place in the data; found by the reader, ignored by the writer */
 };
 /* Bytes of the data; false when the shape is not possible. */
 bool safetensors_tensor_bytes(const struct safetensors_tensor *t, uint64_t *bytes);
@@ -70,9 +70,9 @@ struct safetensors_writer {
     struct storage_writer file;
     struct checksum *sum;
     const struct safetensors_tensor *tensors;
-    size_t *order; /* of the data: indices into tensors */
+    size_t *order; /* order of the tensors' data: indices into tensors */
     size_t count, at;
-    uint64_t left; /* bytes of tensor order[at] that are still to come */
+    uint64_t left; /* bytes of tensor order[at] that were not written yet */
 };
 struct safetensors_written {
     uint64_t bytes, checksum; /* of the file: XXH3, 64 bits */
@@ -82,7 +82,7 @@ int safetensors_writer_open(struct safetensors_writer *w, const char *path,
                             const struct safetensors_tensor *tensors, size_t count,
                             const struct safetensors_meta *meta, size_t meta_count,
                             struct err *err);
-/* The index of the tensor whose data come next; false when there are no more. */
+/* The index of the tensor whose data are to be written next; false when all were written. */
 bool safetensors_writer_next(struct safetensors_writer *w, size_t *index);
 /* Errors: ERR_STATE more than the tensor has; those of files. */
 int safetensors_writer_add(struct safetensors_writer *w, const void *data, size_t bytes,

@@ -62,7 +62,7 @@ static void declare_one(const struct shard_file_state *s, const struct partition
     }
 }
 
-/* Returns how many there are. The caller frees the names. */
+/* Declares the tensors of partitions. Returns how many there are. The caller frees the names. */
 static size_t declare(const struct shard_file_state *s, const struct partition *parts, size_t count,
                       struct safetensors_tensor *tensors, struct content *contents)
 {
@@ -171,7 +171,7 @@ static size_t make_meta(const struct shard_file_state *s, char *checksums,
     return n;
 }
 
-/* What a file has: the tensors of partitions, then those of tables. */
+/* The tensors of a file: those of partitions, then those of tables. */
 struct declared {
     struct safetensors_tensor *tensors;
     struct content *contents; /* [dense] */

@@ -31,28 +31,31 @@
 
 #define SHARD_FILE_FORMAT "gradus-shard"
 #define SHARD_FILE_VERSION "1"
-#define SHARD_FILE_VERSION_TABLES "2" /* of files with tables, which others could not read */
-#define SHARD_FILE_VERSION_DELTA "3"  /* of deltas, likewise */
-#define SHARD_FILE_BASE_BYTES 32      /* "step-9223372036854775807" */
-#define SHARD_FILE_NAME_BYTES 72      /* "shard-1023-of-1024-g18446744073709551615.safetensors" */
+/* format_version of files with tables, which older programs cannot read */
+#define SHARD_FILE_VERSION_TABLES "2"
+/* format_version of deltas, which older programs cannot read */
+#define SHARD_FILE_VERSION_DELTA "3"
+#define SHARD_FILE_BASE_BYTES 32 /* "step-9223372036854775807" */
+#define SHARD_FILE_NAME_BYTES 72 /* "shard-1023-of-1024-g18446744073709551615.safetensors" */
 #define SHARD_FILE_SLOT_BYTES 64
 #define SHARD_FILE_CHUNK_BYTES (UINT64_C(1) << 20)
 
-/* "shard-0-of-2.safetensors" into @out, or "shard-0-of-2-g7.safetensors" of a shard that was opened
- * with @generation 7, above 1: a server that was given up and wakes up later cannot write over the
- * files of those that came after it. Returns @out. */
+/* Writes "shard-0-of-2.safetensors" into @out, or "shard-0-of-2-g7.safetensors" for a shard that
+ * was opened with @generation 7, above 1: a server that was given up and wakes up later cannot
+ * write over the files of the servers that came after it. Returns @out. */
 const char *shard_file_name(uint32_t shard, uint32_t shard_count, uint64_t generation,
                             char out[SHARD_FILE_NAME_BYTES]);
 /* Is @name such a name of @shard of @shard_count? @generation becomes 0 when it has none. */
 bool shard_file_name_parse(const char *name, uint32_t shard, uint32_t shard_count,
                            uint64_t *generation);
 
-/* Of which file another one is a delta. */
+/* The file of which a delta is one. */
 struct shard_file_base {
-    char directory[SHARD_FILE_BASE_BYTES]; /* beside its own: "step-000000500"; "": it is none */
+    char directory[SHARD_FILE_BASE_BYTES]; /* name of the base's directory, beside this one:
+                                              "step-000000500"; "": no delta */
     uint64_t version, checksum;            /* of the file there */
 };
-/* Is @name that of a checkpoint's directory, and nothing more? */
+/* True if @name is the name of a checkpoint's directory, without a path. */
 bool shard_file_base_named(const char *name);
 
 /* What a shard writes; everything borrowed. */
@@ -61,7 +64,8 @@ struct shard_file_state {
     const struct plan *plan;
     uint32_t shard;
     const char *rule;
-    const struct update *update; /* of this shard: what slots there are, and where they lie */
+    /* update of this shard: which slots there are, and where they lie */
+    const struct update *update;
     uint64_t version, generation, step;
     const struct ledger *ledger;
     const float *values;                    /* the shard's flat buffer */
@@ -80,7 +84,7 @@ struct shard_file {
     uint32_t shard, shard_count;
     uint64_t version, generation, step;
     struct ledger ledger;
-    uint64_t *sums;                 /* of all chunks; NULL: the file has none */
+    uint64_t *sums;                 /* checksums of all chunks; NULL: the file has none */
     size_t *sum_of;                 /* the first of each tensor of @file */
     struct table_file_info *tables; /* NULL: it says nothing of tables */
     size_t table_count;
@@ -88,8 +92,8 @@ struct shard_file {
 };
 /* @f is overwritten on success. Errors: ERR_CORRUPT. */
 int shard_file_open(struct shard_file *f, const char *path, struct err *err);
-/* safetensors_read(), of what is what was written: with checksums the chunks that it touches are
- * checked. Errors: those, and ERR_CORRUPT. */
+/* safetensors_read() with checks: where the file has checksums, those of the chunks that the read
+ * touches are compared. Errors: those, and ERR_CORRUPT. */
 int shard_file_read(const struct shard_file *f, const struct safetensors_tensor *t,
                     uint64_t first_byte, void *out, size_t bytes, struct err *err);
 void shard_file_close(struct shard_file *f); /* safe on a zeroed struct */

@@ -94,7 +94,8 @@ static bool take_sum(const char *text, uint64_t *out)
     return true;
 }
 
-#define NO_SUMS SIZE_MAX /* of a tensor of a table, which has a sum beside it */
+/* of a table's tensor, which has a sum beside it in place of checksums here */
+#define NO_SUMS SIZE_MAX
 
 static int read_checksums(struct shard_file *f, struct err *err)
 {
@@ -216,7 +217,7 @@ int shard_file_read(const struct shard_file *f, const struct safetensors_tensor 
         return safetensors_read(&f->file, t, first_byte, out, bytes, err);
     }
     const uint64_t *sums = f->sums + f->sum_of[t - f->file.tensors];
-    char *part = NULL; /* of a chunk that is not wanted whole */
+    char *part = NULL; /* memory for a chunk of which only a part is wanted */
     int rc = 0;
     for (uint64_t at = first_byte; rc == 0 && at < first_byte + bytes;) {
         uint64_t chunk = at / SHARD_FILE_CHUNK_BYTES, begin = chunk * SHARD_FILE_CHUNK_BYTES;

@@ -20,11 +20,11 @@ struct table_file_info { /* a table in one file */
     uint64_t dim;
     int admission;         /* enum table_admission_kind */
     uint64_t rows, counts; /* counts: keys, or blocks of a Bloom filter */
-    uint64_t evicted;      /* of a delta: keys of rows that went */
+    uint64_t evicted;      /* keys of evicted rows; of a delta */
     uint64_t all;          /* rows of the table; of a delta more than those in the file, perhaps */
 };
 
-enum table_part_kind { /* of what a table has in a file */
+enum table_part_kind { /* kinds of a table's parts in a file */
                        TABLE_PART_ROWS,
                        TABLE_PART_COUNTS,
                        TABLE_PART_EVICTED,
@@ -45,7 +45,7 @@ extern const char *const table_file_admissions[];
 struct json_t;
 /* The members that name a table: "name", "dim", "admission"; without braces. */
 void table_file_format_info(const struct table_file_info *t, struct buf *out);
-/* The same back, the name owned. Errors: ERR_CORRUPT. */
+/* Reads back what table_file_add_info() wrote; the name is owned. Errors: ERR_CORRUPT. */
 int table_file_read_info(const struct json_t *object, struct table_file_info *t, struct err *err);
 /* [{..., "rows": 3, "counts": 0}], of a @delta with "evicted" and "all"; returned owned. */
 char *table_file_format(const struct table_file_info *tables, size_t count, bool delta);
@@ -65,7 +65,7 @@ struct table_file_source {
     uint64_t part_bytes; /* 0: TABLE_FILE_PART_BYTES */
     int (*rows)(void *ctx, size_t table, struct table_chunk *chunk, struct err *err);
     int (*counts)(void *ctx, size_t table, struct table_counts_chunk *chunk, struct err *err);
-    const uint64_t *const *evicted; /* of a delta: of each table; else NULL */
+    const uint64_t *const *evicted; /* keys of evicted rows of each table, in a delta; else NULL */
     void *ctx;
 };
 
@@ -74,10 +74,10 @@ struct table_writer;
 struct table_writer *table_writer_new(const struct table_file_source *source);
 void table_writer_free(struct table_writer *w);
 size_t table_writer_tensors(const struct table_writer *w);
-/* All tensors, with names that stay the writer's. */
+/* Declares all tensors; their names stay the writer's. */
 void table_writer_declare(const struct table_writer *w, struct safetensors_tensor *out);
-/* The data of tensor @i of these, in the order of names. Errors: ERR_STATE there are fewer rows
- * than was said; those of the source and of files. */
+/* Adds the data of tensor @i of these, in the order of names. Errors: ERR_STATE there are fewer
+ * rows than was said; those of the source and of files. */
 int table_writer_add(struct table_writer *w, size_t i, struct safetensors_writer *out,
                      struct err *err);
 
@@ -97,7 +97,7 @@ struct table_reader *table_reader_new(const struct shard_file *f, const struct t
                                       const struct table_file_slots *slots,
                                       enum table_part_kind kind);
 void table_reader_free(struct table_reader *r); /* NULL is fine */
-/* The next part into the reader's memory; @rows 0: there are no more. Errors: ERR_CORRUPT its
+/* Reads the next part into the reader's memory; @rows 0: there are no more. Errors: ERR_CORRUPT its
  * checksum differs, a key is not of the file's shard, comes twice or out of order; ERR_EXHAUSTED;
  * those of files. */
 int table_reader_next(struct table_reader *r, size_t *rows, struct err *err);

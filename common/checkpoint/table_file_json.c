@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tables a file or a checkpoint has, as JSON. */
+/* Reads and writes, as JSON, which tables a file or a checkpoint has. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

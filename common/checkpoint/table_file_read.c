@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the tables of a shard's file, part by part. What is wrong with a file is said with the name
- * of its tensor. */
+/* Reads the tables of a shard's file, part by part. Errors name the tensor that is wrong. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,7 @@ static bool same_shape(const struct safetensors_tensor *a, const struct safetens
            memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]) == 0;
 }
 
-/* How many rows part @part has: its keys say. */
+/* The number of rows of part @part, by the tensor of its keys. */
 static int check_part(const struct shard_file *f, const struct table_layout *l, uint64_t part,
                       uint64_t *rows, struct err *err)
 {
@@ -88,7 +87,7 @@ struct table_reader {
     struct table_layout layout;
     struct table_part part;
     uint64_t next, left;
-    bool blocks; /* of a Bloom filter, not keys */
+    bool blocks; /* the keys are numbers of blocks of a Bloom filter */
     bool begun;
     uint64_t last; /* the place of the key before, once it has begun */
 };

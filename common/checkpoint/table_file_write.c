@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes tables into the file of a shard: rows come once, part by part, and each part is cut into
- * its tensors. How many there are has to be known before the first, since the header is. */
+ * its tensors. The number of rows has to be known before the first row, because the header comes
+ * first. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 /* Of all tables of a file, about; the header has an entry of 100 bytes for each column of each. */
 #define PARTS_MAX 4096
-#define PARTS_MIN 16 /* of a table, if there are rows for them */
+#define PARTS_MIN 16 /* parts of a table at least, if there are rows for them */
 
 struct item { /* a tensor */
     char *name;
@@ -30,7 +31,7 @@ struct table_writer {
     struct cut *cuts; /* [TABLE_PART_KINDS × tables] */
     struct item *items;
     size_t item_count, item_capacity;
-    struct table_part part; /* that of `loaded` and its number next - 1 */
+    struct table_part part; /* the part `loaded` holds; its number is next - 1 */
     const struct cut *loaded;
     uint64_t sum;
 };
@@ -110,7 +111,7 @@ void table_writer_declare(const struct table_writer *w, struct safetensors_tenso
     }
 }
 
-/* The next rows behind those that the part has. */
+/* Takes the next rows behind those that the part has. */
 static int take(struct table_writer *w, size_t cut, size_t *n, struct err *err)
 {
     const struct table_file_source *s = w->source;

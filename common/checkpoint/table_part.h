@@ -24,7 +24,16 @@
  * of their numbers: all of it, and where it is cut, follows from what there is and from nothing
  * else. Rows are `kept` ones (table.h).
  *
- * Only common/checkpoint includes this. */
+ * Only common/checkpoint includes this.
+ *
+ * Why in parts (decision 52): a second copy of a table would be most of a server's memory, and its
+ * pinned version is there anyway. The thread that writes asks the strand for a few hundred rows at
+ * a time and waits for the disk alone. A header has to say all sizes first, so a tensor for each
+ * column of the whole table would need a walk for each. Rows are written as kept, not as read: with
+ * catch-up the two differ, and only kept rows go on with the same bits. In the order of hashes
+ * equal tables have equal files, and files of several shards can be merged; whoever restores makes
+ * the index large enough first, because in this order an index that grows fills slowly. The file's
+ * sealed header says what it has; the master copies that into the manifest. */
 #ifndef GRADUS_CHECKPOINT_TABLE_PART_H
 #define GRADUS_CHECKPOINT_TABLE_PART_H
 
@@ -53,7 +62,7 @@ struct table_layout {
  * counts nothing. */
 void table_layout_init(struct table_layout *l, const struct table_file_info *table,
                        const struct table_file_slots *slots, enum table_part_kind kind);
-/* How many of them there are. */
+/* The number of tensors of the layout. */
 uint64_t table_layout_count(const struct table_layout *l, const struct table_file_info *table);
 extern const char *const table_part_words[TABLE_PART_KINDS]; /* "rows", "counts", "keys" */
 /* The tensor of column @column of part @part, without a name; @column == column_count: the sum. */

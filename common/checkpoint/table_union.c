@@ -24,7 +24,7 @@ struct table_union {
     const struct table_file_info *info;
     struct stream streams[STREAMS];
     struct table_layout layout;
-    struct table_part part; /* what comes out of a merge */
+    struct table_part part; /* the part that a merge fills */
     bool merges, begun;
     uint64_t rows; /* so far */
 };

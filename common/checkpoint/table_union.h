@@ -10,8 +10,8 @@
 
 struct table_union;
 
-/* Of table @table of @file and, when that is a delta, of @base; else @base is NULL. Both were
- * checked, and have the same tables; borrowed, as @slots are. */
+/* The rows of table @table of @file and, when that is a delta, of @base; else @base is NULL. Both
+ * files were checked, and have the same tables; borrowed, as @slots are. */
 struct table_union *table_union_new(const struct shard_file *file, const struct shard_file *base,
                                     size_t table, const struct table_file_slots *slots);
 void table_union_free(struct table_union *u); /* NULL is fine */

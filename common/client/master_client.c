@@ -73,8 +73,8 @@ static int unreachable(const struct client *c, struct err *err)
                : err_wrap(err, "the master cannot be reached at %s", target);
 }
 
-/* @err, that of a call, for people: who is not there, who takes too long, and what the master says
- * are different things. */
+/* Words the error of a call for people: no answer at that address, an answer that takes too long,
+ * and a refusal of the master are three different things. */
 static int explain(const struct client *c, const struct rpc_status *status, struct err *err)
 {
     plain_err(err);
@@ -112,7 +112,7 @@ int client_call(struct client *c, const char *method, const ProtobufCMessage *bo
 
 /* ---- calls that are waited for ---- */
 
-/* What the callback leaves for the main thread. */
+/* The result of a call, which the callback leaves for the main thread. */
 struct outcome {
     pthread_mutex_t mutex;
     bool done;
@@ -143,7 +143,7 @@ static bool is_done(struct outcome *o)
     return done;
 }
 
-/* False: a signal came first. */
+/* Waits for the result; false: a signal came first. */
 static bool wait_done(struct outcome *o, int signal_fd)
 {
     struct pollfd fds[2] = {
@@ -165,7 +165,7 @@ sigset_t client_signals(void)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    /* The terminal closes; not for who was started with nohup(1). */
+    /* SIGHUP, when the terminal closes, unless the program was started with nohup(1). */
     struct sigaction hangup;
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
         sigaddset(&set, SIGHUP);

@@ -31,16 +31,17 @@ int client_open(struct client *c, const char *master, const struct tls_settings 
                 struct err *err);
 void client_close(struct client *c);
 /* One unary call of service Jobs; tries to connect until @timeout_ms. @reply is owned:
- * rpc_msg_unref(). Errors name the master's address and how long it was tried: ERR_UNAVAILABLE it
- * cannot be reached; ERR_TIMEOUT nor can it, or it does not answer; ERR_UNKNOWN it answers that it
- * cannot do it now (with a code that would be one of these two), and what the others mean to it. */
+ * rpc_msg_unref(). Errors name the master's address and how long it was tried: ERR_UNAVAILABLE the
+ * master cannot be reached; ERR_TIMEOUT it cannot be reached in time, or does not answer;
+ * ERR_UNKNOWN the master answers one of these two codes itself: it cannot do it now. Other codes
+ * mean what they mean to the master. */
 int client_call(struct client *c, const char *method, const ProtobufCMessage *body,
                 unsigned timeout_ms, struct rpc_msg **reply, struct err *err);
 /* SIGINT and SIGTERM: whoever waits for long blocks them first of all. */
 sigset_t client_signals(void);
-/* A call that may take as long as @timeout_ms once the master is connected, and the last of @c,
- * which is closed; with 0 for as long as the master lives. client_signals(), which are blocked, end
- * it: *@stopped, and 0. The same errors; ERR_TIMEOUT comes from the call alone. */
+/* The last call of @c, which is closed. Once the master is connected it may take @timeout_ms, or
+ * with 0 as long as the master lives. The signals of client_signals(), which are blocked, end it:
+ * *@stopped, and 0. Errors as client_call(); ERR_TIMEOUT comes from the call alone. */
 int client_call_last(struct client *c, const char *method, const ProtobufCMessage *body,
                      unsigned timeout_ms, struct rpc_msg **reply, bool *stopped, struct err *err);
 

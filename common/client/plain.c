@@ -63,7 +63,7 @@ void plain_reply(struct rpc_msg *reply)
     if (reply == NULL) {
         return;
     }
-    union { /* it came from the wire and is memory of its own */
+    union { /* the message came from the wire and is memory of its own */
         const ProtobufCMessage *in;
         ProtobufCMessage *out;
     } body = {.in = reply->body};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes from others, made safe for a terminal. */
+/* Makes texts of other programs safe for a terminal. */
 #ifndef GRADUS_CLIENT_PLAIN_H
 #define GRADUS_CLIENT_PLAIN_H
 
@@ -9,7 +9,7 @@
  * addresses are what some process said of itself. Fields called "text", job files, keep their line
  * ends and tabs. */
 void plain_message(ProtobufCMessage *msg);
-/* The same of an answer that nobody else has yet (NULL: none) and of an error. */
+/* Does that to all texts of an answer that nobody else has yet (NULL: none) and of an error. */
 void plain_reply(struct rpc_msg *reply);
 void plain_err(struct err *err);
 

@@ -169,7 +169,7 @@ static bool is_extra(const struct binding *b, const char *key)
     return false;
 }
 
-/* Whether rows lie below @prefix: "train." when there is "train.file". */
+/* True if rows lie below @prefix: "train." when there is "train.file". */
 static bool has_rows_below(const struct binding *b, const char *prefix)
 {
     for (size_t i = 0; i < b->count; i++) {

@@ -18,7 +18,7 @@ struct binding {
     void *object;
     bool *seen;               /* [count]: set for each row that was given; NULL: not wanted */
     const char *where;        /* "training", in messages; empty: the whole file */
-    const char *const *extra; /* keys that somebody else reads; NULL-terminated; may be NULL */
+    const char *const *extra; /* keys that other code reads; NULL-terminated; may be NULL */
     const char *file;
     struct diags *diags;
 };

@@ -18,7 +18,7 @@
 enum own_flag { OWN_HELP, OWN_VERSION, OWN_CONFIG, OWN_PRINT, OWN_COUNT };
 static const char *const own_names[OWN_COUNT] = {"help", "version", "config", "print-config"};
 
-/* What a flag's name stands for; exactly one of the three. */
+/* The meaning of a flag's name; exactly one of the three is set. */
 struct target {
     const struct field *row;
     size_t group; /* of the row */
@@ -40,7 +40,7 @@ struct reader {
     struct diags *diags;
     struct flag *flags; /* [argc] */
     size_t flag_count;
-    bool nonblocking_value; /* behind an unknown flag: may be its value or an argument */
+    bool nonblocking_value; /* the last unknown flag may have a value, which then is no argument */
 };
 
 static bool row_has_name(const struct field *row, const char *name)
@@ -71,7 +71,7 @@ static bool own_exists(const struct config_command *c, int own)
     return c->file || (own != OWN_CONFIG && own != OWN_PRINT);
 }
 
-/* What @name (without dashes) is; false when nothing. */
+/* Finds the target of @name (without dashes); false when there is none. */
 static bool find_target(const struct config_command *c, const char *name, struct target *out)
 {
     *out = (struct target){.repeat = -1, .own = -1};
@@ -243,7 +243,7 @@ static void report_unknown_key(const struct reader *r, const struct yaml_entry *
     free(known);
 }
 
-/* One top-level key of the file goes to the group that has rows for it. */
+/* Gives one top-level key of the file to the group that has rows for it. */
 static void read_entry(const struct reader *r, struct yaml_entry *entry)
 {
     const struct config_command *c = r->command;

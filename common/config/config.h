@@ -43,7 +43,7 @@ struct config_command {
     size_t group_count;
     const struct config_repeat *repeats;
     size_t repeat_count;
-    bool file;                /* has --config FILE.yaml and --print-config */
+    bool file;                /* the command has --config FILE.yaml and --print-config */
     char *const *environment; /* "NAME=VALUE", NULL-terminated; NULL: nothing is taken from there */
     const char *const *settings; /* rows that have a variable, NULL-terminated; NULL: all */
     /* Rows that come from their variables alone, NULL-terminated; NULL: none. Words of a command
@@ -65,12 +65,12 @@ struct config_values {
 /* Where the value of a row comes from. */
 enum config_origin { CONFIG_DEFAULT, CONFIG_FILE, CONFIG_VARIABLE, CONFIG_FLAG };
 
-/* What a command line said besides the rows. */
+/* What a command line says besides the rows. */
 struct config_line {
     enum config_ask ask;
-    const char *config_path;      /* of --config or GRADUS_CONFIG, borrowed; NULL: none */
+    const char *config_path;      /* path of --config or GRADUS_CONFIG, borrowed; NULL: none */
     enum config_origin **origins; /* [group][row] */
-    struct diags warnings;        /* what is ignored, but looks like an oversight */
+    struct diags warnings;        /* about input that is ignored, but looks like an oversight */
     struct config_values arguments;
     struct config_values *repeats; /* [repeat_count], in the order of the command */
 };
@@ -104,8 +104,8 @@ bool config_has_variable(const struct config_command *command, const struct fiel
 bool config_is_secret(const struct config_command *command, const struct field *row);
 /* The value of the variable that belongs to @path; NULL: not set, or empty. Borrows. */
 const char *config_variable(const struct config_command *command, const char *path);
-/* Set the rows whose variables are set; what is wrong goes to @diags under the variable's name,
- * what resembles a variable's name to line->warnings. */
+/* Sets the rows whose variables are set; errors go to @diags under the variable's name, names that
+ * resemble a variable's to line->warnings. */
 void config_read_environment(const struct config_command *command, struct config_line *line,
                              struct diags *diags);
 

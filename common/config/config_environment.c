@@ -84,9 +84,9 @@ static void read_row(const struct config_command *c, const struct config_group *
     }
 }
 
-/* Variables of other programs begin with our prefix, too: those of Kubernetes for a service named
- * gradus-master, or those that only another program of Gradus has. So only a name that differs from
- * a known one by a slip of the finger is told. */
+/* Warns of a variable whose name differs from a known one by a slip of the finger, and of no
+ * others: variables of other programs begin with our prefix, too, such as those of Kubernetes for a
+ * service named gradus-master, or those of another program of Gradus. */
 static void warn_of(const struct config_command *c, const char *name, struct diags *warnings)
 {
     const char *near = NULL;

@@ -45,7 +45,7 @@ static void add_row(const struct config_command *c, const struct field *row, str
     free(name);
 }
 
-/* A paragraph is one line, and wrapped like one; examples are as they are. */
+/* A paragraph of notes is one line and is wrapped as one; examples stay as they are. */
 static void add_notes(const char *notes, struct buf *out)
 {
     while (*notes != '\0') {
@@ -162,7 +162,7 @@ void config_print(const struct config_command *c, const struct config_line *line
     for (const char *at = buf_str(&text); *at != '\0';) {
         size_t n = strcspn(at, "\n"), indent = strspn(at, " ");
         buf_printf(out, "%.*s", (int)n, at);
-        if (at[n - 1] != ':' && indent / 2 < DEPTH_MAX) { /* not a key that has keys below it */
+        if (at[n - 1] != ':' && indent / 2 < DEPTH_MAX) { /* it is not a key with keys below it */
             char *path = path_of(at + indent, indent / 2, keys);
             add_origin(c, line, path, out);
             free(path);

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 
-/* Where a new entry goes: files keep the order in which they first appear, lines and columns
+/* The place of a new entry: files keep the order in which they first appear, lines and columns
  * ascend within a file, and entries of one position keep the order in which they were added. */
 static size_t place(const struct diags *d, const char *file, unsigned line, unsigned column)
 {

@@ -30,7 +30,7 @@ enum field_type {
 
 struct field_interval {
     int64_t count; /* 0: never */
-    bool epochs;   /* count is in epochs, else in steps */
+    bool epochs;   /* the count is in epochs, else in steps */
 };
 
 struct field_range {
@@ -46,7 +46,7 @@ struct field_ints {
 struct field {
     const char *path; /* dotted below the table's root: "training.batch_size" */
     enum field_type type;
-    size_t offset;   /* of the value in the struct */
+    size_t offset;   /* place of the value in the struct */
     const char *def; /* default as text; NULL: required */
     /* Of numbers, bytes, ms, interval counts, both ends of a range and every int of a list; both 0:
      * no range; @max INFINITY: no upper bound. */
@@ -60,12 +60,12 @@ struct field {
 void field_defaults(const struct field *fields, size_t count, void *object);
 /* Free owned strings; the struct may be set to defaults again. */
 void field_release(const struct field *fields, size_t count, void *object);
-/* Parse @text into the field. The message is "what is wrong; what is allowed", without a position.
+/* Reads @text into the field. The message is "what is wrong; what is allowed", without a position.
  * Errors: ERR_INVALID; the old value stays. */
 int field_set(const struct field *field, void *object, const char *text, struct err *err);
 /* Append the value as text that field_set() reads back to the same value. */
 void field_format(const struct field *field, const void *object, struct buf *out);
-/* Append what is allowed: "whole number from 1 to 1024", "one of sync, async, bounded". */
+/* Appends what is allowed: "whole number from 1 to 1024", "one of sync, async, bounded". */
 void field_allowed(const struct field *field, struct buf *out);
 bool field_ranged(const struct field *field); /* has a range */
 const struct field *field_find(const struct field *fields, size_t count, const char *path);

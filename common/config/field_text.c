@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields as text: values, and what is allowed. */
+/* Fields as text: their values, and what is allowed. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -201,7 +201,7 @@ static bool next(struct reader *r, yaml_event_t *event)
     return true;
 }
 
-/* What we refuse in any node: NULL when there is nothing. */
+/* The reason to refuse a node, of whatever kind; NULL: there is none. */
 static const char *refusal(const struct reader *r, const yaml_event_t *event, size_t depth)
 {
     static const char no_anchors[] =

@@ -20,11 +20,11 @@
 enum yaml_kind { YAML_SCALAR, YAML_SEQUENCE, YAML_MAPPING };
 enum yaml_style {
     YAML_PLAIN,  /* 64: may be a number, a word, nothing */
-    YAML_QUOTED, /* "64", or a block: text and nothing else */
+    YAML_QUOTED, /* "64", or a block: always text */
     YAML_FLAG,   /* from a command line, where nothing is quoted: fits every type */
 };
 
-/* One value; an entry of its parent keeps the key. */
+/* One value; the key of an entry stands in its parent. */
 struct yaml_node {
     enum yaml_kind kind;
     enum yaml_style style;    /* of a scalar */
@@ -32,7 +32,7 @@ struct yaml_node {
     struct yaml_entry *items; /* of the others */
     size_t count, capacity;
     unsigned line, column; /* 1-based; 0: not from a file */
-    const char *source;    /* borrowed; not NULL: where it came from instead of the file */
+    const char *source;    /* borrowed; not NULL: where it comes from instead of the file */
 };
 struct yaml_entry {
     char *key; /* NULL in a sequence */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers are copied behind those that are there; lists, which lie field by field, are written
- * anew. */
+/* Joins batches: numbers are copied behind those that are there; lists, which lie field by field,
+ * are written anew. */
 #include "data/batch_join.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the last file open, for what is asked of it next usually lies behind. */
+/* Keeps the last file open, because the next tensor mostly lies behind the last one in the same
+ * file. */
 #include "data/beside_file.h"
 
 #include <inttypes.h>
@@ -15,7 +16,7 @@
 struct beside_file {
     const struct data_roots *roots;
     char *dir;             /* of the first file */
-    char *name;            /* of the one that is open */
+    char *name;            /* name of the file that is open */
     struct raw_file *open; /* NULL: none */
 };
 

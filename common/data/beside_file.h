@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what a data file says lies in files beside it, at places of them, as tensors of an ONNX
- * file do. One of them is open at a time.
+/* Reads data at places of files that lie beside a data file and that it names, as ONNX files have
+ * tensors beside them. One of them is open at a time.
  *
  * Owner: one thread. */
 #ifndef GRADUS_DATA_BESIDE_FILE_H

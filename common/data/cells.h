@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands in a data file, in messages about it: a cell, a label, a column's name, a byte.
+/* Quotes what stands in a data file (a cell, a label, a column's name, a byte) in messages about
+ * it.
  *
- * Whoever writes such a message puts what the file says between two marks. Before a message leaves
- * the room (dataset_open()), the marks go, and with them what stands between them when it is not to
- * be shown: to those who may name files of a node that they cannot read themselves. */
+ * Whoever writes such a message puts the quoted text between two marks. Before a message leaves the
+ * room (dataset_open()) the marks are removed, and the text between them, too, when it is not to be
+ * shown: to people who may name files of a node that they cannot read themselves. */
 #ifndef GRADUS_DATA_CELLS_H
 #define GRADUS_DATA_CELLS_H
 
@@ -22,7 +23,7 @@ const char *cells_mark(const char *text, size_t bytes_max, bool quoted, char *ou
 
 /* @message without marks; @hide: nor what is between them. Returns owned; NULL of NULL. */
 char *cells_settle(const char *message, bool hide);
-/* The same with the message of @err (may be NULL). */
+/* cells_settle() of the message of @err (may be NULL). */
 void cells_settle_err(struct err *err, bool hide);
 
 #endif

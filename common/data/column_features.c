@@ -123,7 +123,7 @@ static int add_number(struct column_layout *l, const struct data_column *c, size
     return 0;
 }
 
-/* What each column becomes, without what is to be measured on numbers. */
+/* Measures what each column becomes, but for the statistics of numbers. */
 static int measure_columns(struct column_layout *l, const struct data_spec *spec,
                            const struct records *train, struct err *err)
 {
@@ -208,7 +208,8 @@ static void set_categories(const struct category_group *g, const struct category
                            uint64_t records, float *values, size_t width)
 {
     struct column_ids ids = {0};
-    size_t *ends = mem_new(c->values.count + 1, sizeof *ends); /* of each text, behind a 0 */
+    /* end of each text; a 0 stands in front */
+    size_t *ends = mem_new(c->values.count + 1, sizeof *ends);
     for (size_t i = 0; i < c->values.count; i++) {
         column_vocabulary_ids(&g->vocabulary, c->values.texts[i], &ids);
         ends[i + 1] = ids.count;
@@ -233,7 +234,7 @@ static void set_categories(const struct category_group *g, const struct category
 /* The keys of each different cell of a column. */
 struct cell_keys {
     struct column_keys keys;
-    size_t *ends; /* of each text, behind a 0 */
+    size_t *ends; /* end of each text; a 0 stands in front */
 };
 
 static struct cell_keys make_keys(const struct category_group *g, const struct category_column *c)
@@ -374,6 +375,13 @@ int column_layout_recall(const struct data_spec *spec, const struct records *dig
         l->plain[j].deviation = deviations[j];
     }
     return rc != 0 ? rc : place_features(l, digest->where, err);
+}
+
+int column_layout_texts(const struct data_spec *spec, const struct records *digest,
+                        struct column_layout **out, struct err *err)
+{
+    *out = mem_new(1, sizeof **out);
+    return measure_columns(*out, spec, digest, err);
 }
 
 size_t column_layout_width(const struct column_layout *l)

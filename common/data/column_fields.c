@@ -11,7 +11,7 @@
 #include "data/csv_columns.h"
 #include "data/labelled_lines.h"
 
-/* Where the digits at the end of the @n bytes begin. */
+/* The place in the @n bytes where the digits at their end begin. */
 static size_t digits_begin(const char *text, size_t n)
 {
     while (n > 0 && text[n - 1] >= '0' && text[n - 1] <= '9') {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From entries of data.columns to sparse fields, for formats whose fields have no header line:
- * those of a range are named one by one here. */
+/* Makes sparse fields of entries of data.columns, for formats whose fields have no header line: a
+ * range is written out into single names here. */
 #ifndef GRADUS_DATA_COLUMN_FIELDS_H
 #define GRADUS_DATA_COLUMN_FIELDS_H
 
@@ -32,12 +32,12 @@ enum sparse_fold column_fields_fold(const struct data_column *c);
 /* Refuse a vocabulary of the entry, whose keys are numbers in the file. Errors: ERR_INVALID. */
 int column_fields_check_numbers(const struct data_column *c, size_t entry, const char *path,
                                 const char *format, struct err *err);
-/* The one sparse field of a format that knows no others (LIBSVM). Errors: ERR_INVALID data.columns
- * says something else. */
+/* The only sparse field of a format that has one (LIBSVM). Errors: ERR_INVALID data.columns says
+ * something else. */
 int column_fields_only(const struct format_request *q, const char *format,
                        struct sparse_fields *out, struct err *err);
 
-/* Sparse fields whose names are numbers. */
+/* Sparse fields that are called by numbers. */
 struct column_numbers {
     uint32_t *fields; /* [count] of each number, or COLUMN_NOT_DECLARED; owned */
     size_t count;

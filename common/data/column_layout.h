@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of struct column_layout: what column_features.c makes, and who makes the same features
- * by other means reads. */
+/* The inside of struct column_layout: made by column_features.c, and read by code that makes the
+ * same features by other means. */
 #ifndef GRADUS_DATA_COLUMN_LAYOUT_H
 #define GRADUS_DATA_COLUMN_LAYOUT_H
 
@@ -11,7 +11,7 @@
  * x or sign(x) · ln(1 + |x|). */
 struct plain_number {
     size_t source;      /* number of the record */
-    bool log, measured; /* mean and deviation are those of the train records */
+    bool log, measured; /* mean and deviation were measured on the train records */
     double mean, deviation;
 };
 
@@ -28,7 +28,7 @@ struct category_group {
     struct column_vocabulary vocabulary;
     size_t source; /* category of the record */
     size_t first;
-    uint32_t entry; /* of data.columns; not all parts of the records know it */
+    uint32_t entry; /* index into data.columns; not all parts of the records know it */
 };
 
 struct column_layout {

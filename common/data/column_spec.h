@@ -7,7 +7,7 @@
 #include "config/field.h"
 #include "data/names.h"
 
-#define COLUMNS_DECLARED_MAX 1024 /* by hand, as everything in a job file; a range is one */
+#define COLUMNS_DECLARED_MAX 1024 /* entries are written by hand; a range counts as one */
 #define COLUMN_BOUNDARIES_MAX 1000
 
 enum column_kind {
@@ -33,34 +33,39 @@ enum column_missing {
 enum column_unknown { COLUMN_UNKNOWN_AUTO, COLUMN_UNKNOWN_OWN, COLUMN_UNKNOWN_ZERO };
 
 struct data_column {
-    char *column;          /* a name, a number from 0 (negative from the end), or a range A..B */
-    int as;                /* enum column_kind */
-    int missing;           /* enum column_missing */
-    bool log;              /* number: sign(x) · ln(1 + |x|) */
-    char *boundaries;      /* number; FIELD_TEXTS of rising numbers: one feature for each bucket */
-    bool standardise;      /* number: (x − mean) ÷ deviation */
-    double mean;           /* with deviation */
-    double deviation;      /* 0: both are measured on the train records */
-    int hash;              /* enum column_hash */
-    int64_t buckets;       /* category, list: hashed into so many features; 0: by a vocabulary */
-    char *vocabulary;      /* FIELD_TEXTS: the categories */
-    char *vocabulary_file; /* or a file with one in each line; neither: those of train records */
-    int unknown;           /* enum column_unknown */
-    char *separator;       /* list, sparse: one character between two categories of a cell */
-    int64_t length;        /* number: of a list of numbers (TFRecord) */
-    int64_t width;         /* sparse: columns that its keys fall into; 0: none */
-    /* No key: what vocabulary_file says, of who knows it already; borrows. NULL: it is read. */
+    char *column;     /* a name, a number from 0 (negative from the end), or a range A..B */
+    int as;           /* enum column_kind */
+    int missing;      /* enum column_missing */
+    bool log;         /* number: sign(x) · ln(1 + |x|) */
+    char *boundaries; /* number; FIELD_TEXTS of rising numbers: one feature for each bucket */
+    bool standardise; /* number: (x − mean) ÷ deviation */
+    double mean;      /* with deviation */
+    double deviation; /* 0: both are measured on the train records */
+    int hash;         /* enum column_hash */
+    int64_t buckets;  /* category, list: hashed into so many features; 0: by a vocabulary */
+    char *vocabulary; /* FIELD_TEXTS: the categories */
+    /* a file with one category in each line; neither: the categories of the train records */
+    char *vocabulary_file;
+    int unknown;     /* enum column_unknown */
+    char *separator; /* list, sparse: one character between two categories of a cell */
+    int64_t length;  /* number: of a list of numbers (TFRecord) */
+    int64_t width;   /* sparse: columns that its keys fall into; 0: none */
+    /* No key: the content of vocabulary_file, given by a caller that knows it; borrows. NULL: the
+     * file is read. */
     const struct names *known;
 };
 
 extern const struct field data_column_fields[];
 extern const size_t data_column_field_count;
 
-/* Has the column a use for this key? */
+/* True if the key @field means something for this kind of column. */
 bool data_column_has(const struct data_column *c, const struct field *field);
 /* Do the values of one column fit each other? @seen: which rows of the table were given.
  * Errors: ERR_INVALID "key: what is wrong; allowed: …". */
 int data_column_check(const struct data_column *c, const bool *seen, struct err *err);
+/* Append all that decides what a cell becomes, as the job file has it: "{column: city, as:
+ * category}". A vocabulary file is said without its name. */
+void data_column_describe(const struct data_column *c, struct buf *out);
 /* The boundaries as rising numbers, owned; *@count 0 and NULL where there are none.
  * Errors: ERR_INVALID as data_column_check(). */
 int data_column_boundaries(const struct data_column *c, double **out, size_t *count,

@@ -18,7 +18,7 @@
 #include "data/key_hash.h"
 #include "data/lines.h"
 
-/* Takes a category out of the cell at *@cell, which is moved behind it; NULL: there is none. The
+/* Takes a category out of the cell at *@cell, which is moved behind it; NULL: none is left. The
  * category is not NUL-terminated. */
 static const char *next_category(const struct data_column *c, const char **cell, size_t *n)
 {

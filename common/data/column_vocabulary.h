@@ -15,8 +15,8 @@
  * vocabulary] [its own for what the vocabulary lacks]. */
 struct column_vocabulary {
     const struct data_column *column;
-    struct names known;        /* without buckets; in the order of the features */
-    size_t first;              /* feature of the first bucket or category: 0 or 1 */
+    struct names known; /* without buckets: the known categories, in the order of the features */
+    size_t first;       /* feature of the first bucket or category: 0 or 1 */
     uint32_t missing, unknown; /* features, or RECORDS_CATEGORY_NONE */
     size_t width;
 };
@@ -27,7 +27,7 @@ struct column_ids {
     size_t count, capacity;
 };
 
-/* The same as keys of a sparse field; owned. */
+/* Categories as keys of a sparse field; owned. */
 struct column_keys {
     uint64_t *keys;
     size_t count, capacity;
@@ -40,7 +40,7 @@ struct column_keys {
 int column_vocabulary_init(struct column_vocabulary *v, const struct data_spec *spec, size_t number,
                            bool own_missing, const struct category_column *cells, uint64_t records,
                            struct err *err);
-/* Is its vocabulary made of the train records? */
+/* True if the vocabulary is made of the train records. */
 bool column_needs_texts(const struct data_column *c);
 void column_vocabulary_release(struct column_vocabulary *v);
 /* Append the features of the cell @text, each once. */

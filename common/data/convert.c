@@ -13,7 +13,7 @@
 #include "data/zstd_seek.h"
 
 #define ROW_BYTES_MAX ((size_t)64 << 20) /* as lines.h has it */
-#define TEXT_BYTES 4096                  /* that a NUL is looked for in */
+#define TEXT_BYTES 4096                  /* bytes that are searched for a NUL */
 
 struct converter {
     const struct convert_request *request;
@@ -25,7 +25,7 @@ struct converter {
     size_t capacity, have;
 };
 
-/* What the first bytes of an input are. */
+/* Looks at the first bytes of an input: text, TFRecord, or anything else. */
 static int look(struct converter *c, const char *path, struct err *err)
 {
     const size_t n = c->have < TEXT_BYTES ? c->have : TEXT_BYTES;
@@ -57,7 +57,7 @@ static int write_block(struct converter *c, size_t n, struct err *err)
 static void end_line(struct converter *c)
 {
     if (!c->bytes && !c->rows.framed && c->have > 0 && c->text[c->have - 1] != '\n') {
-        c->text[c->have++] = '\n'; /* there is room: see fill() */
+        c->text[c->have++] = '\n'; /* fill() has left room */
     }
 }
 
@@ -76,8 +76,8 @@ static int fill(struct converter *c, struct source *in, size_t want, bool *last,
     return rc;
 }
 
-/* Write what is in hand as far as it is whole rows, one block of them. *@want: how much is to be in
- * hand for one more. */
+/* Writes the whole rows in hand, in one block. *@want: how many bytes are to be in hand for the
+ * next block. */
 static int write_rows(struct converter *c, const char *path, bool last, size_t *want,
                       struct err *err)
 {
@@ -90,8 +90,8 @@ static int write_rows(struct converter *c, const char *path, bool last, size_t *
     return write_block(c, n, err);
 }
 
-/* Of a further input the header line, where it has one, and the mark before it are left out. False:
- * the line does not end in what is in hand. */
+/* Drops the header line and the byte-order mark of an input that is not the first. False: the line
+ * does not end in what is in hand. */
 static bool drop_front(struct converter *c, bool last)
 {
     const bool mark = c->have >= 3 && memcmp(c->text, "\xEF\xBB\xBF", 3) == 0;

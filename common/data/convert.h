@@ -17,7 +17,7 @@ struct convert_request {
     size_t count;
     const char *output;
     bool header;        /* each input begins with a header line, of which the first one stays */
-    size_t block_bytes; /* of content, at most; but a longer line or record is not cut */
+    size_t block_bytes; /* of content, at most; a longer line or record is not cut */
     int level;          /* of zstd */
 };
 
@@ -25,9 +25,10 @@ struct convert_result {
     uint64_t content, packed, blocks; /* bytes */
 };
 
-/* The content of all inputs, one behind the other; what is no text and no TFRecord is cut anywhere.
- * There is no output, or the one before, when it fails. Errors: as source_open() and source_read();
- * of writing; ERR_INVALID inputs of text and of TFRecord; ERR_EXHAUSTED a line that is too long. */
+/* Writes the content of all inputs, one behind the other. Content that is neither text nor TFRecord
+ * is cut anywhere. When it fails, the output is as it was before. Errors: as source_open() and
+ * source_read(); of writing; ERR_INVALID inputs of text and of TFRecord; ERR_EXHAUSTED a line that
+ * is too long. */
 int convert_files(const struct convert_request *q, struct convert_result *out, struct err *err);
 
 #endif

@@ -210,7 +210,7 @@ static int read_quoted(struct csv *c, struct err *err)
     return byte;
 }
 
-/* How many bytes of the chunk in hand go on with a field. */
+/* The number of bytes of the chunk in hand that belong to the present field. */
 static size_t plain_bytes(const struct csv *c)
 {
     size_t end = c->chunk_pos;
@@ -258,14 +258,15 @@ static int read_field(struct csv *c, struct err *err)
     return byte;
 }
 
-/* Read the fields of a row up to its line end, which is taken. */
+/* Reads the fields of a row up to its line end, which is taken. */
 static int read_fields(struct csv *c, struct err *err)
 {
     for (;;) {
         int byte = read_field(c, err);
         if (byte != CSV_FAILED && c->separator == CSV_BLANKS) {
             byte =
-                skip_blanks(c, err); /* a run is one separator, and none at the end of the line */
+                /* a run of blanks is one separator, and none at the end of the line */
+                skip_blanks(c, err);
         } else if (byte >= 0 && is_separator(c, byte)) {
             take(c);
             continue;

@@ -16,14 +16,14 @@
 
 #define CSV_ROW_BYTES_MAX (16U << 20) /* a row beyond that is a quote that was never closed */
 #define CSV_COLUMNS_MAX 100000U
-#define CSV_BLANKS ' ' /* as the separator: runs of blanks and tabs */
+#define CSV_BLANKS ' ' /* the separator that means runs of blanks and tabs */
 
 struct csv;
 
 struct csv_row {
     char **fields; /* [count] NUL-terminated; valid until the next row is read */
     size_t count;
-    uint64_t line; /* where the row begins, from 1 */
+    uint64_t line; /* line in which the row begins, from 1 */
 };
 
 /* Errors: as source_open(). */

@@ -25,7 +25,7 @@
 bool csv_is_missing(const char *text)
 {
     static const char *const words[] = {"", "NA", "N/A", "NaN", "null", "?"};
-    if (strchr("nN?", text[0]) == NULL) { /* of the empty text, too, the first is one of them */
+    if (strchr("nN?", text[0]) == NULL) { /* strchr() finds the NUL of an empty text, too */
         return false;
     }
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
@@ -84,7 +84,7 @@ int csv_separator(const char *text, char *separator, struct err *err)
     return 0;
 }
 
-/* What one column looks like, for the question whether there is a header. */
+/* What one column looks like, to find out whether there is a header. */
 struct column_look {
     bool first_number, first_missing;
     bool rest_values, rest_words; /* below: some cell has a value; some cell is not a number */
@@ -127,7 +127,8 @@ static int look_below(struct csv *c, struct column_look *looks, size_t count, bo
         struct err failure = {0};
         int rc = csv_next(c, &row, &failure);
         if (rc != 0 && csv_recover(c)) {
-            continue; /* whoever reads the records reports it, or leaves it out */
+            continue; /* bad rows are not judged here: the reader of records reports them, or leaves
+                         them out */
         }
         if (rc != 0) {
             return err_set(err, rc, "%s", failure.msg);
@@ -158,7 +159,7 @@ static int look_below(struct csv *c, struct column_look *looks, size_t count, bo
     return 0;
 }
 
-/* Is that the name of the column of data.weight? */
+/* True if @name is the column of data.weight. */
 static bool means_weight(const struct data_spec *spec, const char *name)
 {
     const char *weight = spec->weight == NULL ? "" : spec->weight;
@@ -376,7 +377,7 @@ static int assign_keys(struct csv_columns *c, const char *path, bool weighted,
     return rc;
 }
 
-/* One that the model does not know is no feature. */
+/* Gives the column of ids its role; a column that the model does not know is no feature. */
 static int assign_id(struct csv_columns *c, const char *path, const struct data_spec *spec,
                      struct err *err)
 {

@@ -19,28 +19,29 @@ struct csv_columns {
     char **names;         /* [count]; "#3" for the fourth column without a header */
     uint32_t *declared;   /* [count] entry of data.columns; NULL: none are declared */
     bool header;
-    uint64_t first_line; /* that every row is compared with */
+    uint64_t first_line; /* the line of the first row, with which every row is compared */
     size_t numbers, categories;
     size_t label;  /* its column */
-    size_t weight; /* that of data.weight; SIZE_MAX: none is read */
-    size_t id;     /* that of data_spec.id; SIZE_MAX: none */
+    size_t weight; /* column of data.weight; SIZE_MAX: none is read */
+    size_t id;     /* column of data_spec.id; SIZE_MAX: none */
 };
 
 /* data.separator as a byte. Errors: ERR_INVALID. */
 int csv_separator(const char *text, char *separator, struct err *err);
-/* Is the first line of @path a header? By data.header; auto: when a column that holds numbers in
- * the following lines (up to 100) does not in the first one, or when data.label or data.weight is a
- * name in it, or data.columns has a name. */
+/* True if the first line of @path is a header. data.header decides; auto: it is one when a column
+ * that holds numbers in the following lines (up to 100) does not in the first one, or when
+ * data.label or data.weight is a name in it, or data.columns has a name. */
 int csv_has_header(const char *path, char separator, const struct data_spec *spec, bool *header,
                    struct err *err);
-/* Give every column its role. @first: the first row of @path. @weighted: records have weights, else
- * their column is left out where there is one.
- * Errors: ERR_INVALID a column that does not exist or is named twice; no features. */
+/* Gives every column its role. @first: the first row of @path. @weighted: records have weights;
+ * else a column of weights is left out. Errors: ERR_INVALID a column that does not exist or is
+ * named twice; no features. */
 int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_row *first,
                      bool header, bool weighted, const struct data_spec *spec, struct err *err);
 void csv_columns_release(struct csv_columns *c);
-/* The column that @text means: a name of the header, else a number, negative from the end. @key:
- * the key of the job file, for messages. Errors: ERR_INVALID there is none, or there are two. */
+/* Finds the column that @text means: a name of the header, else a number, negative from the end.
+ * @key: the key of the job file, for messages. Errors: ERR_INVALID there is none, or there are two.
+ */
 int csv_columns_find(const struct csv_columns *c, const char *path, const char *key,
                      const char *text, size_t *column, struct err *err);
 
@@ -54,7 +55,7 @@ enum column_missing csv_column_missing(const struct csv_columns *c, const struct
 bool csv_is_missing(const char *text);
 /* A finite number that fits a float. */
 bool csv_is_number(const char *text, double *value);
-#define CSV_SHOWN_BYTES 40 /* of a cell in a message */
+#define CSV_SHOWN_BYTES 40 /* bytes of a cell that a message shows */
 /* @text of the job file as messages show it (what a data file says: cells.h), quoted and cut, into
  * @out; returns @out. */
 const char *csv_quote(const char *text, char *out, size_t n);

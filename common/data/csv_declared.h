@@ -11,7 +11,7 @@ bool csv_declared_names(const struct data_spec *spec);
  * Errors: ERR_INVALID a column that does not exist or is declared twice. */
 int csv_declared_assign(struct csv_columns *c, const char *path, const struct data_spec *spec,
                         struct err *err);
-/* Does an entry mean column @j? */
+/* True if an entry of data.columns means column @j. */
 bool csv_is_declared(const struct csv_columns *c, size_t j);
 
 #endif

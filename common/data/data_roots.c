@@ -20,7 +20,7 @@
 #include "storage/storage.h"
 
 #define SCHEME "s3://"
-#define SHOWN_BYTES 256 /* of a name in the sentence */
+#define SHOWN_BYTES 256 /* bytes of a name in the sentence of a refusal */
 
 /* "s3://bucket//prefix/" as "s3://bucket/prefix". Returns owned. */
 static char *plain_url(const char *url)
@@ -158,8 +158,8 @@ static bool go_up(char *path)
     return true;
 }
 
-/* May be said why @path cannot be opened? Only of what would lie in a root: the nearest directory
- * above that is there does. A link that leads nowhere may lead anywhere. */
+/* True if a message may say why @path cannot be opened: the path would lie in a root, because the
+ * nearest directory above it that exists does. A link that leads nowhere may lead anywhere. */
 static bool may_be_told(const struct data_roots *roots, const char *path)
 {
     char *part = mem_strdup(path);

@@ -33,7 +33,7 @@ bool data_roots_bind(const struct data_roots *roots);
 /* What the path @path leads to, as a descriptor of O_PATH: "/proc/self/fd/N" opens it. With roots
  * alone. Errors: ERR_PERMISSION outside of all roots; why it cannot be opened. */
 int data_roots_find(const struct data_roots *roots, const char *path, int *fd, struct err *err);
-/* May @location, a path or a URL, be read? Errors: those of data_roots_find(). */
+/* Checks that @location, a path or a URL, may be read. Errors: those of data_roots_find(). */
 int data_roots_check(const struct data_roots *roots, const char *location, struct err *err);
 /* The sentence. Returns ERR_PERMISSION. */
 int data_roots_refuse(const struct data_roots *roots, const char *location, struct err *err);

@@ -58,25 +58,28 @@ struct data_spec {
     double test_fraction; /* without a test source: this part of the train source, chosen by
                              split_seed */
     int64_t split_seed;
-    double negative_sampling; /* of the train records of the first of two classes; 1: all */
+    double negative_sampling; /* share of the train records of the first of two classes that is
+                                 trained on; 1: all */
     char *label;              /* CSV: column name or 0-based index; negative counts from the end */
-    char *weight;             /* of each train record: a column or a feature; "": all weigh 1 */
+    char *weight;             /* weights of train records: a column or a feature; "": all weigh 1 */
     int label_kind;      /* enum data_label_kind; auto: real for mean_squared_error, else class */
     int64_t classes;     /* 0: as many as the train labels name */
     int header;          /* enum data_header */
     char *separator;     /* one character, or "tab" */
     int missing;         /* enum data_missing */
-    int64_t bad_records; /* of each part: so many lines that are no records are left out */
+    int64_t bad_records; /* lines of each part that may be left out because they are no records */
     int short_rows;      /* enum data_short_rows */
     char *categorical;   /* text columns, one-hot encoded; read by field_texts_read_commas() */
     char *ignore;        /* columns to leave out; likewise */
     int scale;           /* enum data_scale; auto: unit for IDX and LIBSVM, standard for CSV */
     int64_t features;    /* LIBSVM: of a record; 0: as many as the train records name */
     int64_t first_index; /* LIBSVM: 0 or 1 */
-    struct data_column *columns; /* declared; owned by the job; 0 of them: by the keys above */
+    /* declared columns; owned by the job; none: the keys above say what columns are */
+    struct data_column *columns;
     size_t column_count;
-    /* Sparse fields whose keys the layers of the model read, in place of their columns; lists_all:
-     * every one, whatever its name. No keys: the model section says it. Owned by the job. */
+    /* Names of sparse fields whose keys the layers of the model read, in place of columns;
+     * lists_all: every field. The model section says it; no key of the data section does. Owned by
+     * the job. */
     char **lists;
     size_t list_count;
     bool lists_all;
@@ -89,6 +92,9 @@ struct data_spec {
     int64_t memory;  /* of a loader that reads records from files; 0: a tenth of the machine's */
     /* Where indexes are written; NULL or "": beside the data. No key, as roots. Borrows. */
     const char *cache_dir;
+    /* What was measured on the train records of another job (encoding_json.h), with which these
+     * are encoded; NULL: it is measured on them. No key. Borrows. */
+    const char *measured;
     bool unlabelled; /* The files have no labels, and every record gets one that means nothing. No
                         key: who asks a model for answers sets it */
     bool test_is_train; /* data.test is (part of) the train source, for who reads a part alone. No
@@ -113,7 +119,7 @@ void data_spec_release(struct data_spec *copy);
  */
 void data_spec_text(const struct data_spec *spec, const char *const *except, struct buf *out);
 
-/* Is a share of the train records left out? */
+/* True if a share of the train records is left out. */
 bool data_spec_samples(const struct data_spec *spec);
 /* Do records of @part ("train", "test") bring their weights? Those of test files need not have any.
  */

@@ -21,9 +21,9 @@
 
 struct dataset;
 
-/* What a layer asks of the lists of a sparse field. */
+/* Limits that a layer sets to the lists of a sparse field. */
 struct list_limit {
-    uint64_t keys;                               /* all are below; UINT64_MAX: any */
+    uint64_t keys;                               /* every key is below this; UINT64_MAX: any key */
     size_t length;                               /* keys of one list; SIZE_MAX: any number */
     const char *layer, *keys_hint, *length_hint; /* for the message */
 };
@@ -45,33 +45,35 @@ struct dataset_info {
 int batch_init(struct batch *b, const struct dataset *d, size_t capacity, struct err *err);
 void batch_release(struct batch *b);
 
-/* Open the sources of @spec. @test may come back NULL when the spec names none. @spec is borrowed
- * for the call.
- * @label_kind DATA_LABEL_CLASS or DATA_LABEL_REAL (auto is resolved by the job file's loss).
- * Errors: ERR_NOT_FOUND, ERR_INVALID, ERR_CORRUPT with file, byte or line, and what was expected.
- */
+/* Opens the sources of @spec. @test may come back NULL when the spec names none. @spec is borrowed
+ * for the call. @label_kind: DATA_LABEL_CLASS or DATA_LABEL_REAL (auto is resolved by the job
+ * file's loss). Errors: ERR_NOT_FOUND, ERR_INVALID, ERR_CORRUPT with file, byte or line, and what
+ * was expected. */
 int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
                  struct dataset **train, struct dataset **test, struct err *err);
-/* One more owner: dataset_free() by each. Any thread. */
+/* Adds an owner; each calls dataset_free(). Any thread. */
 struct dataset *dataset_ref(struct dataset *d);
 void dataset_free(struct dataset *d);
 const struct dataset_info *dataset_info(const struct dataset *d);
-/* Lines that data.bad_records left out, of both parts where a part was set aside from one source,
- * and in @first (may be NULL) what was wrong with the first of them, NULL for none. */
+/* The number of lines that data.bad_records left out, of both parts where a part was set aside from
+ * one source; @first (may be NULL): what was wrong with the first of them, NULL for none. */
 uint64_t dataset_bad_records(const struct dataset *d, const char **first);
 /* The format of the files, and why data.format: auto took it. */
 const char *dataset_format(const struct dataset *d);
-bool dataset_is_streamed(const struct dataset *d); /* its records are not in memory */
+bool dataset_is_streamed(const struct dataset *d); /* records stay in their files */
 /* Where its records are: "memory", or which index leads to them. */
 const char *dataset_loading(const struct dataset *d);
-uint64_t dataset_bytes(const struct dataset *d);                     /* of its records in memory */
+/* bytes that the records take in memory */
+uint64_t dataset_bytes(const struct dataset *d);
 const struct sparse_fields *dataset_fields(const struct dataset *d); /* may be none */
-/* What was measured on the train records, as JSON (encoding_json.h); of the train part, and NULL
+/* What was measured on the train records, as JSON (encoding_json.h). Of the train part alone; NULL
  * where it is too long. */
 const char *dataset_measured(const struct dataset *d);
+/* What data_spec.measured did not know of the train records, in words; NULL: nothing. */
+const char *dataset_news(const struct dataset *d);
 /* Class names in order, or NULL when they are plain numbers. */
 const char *const *dataset_class_names(const struct dataset *d);
-/* How many records each class has, [info.classes]. */
+/* The number of records of each class, [info.classes]. */
 void dataset_class_counts(const struct dataset *d, uint64_t *out);
 /* Errors: ERR_INVALID a record's list in sparse field @field is beyond @limit; names the record and
  * the key, and says that it is one of the @part ("train"). */
@@ -79,7 +81,7 @@ int dataset_check_lists(const struct dataset *d, const char *part, size_t field,
                         const struct list_limit *limit, struct err *err);
 /* Errors: ERR_INVALID a record has no key in sparse field @field, or several. */
 int dataset_check_groups(const struct dataset *d, const char *part, size_t field, struct err *err);
-/* What batch_init() takes. */
+/* Bytes that batch_init() takes. */
 uint64_t dataset_batch_bytes(const struct dataset *d, size_t capacity);
 /* Decode @count different records with the given numbers into @b (count ≤ capacity). Any thread.
  * Errors, of records that are not in memory: of reading; ERR_CORRUPT a file has been changed. */

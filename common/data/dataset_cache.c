@@ -53,7 +53,7 @@ void dataset_cache_free(struct dataset_cache *c)
     free(c);
 }
 
-/* False: there is no such file, of which dataset_open() has more to say. */
+/* False: a file is missing; dataset_open() says more. */
 static bool add_files(struct buf *key, const struct data_spec *spec, const char *names)
 {
     struct file_list files = {0};
@@ -68,7 +68,7 @@ static bool add_files(struct buf *key, const struct data_spec *spec, const char 
     return there;
 }
 
-/* All that decides what is read. */
+/* A text of everything that decides what is read. */
 static bool make_key(const struct data_spec *spec, enum data_label_kind label_kind, struct buf *key)
 {
     buf_printf(key, "%d\n", (int)label_kind);
@@ -89,12 +89,12 @@ static int open_anew(struct dataset_cache *c, const struct data_spec *spec,
                      enum data_label_kind label_kind, struct buf *key, struct err *err)
 {
     struct buf after = {0};
-    forget(c); /* before: not both in memory */
+    forget(c); /* frees the old data first, so that not both are in memory */
     int rc = dataset_open(spec, label_kind, &c->train, &c->test, err);
     bool same = rc == 0 && make_key(spec, label_kind, &after) && after.len == key->len &&
                 memcmp(after.data, key->data, key->len) == 0;
     buf_reset(&c->key);
-    if (same) { /* else a file was changed while it was read */
+    if (same) { /* otherwise a file was changed while it was read */
         buf_add(&c->key, key->data, key->len);
     }
     buf_release(&after);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a data set is made of, for the files that make one. */
+/* The parts of a data set, for the files that make one. */
 #ifndef GRADUS_DATA_DATASET_STATE_H
 #define GRADUS_DATA_DATASET_STATE_H
 
@@ -29,6 +29,7 @@ struct dataset {
     char *bad_first;
     char *format;
     char *measured;        /* encoding_json.h; NULL: of the test part */
+    char *news;            /* what a given encoding did not know of the train records; or NULL */
     struct sample *sample; /* info.records are the kept ones of all; NULL: all are */
     /* Of records that are read from their files when they are asked for; the arrays above are
      * NULL, and fields have no lists. */
@@ -41,10 +42,12 @@ struct dataset {
  * ERR_INVALID a label that is none. */
 int dataset_of_records(const struct encoding *e, const struct data_spec *spec, const char *format,
                        struct records *r, struct dataset **out, struct err *err);
-/* @s, which is taken, says which records of @d those of all are that it has; with its fingerprint.
- */
+/* Takes @s, which says which records of @d the data set keeps, and adapts the fingerprint. */
 void dataset_take_sample(struct dataset *d, struct sample *s);
-/* Are the records to stay in their files, where that can be? */
+/* As dataset_open(), of records that are all to be in memory. */
+int dataset_memory_open(const struct data_spec *spec, enum data_label_kind label_kind,
+                        struct dataset **train, struct dataset **test, struct err *err);
+/* True if the records should stay in their files, where that is possible. */
 bool dataset_wants_stream(const struct data_spec *spec);
 /* Features and columns of sparse fields together; of those fields that the layers do not read.
  * @second may be NULL. */

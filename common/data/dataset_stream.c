@@ -13,7 +13,7 @@
 #include "data/parts.h"
 #include "data/stream_state.h"
 
-#define MEMORY_MAX (UINT64_C(1) << 30) /* where the job says nothing */
+#define MEMORY_MAX (UINT64_C(1) << 30) /* memory of a stream where the job says nothing */
 #define MEMORY_SHARE 10
 
 static uint64_t memory_of(const struct data_spec *spec)
@@ -25,7 +25,7 @@ static uint64_t memory_of(const struct data_spec *spec)
     return share > 0 && share < MEMORY_MAX ? share : MEMORY_MAX;
 }
 
-/* All that decides which numbers come out, but the files' content. */
+/* A text of everything that decides the numbers, but for the content of the files. */
 static char *settings_of(const struct data_spec *spec, bool label_is_class)
 {
     static const char *const no_matter[] = {"loading", "memory", NULL};
@@ -64,6 +64,8 @@ void dataset_stream_free(struct dataset_stream *st)
     }
     digest_release(&st->digest);
     encoding_release(&st->encoding);
+    encoding_given_free(st->given);
+    buf_release(&st->news);
     if (st->index >= 0) {
         (void)close(st->index);
     }
@@ -100,7 +102,9 @@ static int open_sources(struct dataset_stream *st, struct err *err)
     const char *const keys[] = {"train", "test"};
     st->source_count = has_test_file(&st->spec) ? 2 : 1;
     int rc = parts_check(&st->spec, err);
-    rc = rc != 0 ? rc : check_settings(&st->spec, err);
+    rc = rc != 0 ? rc : encoding_given_open(&st->spec, st->label_is_class, &st->given, err);
+    st->spec.measured = NULL;
+    rc = rc != 0 || st->given != NULL ? rc : check_settings(&st->spec, err);
     for (size_t i = 0; i < st->source_count && rc == 0; i++) {
         rc = stream_source_open(&st->sources[i], &st->spec, keys[i], st->label_is_class, st->memory,
                                 err);
@@ -137,14 +141,15 @@ int dataset_stream_views(struct dataset_stream *st, struct err *err)
     return 0;
 }
 
-/* Has the index itself, not the data, a fault? Memory may be short for what it says alone. */
+/* True if an error means that the index is wrong and not the data; want of memory may come from
+ * what a wrong index says. */
 static bool is_stale(int rc)
 {
     return rc == ERR_NOT_FOUND || rc == ERR_STATE || rc == ERR_CORRUPT || rc == ERR_INVALID ||
            rc == ERR_EXHAUSTED;
 }
 
-/* Open the sources and what is known of them, which is found out where it is not. */
+/* Opens the sources and takes what is known of them from the index, or finds it out. */
 static int stream_open(const struct data_spec *spec, bool label_is_class,
                        struct dataset_stream **out, struct err *err)
 {
@@ -160,7 +165,7 @@ static int stream_open(const struct data_spec *spec, bool label_is_class,
         }
     }
     if (why.code != 0 && is_stale(rc)) {
-        dataset_stream_free(st); /* half of it may be known */
+        dataset_stream_free(st); /* only a part of it may be known */
         st = stream_new(spec, label_is_class);
         rc = open_sources(st, err);
         rc = rc != 0 ? rc : dataset_stream_make(st, err);
@@ -238,7 +243,11 @@ static int make_view(struct dataset_stream *st, size_t view, struct dataset **ou
     d->bad_first =
         d->bad_count > 0 ? cells_settle(s->bad_first, data_roots_bind(st->spec.roots)) : NULL;
     if (view == STREAM_TRAIN) {
-        d->measured = encoding_describe(&st->spec, d->format, &st->digest.records, &st->encoding);
+        d->measured =
+            encoding_describe(st->encoding.spec, d->format, &st->digest.records, &st->encoding);
+        d->news = st->news.len == 0
+                      ? NULL
+                      : cells_settle(buf_str(&st->news), data_roots_bind(st->spec.roots));
     }
     atomic_fetch_add(&st->refs, 1);
     d->stream = st;
@@ -277,7 +286,7 @@ int dataset_stream_open(const struct data_spec *spec, enum data_label_kind label
 int dataset_stream_raw(struct dataset_stream *st, size_t source, const uint64_t *records,
                        size_t count, struct records *out, struct err *err)
 {
-    /* Those of the test source lie behind those of the train source. */
+    /* The records of the test source lie behind those of the train source. */
     const uint64_t at =
         source == STREAM_TEST ? st->sources[STREAM_TRAIN].groups * sizeof(uint64_t) : 0;
     return stream_source_read(&st->sources[source], st->index, at, records, count, out, err);

@@ -17,11 +17,12 @@ struct dataset_stream;
 /* As dataset_open(). Errors: also ERR_UNSUPPORTED data that can only be read as a whole. */
 int dataset_stream_open(const struct data_spec *spec, enum data_label_kind label_kind,
                         struct dataset **train, struct dataset **test, struct err *err);
-/* As dataset_read(), of a data set that this room made. */
+/* dataset_read() of a streamed data set. */
 int dataset_stream_read(const struct dataset *d, const uint64_t *records, size_t count,
                         struct batch *b, struct err *err);
-void dataset_stream_class_counts(const struct dataset *d, uint64_t *out); /* where it has classes */
-uint64_t dataset_stream_bytes(const struct dataset_stream *s);            /* of memory, at most */
+/* for labels that are classes */
+void dataset_stream_class_counts(const struct dataset *d, uint64_t *out);
+uint64_t dataset_stream_bytes(const struct dataset_stream *s); /* of memory, at most */
 const char *dataset_stream_note(const struct dataset_stream *s);
 void dataset_stream_free(struct dataset_stream *s); /* by each owner; NULL is fine */
 

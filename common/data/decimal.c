@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-#define DECIMAL_BYTES_MAX 400 /* no number that somebody writes is longer */
+#define DECIMAL_BYTES_MAX 400 /* a number in a data file is never longer */
 #define DECIMAL_EXACT (UINT64_C(1) << 53)
 #define DECIMAL_POWER_MAX 22 /* 10^22 is the largest power of ten that a double holds exactly */
 

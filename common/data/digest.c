@@ -61,7 +61,7 @@ static void add_place(struct digest *d, const struct place *place)
     r->places[r->label_texts.count - 1] = *place;
 }
 
-/* Labels that are used: others may stand in what was divided. */
+/* Adds the labels of records that are used; the source may have others where it was divided. */
 static int add_labels(struct digest *d, const struct records *block, struct err *err)
 {
     struct records *r = &d->records;
@@ -135,7 +135,8 @@ void digest_end(struct digest *d, size_t numbers)
     if (r->label_texts.count > 0) {
         r->label_cells = mem_new((size_t)r->count, sizeof *r->label_cells);
         r->places = mem_resize(r->places, (size_t)r->count, sizeof *r->places);
-        for (size_t i = 0; i < r->count; i++) { /* those behind say the first once more */
+        for (size_t i = 0; i < r->count; i++) {
+            /* what lies behind the distinct texts repeats the first one */
             r->label_cells[i] = i < r->label_texts.count ? (uint32_t)i : 0;
             r->places[i] = i < r->label_texts.count ? r->places[i] : r->places[0];
         }

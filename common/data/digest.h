@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What train records have to say beside numbers, in the form of records: each different text of
- * their labels and categories once, and the columns. Classes and vocabularies are made of it. */
+/* What train records have beside numbers, in the form of records: each different text of their
+ * labels and categories once, and the columns. Classes and vocabularies are made of it. */
 #ifndef GRADUS_DATA_DIGEST_H
 #define GRADUS_DATA_DIGEST_H
 
@@ -10,8 +10,8 @@
 #include "data/stream_index.h"
 
 struct digest {
-    struct records records; /* without numbers; count is enough for all texts */
-    bool sparse;            /* they come as sparse rows */
+    struct records records; /* without numbers; `count` is large enough for all texts */
+    bool sparse;            /* the records come as sparse rows */
     size_t place_capacity;
 };
 
@@ -20,7 +20,7 @@ void digest_begin(struct digest *d, struct records *like);
 /* Errors: ERR_EXHAUSTED too many different texts. */
 int digest_add(struct digest *d, const struct data_spec *spec, const struct records *block,
                struct err *err);
-/* All have been added; records have @numbers numbers. */
+/* Call when all records were added; records have @numbers numbers. */
 void digest_end(struct digest *d, size_t numbers);
 void digest_release(struct digest *d); /* zeroed struct is fine */
 /* Texts and where the labels are, and back in place of digest_add(). */

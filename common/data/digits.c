@@ -31,7 +31,7 @@ static void *draw_range(void *arg)
     return NULL;
 }
 
-/* Draw @all in two threads; alone when there is no second one. */
+/* Draws @all in two threads, or in one when no second can be started. */
 static void draw_chunk(const struct drawing *all)
 {
     struct drawing a = *all, b = *all;
@@ -133,7 +133,7 @@ int digits_generate(const char *dir, uint64_t train_count, uint64_t test_count, 
             rc = write_labels(files[2 * p + 1], seed, part, counts[p], err);
         }
     }
-    for (size_t i = 0; i < 4; i++) { /* all are complete, or none stays */
+    for (size_t i = 0; i < 4; i++) { /* all files are complete, or none stays */
         if (rc == 0) {
             rc = gzip_file_commit(files[i], err);
         } else {

@@ -28,7 +28,7 @@ static const struct {
     .slant_mean = 0.10F,
     .shift = 0.8F,    /* pixels */
     .elastic = 0.9F,  /* pixels */
-    .sloppy = 0.55F,  /* of the logarithm: some hands shake much more than others */
+    .sloppy = 0.55F,  /* deviation of the logarithm: some hands shake much more than others */
     .height_low = 17, /* pixels */
     .height_high = 20.5F,
     .aspect_low = 0.6F,
@@ -63,7 +63,7 @@ static float normal(struct dice *d, float deviation)
 struct point {
     float x, y;
     float radius;
-    bool joined; /* to the point before */
+    bool joined; /* a line joins it to the point before */
 };
 
 struct path {

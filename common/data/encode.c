@@ -16,7 +16,7 @@ static int by_float(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* What becomes of the missing numbers of column @j. */
+/* The policy for missing numbers of column @j. */
 static enum column_missing policy_of(const struct data_spec *spec, const struct records *r,
                                      size_t j)
 {
@@ -102,7 +102,7 @@ int encode_fills_fit(struct encode_fills *f, const struct data_spec *spec,
     *f = (struct encode_fills){.count = 0};
     if (digest->bytes != NULL ||
         (digest->declared == NULL && data_spec_missing(spec, NULL) <= COLUMN_MISSING_SKIP)) {
-        return 0; /* the format has refused or skipped those that must not be */
+        return 0; /* the format has refused or skipped records that must not have missing values */
     }
     bool means = false, medians = false;
     f->count = digest->numbers;
@@ -170,7 +170,7 @@ static struct names train_categories(const struct category_column *c, uint64_t r
     return sorted;
 }
 
-/* Set the ones of column @c, whose features begin at @first. */
+/* Sets the 0/1 features of column @c, which begin at @first. */
 static void set_ones(const struct category_column *c, const struct names *known, float *values,
                      uint64_t records, size_t width, size_t first)
 {

@@ -12,12 +12,12 @@
 #include "data/measure.h"
 #include "data/records.h"
 
-#define ENCODE_FEATURES_MAX 1000000U /* of one record; a batch of 64 is then 256 MB */
+#define ENCODE_FEATURES_MAX 1000000U /* of one record; a batch of 64 such records takes 256 MB */
 
-/* What missing numbers of each column become. */
+/* The values that fill missing numbers of each column. */
 struct encode_fills {
     float *values; /* [count] */
-    bool *set;     /* [count] it has a value; else missing ones stay */
+    bool *set;     /* [count] the column has a value; else missing numbers stay missing */
     size_t count;  /* 0: none is filled */
 };
 
@@ -37,7 +37,7 @@ struct encode_known {
 
 /* Errors: ERR_EXHAUSTED too many features; ERR_INVALID none. */
 int encode_known_fit(struct encode_known *known, const struct records *digest, struct err *err);
-/* Append the one-hot features; the categories are gone afterwards. A category that no train record
+/* Appends the one-hot features; the categories are gone afterwards. A category that no train record
  * has, or that is missing, gives zeros. Errors: ERR_EXHAUSTED. */
 int encode_known_apply(const struct encode_known *known, struct records *r, struct err *err);
 void encode_known_release(struct encode_known *known);

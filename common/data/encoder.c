@@ -79,14 +79,14 @@ static int apply_to_train(void *data, struct encoding *e, struct err *err)
     return rc != 0 ? rc : encoding_apply(e, (enum encoding_stage)(e->stage - 1), &p->train, err);
 }
 
-/* What kind of records these are, before anything is made of them. */
+/* Notes what kind of records these are, before anything is made of them. */
 static int take_kind(struct encoder *e, const struct records *train, struct err *err)
 {
     int rc = records_kind(train, &e->like, err);
     struct records nameless = e->like; /* borrows */
     nameless.columns = NULL;
     rc = rc != 0 ? rc : records_like(&nameless, &e->bare, err);
-    free(e->bare.bytes); /* what is sent are floats */
+    free(e->bare.bytes); /* records that are sent bring floats */
     e->bare.bytes = NULL;
     return rc;
 }
@@ -94,7 +94,7 @@ static int take_kind(struct encoder *e, const struct records *train, struct err 
 static int measure_in_memory(struct encoder *e, bool is_class, struct err *err)
 {
     struct parts parts = {0};
-    int rc = parts_read(&e->spec, is_class, &parts, err);
+    int rc = parts_read(&e->spec, is_class, NULL, &parts, err);
     rc = rc != 0 ? rc : take_kind(e, &parts.train, err);
     if (rc == 0) {
         const struct encoding_train all = {.digest = &parts.train,
@@ -105,14 +105,14 @@ static int measure_in_memory(struct encoder *e, bool is_class, struct err *err)
         rc = encoding_fit(&e->own, &e->spec, is_class, &all, err);
     }
     if (rc == 0) {
-        records_limit(&parts.train, 1); /* the shape of one is that of all */
+        records_limit(&parts.train, 1); /* one record is enough: all have its shape */
         rc = dataset_of_records(&e->own, &e->spec, parts.format, &parts.train, &e->shape, err);
     }
     parts_release(&parts);
     return rc;
 }
 
-/* The one that reads the train files. */
+/* The format that reads the train files. */
 static enum data_format format_of(const char *choice) /* "csv, because …" */
 {
     static const char *const names[] = {
@@ -132,7 +132,7 @@ static enum data_format format_of(const char *choice) /* "csv, because …" */
 int encoder_open(const struct data_spec *spec, enum data_label_kind label_kind,
                  struct encoder **out, struct err *err)
 {
-    struct data_spec train = *spec; /* borrows; without what is not measured */
+    struct data_spec train = *spec; /* a borrowed copy, without what is not measured */
     struct dataset *test = NULL;
     char none[] = "";
     train.test = (struct data_source){.file = none, .labels = none};
@@ -158,7 +158,7 @@ int encoder_open(const struct data_spec *spec, enum data_label_kind label_kind,
     return 0;
 }
 
-/* The shape of all is that of none. */
+/* The shape of all records is that of an empty set of them. */
 static int shape_recalled(struct encoder *e, const char *choice, struct err *err)
 {
     struct records none = {0};

@@ -20,27 +20,28 @@ struct encoder;
  * indexed, too, as there is one index of both. Errors: as dataset_open(). */
 int encoder_open(const struct data_spec *spec, enum data_label_kind label_kind,
                  struct encoder **out, struct err *err);
-/* Of what was measured before, as dataset_measured() has it: no train record is looked for. Errors:
- * as encoding_recall(). */
+/* Makes an encoder of what was measured before, as dataset_measured() has it, without a train
+ * record. Errors: as encoding_recall(). */
 int encoder_recall(const char *measured, const struct data_spec *spec,
                    enum data_label_kind label_kind, struct encoder **out, struct err *err);
-/* One more owner: encoder_free() by each. Any thread. */
+/* Adds an owner; each calls encoder_free(). Any thread. */
 struct encoder *encoder_ref(struct encoder *e);
 void encoder_free(struct encoder *e); /* NULL is fine */
 
-/* Of the train records, whose shape, fields and classes all have. */
+/* The info of the train records, whose shape, fields and classes all records have. */
 const struct dataset_info *encoder_info(const struct encoder *e);
 const struct sparse_fields *encoder_fields(const struct encoder *e);
 /* As dataset_class_names(). */
 const char *const *encoder_class_names(const struct encoder *e);
-/* All that was measured, for who makes the same of records by other means. */
+/* Everything that was measured, for code that encodes records by other means. */
 const struct encoding *encoder_encoding(const struct encoder *e);
 /* Records as a format reads them, without any: names of numbers, categories and fields. */
 const struct records *encoder_raw(const struct encoder *e);
 /* May a value of this column be missing (NAN, or RECORDS_CATEGORY_NONE)? Numbers, then categories.
  */
 bool encoder_takes_missing(const struct encoder *e, size_t column);
-const struct data_spec *encoder_spec(const struct encoder *e); /* of what was measured; borrows */
+/* the spec of what was measured; borrows */
+const struct data_spec *encoder_spec(const struct encoder *e);
 /* No records of this kind, without names of columns and with values in place of bytes; to be
  * filled, but for labels. Errors: ERR_EXHAUSTED. */
 int encoder_begin(const struct encoder *e, struct records *out, struct err *err);
@@ -57,7 +58,7 @@ struct encoder_files {
     bool json; /* lines with a JSON object each (json_records.h), whatever the train files are */
     const char *id; /* a column that is given along with the records; NULL: none */
 };
-/* Some records of the files in their order, for the call. */
+/* Some records of the files, in their order, for the time of the call. */
 struct encoder_block {
     const struct dataset *data;
     const char *ids; /* of each record a text with its NUL; NULL: none were asked for */
@@ -65,7 +66,7 @@ struct encoder_block {
 typedef int encoder_visit(void *context, const struct encoder_block *block, struct err *err);
 struct encoder_left { /* records that were left out; begins zeroed */
     uint64_t count;
-    char *first; /* owned; what was wrong with it */
+    char *first; /* owned; what was wrong with the first of them */
 };
 /* Go over all records of files that the data section of the job can read, with the format and the
  * header of the train files. Files that can be read in blocks are (data.loading: stream), as
@@ -75,7 +76,7 @@ struct encoder_left { /* records that were left out; begins zeroed */
 int encoder_read(const struct encoder *e, const struct encoder_files *files, encoder_visit *visit,
                  void *context, struct encoder_left *left, struct err *err);
 
-/* The same of the test part (or the train part) of the job's data, which @spec says: read as
+/* encoder_read() of the test part (or the train part) of the job's data, which @spec says: read as
  * training reads them, with their labels, and with what was measured. Errors: as encoder_read();
  * ERR_INVALID a label that no train record had, or that there is no such part. */
 int encoder_read_part(const struct encoder *e, const struct data_spec *spec, bool test,

@@ -13,15 +13,15 @@
 #include "data/parts.h"
 #include "data/stream_state.h"
 
-#define BLOCK_MEMORY (UINT64_C(64) << 20) /* as data.memory, and of decoded records */
+#define BLOCK_MEMORY (UINT64_C(64) << 20) /* in place of data.memory, and for decoded records */
 #define BLOCK_RECORDS_MIN 256
 
-/* Which of the records are visited, beside all. */
+/* Which of all records are visited. */
 struct share {
-    double test_fraction; /* 0: all; else those of one part */
+    double test_fraction; /* share of the test part; 0: all records are visited */
     uint64_t seed;
     bool test;
-    uint64_t limit, seen; /* of the part; 0: all */
+    uint64_t limit, seen; /* of the part; limit 0: all */
 };
 
 struct reading {
@@ -29,13 +29,13 @@ struct reading {
     encoder_visit *visit;
     void *context;
     bool unlabelled, ids, json;
-    bool measures; /* as training reads: labels count, and what may be left out is */
+    bool measures; /* reads as training does: labels count, and bad records may be left out */
     struct share share;
     struct encoder_left *left;
     uint64_t blocks; /* that were read */
 };
 
-/* Are they such records as the train records? */
+/* Checks that the records are of the kind of the train records. */
 static int check_kind(const struct reading *reading, const struct records *r, struct err *err)
 {
     const struct records *like = encoder_raw(reading->e);
@@ -70,7 +70,7 @@ static int give(struct reading *reading, struct records *r, struct err *err)
     return rc;
 }
 
-/* Counted as left out, with what was wrong with the first one, which is taken. */
+/* Counts records as left out, and takes what was wrong with the first one. */
 static void leave(struct reading *r, uint64_t count, char **first)
 {
     r->left->count += count;
@@ -80,7 +80,7 @@ static void leave(struct reading *r, uint64_t count, char **first)
     }
 }
 
-/* Those of the part, of records that begin with number @first. */
+/* Visits the records of the part, of records that begin with number @first. */
 static int give_share(struct reading *reading, struct records *r, uint64_t first, struct err *err)
 {
     struct share *s = &reading->share;
@@ -157,7 +157,7 @@ static int parse_json(void *context, const struct feed_text *text, struct record
     return json_records_read(r->e, text, out, err);
 }
 
-/* What is read once, from its beginning. */
+/* Reads a source that can be read only once, from its beginning. */
 static int read_feed(struct reading *r, const struct data_spec *spec, bool is_class, bool json,
                      struct err *err)
 {

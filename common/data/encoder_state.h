@@ -10,8 +10,8 @@
 struct encoder {
     atomic_uint refs;
     struct data_spec spec;      /* a copy */
-    struct dataset *shape;      /* of the train records, without them */
-    struct records like;        /* none, of the kind that a format reads */
+    struct dataset *shape;      /* the train records' data set, without records */
+    struct records like;        /* no records, but of the kind that the format reads */
     struct records bare;        /* the same without names, and with floats in the place of bytes */
     struct encoding own;        /* of data in memory, or recalled; of streamed data in the stream */
     struct names *vocabularies; /* of files, recalled */
@@ -19,7 +19,7 @@ struct encoder {
     enum data_format format;
 };
 
-/* As encoder_apply(), with labels as @encoding has them. */
+/* encoder_apply(), with labels as @encoding has them. */
 int encoder_apply_as(const struct encoder *e, const struct encoding *encoding, struct records *r,
                      struct dataset **out, struct err *err);
 

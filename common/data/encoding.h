@@ -18,7 +18,7 @@
 #include "data/records.h"
 #include "data/scaling.h"
 
-/* What has been measured; what is applied to records goes no further. */
+/* How much has been measured; encoding_apply() applies no more than that to records. */
 enum encoding_stage {
     ENCODING_RAW,
     ENCODING_FILLED,   /* missing numbers have their values */
@@ -26,7 +26,7 @@ enum encoding_stage {
     ENCODING_SCALED    /* all is known; bytes are scaled when they are read */
 };
 
-/* How labels become numbers, the same for both parts. */
+/* How labels become numbers; the same for train and test records. */
 struct label_map {
     bool is_class;
     struct classes classes;
@@ -39,9 +39,11 @@ struct encoding {
     struct label_map labels;
     struct encode_fills fills;
     struct encode_known known;     /* categories of columns that are not declared */
-    struct column_layout *columns; /* declared ones; NULL: there are none */
+    struct column_layout *columns; /* declared columns; NULL: none are declared */
     struct scaling scaling;
 };
+
+struct encoding_given;
 
 /* The train records to measure on. */
 struct encoding_train {
@@ -52,9 +54,11 @@ struct encoding_train {
     void *data;
     /* The encoding has reached the next stage. May be NULL. */
     int (*reached)(void *data, struct encoding *e, struct err *err);
+    struct encoding_given *given; /* whose encoding is taken instead; NULL: measure */
 };
 
-/* Measure. @e is zeroed, and is to be released in any case. Errors: as dataset_open(). */
+/* Measure, or take what is given, which then has to outlive @e. @e is zeroed, and is to be released
+ * in any case. Errors: as dataset_open(). */
 int encoding_fit(struct encoding *e, const struct data_spec *spec, bool label_is_class,
                  const struct encoding_train *train, struct err *err);
 /* Take records from the stage @from, in which they are, to the one that is reached. Errors:

@@ -163,7 +163,7 @@ static json_t *groups_of(const struct records *like, const struct category_group
     return array;
 }
 
-/* In the order of the features. */
+/* The layout as JSON, in the order of the features. */
 static json_t *layout_of(const struct records *like, const struct column_layout *l)
 {
     json_t *o = json_object(), *numbers = json_array(), *buckets = json_array();
@@ -194,7 +194,7 @@ static json_t *layout_of(const struct records *like, const struct column_layout 
     return o;
 }
 
-/* Those that lie in files, by the entry of data.columns. */
+/* Vocabularies that lie in files, by the entry of data.columns. */
 static json_t *files_of(const struct data_spec *spec)
 {
     json_t *array = json_array();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was measured on train records, as JSON: all that makes other records what a model computes
- * with, for who has neither the train records nor this program. docs/serving.md has its members. */
+/* What was measured on train records, as JSON: everything that turns other records into what a
+ * model computes with, for programs that have neither the train records nor this program's memory.
+ * docs/serving.md describes its members. */
 #ifndef GRADUS_DATA_ENCODING_JSON_H
 #define GRADUS_DATA_ENCODING_JSON_H
 
@@ -18,7 +19,7 @@ char *encoding_describe(const struct data_spec *spec, const char *choice,
 
 /* And back. */
 struct encoding_recalled {
-    struct records like;        /* none, of the kind that a format reads */
+    struct records like;        /* no records, but of the kind that the format reads */
     struct encoding encoding;   /* of the spec that was given */
     char *choice;               /* owned */
     struct names *vocabularies; /* [column_count] of vocabulary files, which columns borrow */
@@ -32,7 +33,7 @@ int encoding_recall(const char *text, struct data_spec *spec, bool label_is_clas
                     struct encoding_recalled *r, struct err *err);
 void encoding_recalled_release(struct encoding_recalled *r);
 
-/* By enum sparse_fold, NULL at the end. */
+/* Names by enum sparse_fold, NULL at the end. */
 extern const char *const encoding_json_folds[];
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what was measured from JSON, and holds it against the data section and against itself: who
- * computes with it afterwards checks nothing any more. */
+/* Reads what was measured from JSON, and checks it against the data section and against itself:
+ * code that computes with it afterwards checks nothing again. */
 #include "data/encoding_json.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static bool number_at(const struct json_t *array, size_t i, double *out)
     return json_doc_number(json_doc_item(array, i), out) && isfinite(*out);
 }
 
-/* All different, in their order. */
+/* Reads @count different names, in their order. */
 static int names_of(const struct json_t *array, size_t count, const char *what, struct names *out,
                     struct err *err)
 {
@@ -73,7 +73,8 @@ static int classes_of(const struct json_t *o, struct classes *c, struct err *err
         }
         if (i > 0 && (numbers ? c->values[i - 1] >= c->values[i]
                               : strcmp(c->names[i - 1], c->names[i]) >= 0)) {
-            return encoding_lies("labels", err); /* they are looked up by halves */
+            /* labels are found by halving, so they must be in order */
+            return encoding_lies("labels", err);
         }
     }
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What both files that read an encoding from JSON need. */
+/* What the two files share that read an encoding from JSON. */
 #ifndef GRADUS_DATA_ENCODING_RECALL_H
 #define GRADUS_DATA_ENCODING_RECALL_H
 
@@ -7,7 +7,7 @@
 #include "data/data_spec.h"
 #include "data/records.h"
 
-#define ENCODING_NUMBERS_MAX (16U << 20) /* of a record; more than any format has */
+#define ENCODING_NUMBERS_MAX (16U << 20) /* numbers of a record; more than any format has */
 
 struct json_t;
 

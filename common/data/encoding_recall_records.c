@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kind of records was measured, read from JSON. */
+/* Reads from JSON which kind of records was measured. */
 #include "data/encoding_recall.h"
 
 #include <stdlib.h>
@@ -88,7 +88,7 @@ static int columns_of(const struct json_t *o, struct records *r, struct err *err
     return rc;
 }
 
-/* Each column's entry of data.columns, which has to be there. */
+/* Finds the entry of data.columns for each column, which has to be there. */
 static int declared_of(const struct json_t *o, const struct data_spec *spec, struct records *r,
                        struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows are parsed as those of a streamed source, which here has one file that nobody can go back
- * in. */
+/* Reads a source that has one file which cannot be read twice. Rows are parsed as those of a
+ * streamed source. */
 #include "data/feed.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 struct feed {
     const struct feed_options *options;
     struct feed_left *left;
-    struct stream_source rows; /* how rows are cut and parsed */
+    struct stream_source rows; /* rows are cut and parsed as those of a streamed source */
     struct source *file;       /* NULL: standard input */
     char *text;                /* [capacity] */
     size_t count, capacity, taken;
@@ -35,7 +35,7 @@ static bool is_standard_input(const char *path)
     return strcmp(path, FEED_STANDARD_INPUT) == 0;
 }
 
-/* Until @n bytes are there, or the end. */
+/* Reads until @n bytes are there, or the end. */
 static int read_some(struct feed *f, char *out, size_t n, size_t *got, struct err *err)
 {
     *got = 0;
@@ -55,7 +55,7 @@ static int read_some(struct feed *f, char *out, size_t n, size_t *got, struct er
     return 0;
 }
 
-/* Have @want bytes in hand, if there are as many. */
+/* Has @want bytes in hand, if the source has as many. */
 static int fill(struct feed *f, size_t want, struct err *err)
 {
     size_t got = 0;
@@ -128,7 +128,7 @@ static int next_block(struct feed *f, struct err *err)
         }
         bytes = row_cut(&f->rows.rows, f->text, f->count, f->rows.block_records, f->ended, &lines);
         if (bytes == 0 && (f->ended || want > ROW_BYTES_MAX)) {
-            bytes = f->count; /* its format says what is wrong with it */
+            bytes = f->count; /* the format says what is wrong with the last row */
         }
     }
     struct records r = {0};
@@ -155,7 +155,7 @@ static int read_rows(struct feed *f, struct err *err)
     return rc;
 }
 
-/* How rows of @path are cut and parsed. */
+/* Finds out how rows of @path are cut and parsed. */
 static int prepare(struct feed *f, const char *path, struct err *err)
 {
     const struct feed_options *o = f->options;

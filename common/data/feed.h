@@ -26,11 +26,11 @@ struct feed_text {
 };
 typedef int feed_parse(void *context, const struct feed_text *text, struct records *out,
                        struct err *err);
-/* May take what the records have; they are released afterwards. */
+/* Called with records; it may take their arrays. They are released afterwards. */
 typedef int feed_visit(void *context, struct records *records, struct err *err);
 
 struct feed_options {
-    const struct data_spec *spec; /* its test source is read; its format is settled */
+    const struct data_spec *spec; /* its test source is read; its format is known */
     bool label_is_class;
     size_t block_bytes;
     feed_parse *parse; /* of lines, @out is zeroed; NULL: the rows are of the format of @spec */

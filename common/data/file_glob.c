@@ -31,7 +31,7 @@ static void *open_dir(const char *path)
 {
     int at = find(path);
     if (at < 0) {
-        /* ENOENT: a name of the pattern, of which nothing is there */
+        /* ENOENT is no error: a directory of the pattern is not there */
         current.outside = current.outside || errno == EACCES;
         return NULL;
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* glob(3), within the roots of data: it looks into no directory outside of them, whatever stars,
- * links and ".." there are in the pattern. What it finds may be links that lead out: whoever opens
- * them is told. */
+/* glob(3) within the roots of data: it looks into no directory outside of them, whatever stars,
+ * links and ".." the pattern has. A result may be a link that leads out: opening it is refused. */
 #ifndef GRADUS_DATA_FILE_GLOB_H
 #define GRADUS_DATA_FILE_GLOB_H
 

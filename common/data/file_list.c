@@ -30,7 +30,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-/* A list in the making. */
+/* A list while it is made. */
 struct listing {
     const struct data_roots *roots;
     const char *dir; /* where relative names start; may be NULL */
@@ -54,7 +54,8 @@ static const char *name_of(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* Add those of @paths (sorted) that are data. Returns how many. */
+/* Adds the files among @paths (sorted) that hold data; names with a leading '.' or '_' do not.
+ * Returns how many were added. */
 static size_t append_found(struct listing *l, char **paths, size_t count, const char *pattern)
 {
     const bool all = name_of(pattern)[0] == '_';
@@ -69,7 +70,7 @@ static size_t append_found(struct listing *l, char **paths, size_t count, const 
     return added;
 }
 
-/* @dir with a backslash before what a pattern would take for more than itself. */
+/* @dir with a backslash before each character that has a meaning in a pattern. */
 static char *escape(const char *dir)
 {
     struct buf out = {0};
@@ -92,12 +93,13 @@ static int store_error(int rc, const struct err *cause, const char *key, struct 
     return err_set(err, raw_file_error(rc), "%s: %s", key, cause->msg);
 }
 
-/* Objects that match @name below @dir, or where a URL says. */
+/* Adds objects that match @name, below @dir or, where @name is a URL, below its own directory. */
 static int append_objects(struct listing *l, const char *name, struct err *err)
 {
     const char *key = l->key;
     char *shown = storage_join(l->dir, name), *top = mem_strdup(shown), *pattern = top;
-    if (storage_is_url(name)) { /* its directory ends before the first special character */
+    if (storage_is_url(name)) {
+        /* the directory of the pattern ends before the first special character */
         pattern = top + strcspn(top, "*?[");
         while (pattern > top && pattern[-1] != '/') {
             pattern--;
@@ -120,7 +122,7 @@ static int append_objects(struct listing *l, const char *name, struct err *err)
     return rc;
 }
 
-/* That it is outside of the roots, under the key. */
+/* Says in @err that @shown lies outside of the roots, under the key of the job file. */
 static int outside_of_roots(const struct listing *l, const char *shown, struct err *err)
 {
     int rc = data_roots_refuse(l->roots, shown, err);
@@ -153,7 +155,7 @@ static int append_matches(struct listing *l, const char *name, struct err *err)
     return rc;
 }
 
-/* Data that stand in the list twice would count twice; nobody means that. */
+/* Refuses a file that stands in the list twice: its records would count twice. */
 static int check_twins(const struct file_list *list, const char *key, struct err *err)
 {
     if (list->count < 2) {
@@ -172,13 +174,13 @@ static int check_twins(const struct file_list *list, const char *key, struct err
     return rc;
 }
 
-/* A file:// is a path. */
+/* The path of a file:// URL; other locations as they are. */
 static const char *plain(const char *location)
 {
     return strncmp(location, "file:///", 8) == 0 ? location + 7 : location;
 }
 
-/* Is there a file of that very name? */
+/* Looks whether there is a file with this very name, special characters included. */
 static int look(const struct listing *l, const char *path, bool *there, struct err *err)
 {
     bool url = storage_is_url(path), outside = data_roots_check(l->roots, path, NULL) != 0;

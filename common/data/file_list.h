@@ -20,12 +20,12 @@ struct file_list {
     size_t count;
 };
 
-/* The files of @names (the value of the key @key, for messages) below @dir. An empty value has
- * none. *, ? and [ ] make a pattern, unless there is a file of that very name.
- * Patterns look into no directory outside of @roots (NULL: any); a file that is named is looked at
- * when it is opened. Errors: ERR_NOT_FOUND no file matches a pattern; ERR_PERMISSION,
- * ERR_UNAVAILABLE of a store; ERR_INVALID a file is named twice, or the list cannot be read;
- * ERR_PERMISSION a pattern leads out of @roots. */
+/* Lists the files of @names (the value of the key @key, for messages) below @dir. An empty value
+ * has none. *, ? and [ ] make a pattern, unless there is a file with that very name. Patterns look
+ * into no directory outside of @roots (NULL: any); a file that is named is checked when it is
+ * opened. Errors: ERR_NOT_FOUND no file matches a pattern; ERR_PERMISSION, ERR_UNAVAILABLE of a
+ * store; ERR_INVALID a file is named twice, or the list cannot be read; ERR_PERMISSION a pattern
+ * leads out of @roots. */
 int file_list_make(const struct data_roots *roots, const char *dir, const char *names,
                    const char *key, struct file_list *out, struct err *err);
 void file_list_release(struct file_list *list);

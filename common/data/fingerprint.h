@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One number for all records of a part, decoded: equal where the data are. Of each array its own
- * sum, so that it does not matter how many records come at a time. */
+/* One number for all decoded records of a part: equal where the data are. Each array has a sum of
+ * its own, so it does not matter how many records are added at a time. */
 #ifndef GRADUS_DATA_FINGERPRINT_H
 #define GRADUS_DATA_FINGERPRINT_H
 

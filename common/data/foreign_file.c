@@ -10,7 +10,7 @@
 #define WRITE_CSV "write it as CSV (pandas: read it, then to_csv)"
 
 struct signature {
-    size_t at; /* where the bytes stand */
+    size_t at; /* place of the bytes in the file */
     const char *bytes;
     size_t count;
     const char *what, *advice;
@@ -78,7 +78,7 @@ static const struct signature *find(const struct signature *list, size_t count, 
     return NULL;
 }
 
-/* Does the text begin with @word, whatever blanks stand before it? */
+/* True if the text begins with @word, after any blanks. */
 static bool begins(const uint8_t *head, size_t n, const char *word)
 {
     size_t i = n >= 3 && memcmp(head, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;

@@ -9,11 +9,11 @@
 
 #include "base/err.h"
 
-/* That many first bytes tell all of them. */
+/* So many first bytes are enough to recognise all of them. */
 #define FOREIGN_FILE_HEAD_BYTES 512
 
-/* 0: nothing is known against a file that begins with @head[@n].
- * ERR_INVALID: what it is, with @path, and what to do. */
+/* Returns 0 if a file that begins with @head[@n] may be data. ERR_INVALID: what kind of file it is,
+ * with @path, and what to do. */
 int foreign_file_check(const char *path, const uint8_t *head, size_t n, struct err *err);
 
 #endif

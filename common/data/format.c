@@ -20,7 +20,7 @@ static const struct format *const formats[DATA_FORMAT_COUNT] = {[DATA_FORMAT_AUT
 #undef X
 };
 
-/* At least half of what was looked at is of this format. */
+/* True if at least half of the lines that were looked at are of this format. */
 static bool takes(const struct format_look *look)
 {
     return look->fit > 0 && look->fit * 2 >= look->lines;
@@ -33,7 +33,7 @@ static char *reason(const struct format_look *look)
                : mem_strdup(look->what);
 }
 
-/* Some lines are of a format and most are not. */
+/* Error: some lines are of a format and most are not. */
 static int cannot_tell(const char *path, const struct format *format,
                        const struct format_look *look, struct err *err)
 {
@@ -52,7 +52,7 @@ static int choose(const struct data_spec *spec, const char *path, const uint8_t 
     }
     for (size_t i = DATA_FORMAT_AUTO + 1; i < DATA_FORMAT_COUNT; i++) {
         if (i == DATA_FORMAT_CRITEO && strcmp(spec->separator, ",") != 0) {
-            continue; /* whoever sets a separator means a table */
+            continue; /* a separator means that the file is a table */
         }
         struct format_look look = {0};
         formats[i]->look(head, n, &look);

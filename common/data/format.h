@@ -14,22 +14,23 @@
 #include "data/data_spec.h"
 #include "data/records.h"
 
-#define FORMAT_HEAD_BYTES 65536 /* that many first bytes are shown to look() */
+#define FORMAT_HEAD_BYTES 65536 /* first bytes of a file that are shown to look() */
 #define FORMAT_LOOK_LINES 100U  /* of them, at most */
 
-/* How much the beginning of a file looks like a format's. */
+/* How well the beginning of a file fits a format. */
 struct format_look {
-    size_t lines,
-        fit; /* lines that were looked at, and those that are records; 1 and 1: all of it */
-    const char *what; /* those that fit: "are a label and index:value pairs" */
+    size_t lines, fit; /* lines that were looked at, and how many of them are records; 1 and 1: the
+                          file is of the format */
+    /* what fitting lines are, for messages: "are a label and index:value pairs" */
+    const char *what;
 };
 
 /* Which format reads a file, and why. */
 struct format_choice {
     const struct format *format;
     char *why;  /* owned; NULL: the job says so */
-    bool sure;  /* nothing in what was looked at speaks against it */
-    bool empty; /* with ERR_INVALID: the file is, so nobody can say */
+    bool sure;  /* nothing that was looked at speaks against it */
+    bool empty; /* with ERR_INVALID: the file is empty, so nobody can say */
 };
 
 /* Whole lines or records of a file that are in memory, in place of all of the file. */
@@ -38,22 +39,22 @@ struct format_part {
     size_t count;
     uint64_t line;   /* number of the first, or of the first record where they are no lines */
     uint64_t offset; /* of the bytes in the file, where that is known */
-    /* Of formats whose first row says what the columns are (CSV): that row. */
+    /* The first row of a format in which it names the columns (CSV). */
     const char *first_row;
     size_t first_row_bytes;
     uint64_t first_row_line;
 };
 
-/* What to read. All is borrowed for the call. */
+/* What is to be read. Everything is borrowed for the call. */
 struct format_request {
     const struct data_spec *spec;
     const char *path;        /* of the features */
-    const char *labels_path; /* "" when there is none */
+    const char *labels_path; /* "" without a file of labels */
     const char *key;         /* "train" or "test", for advice in messages */
     uint64_t limit;          /* stop after that many records; 0: all */
     uint64_t bad_had;        /* lines left out in the files before */
     bool label_is_class;
-    bool may_be_empty;              /* that the file has no record is no error */
+    bool may_be_empty;              /* a file without records is no error */
     const struct format_part *part; /* NULL: the file. That a part has no record is no error */
 };
 
@@ -70,9 +71,9 @@ struct format {
     int (*read)(const struct format_request *request, struct records *out, struct err *err);
 };
 
-/* The format of data.format; DATA_FORMAT_AUTO: by the first lines of @path.
- * Errors: ERR_INVALID no format knows the file, nobody can tell which one it is, it is empty, or
- * data.weight asks of it what it has not; errors of source_open(). */
+/* The format of data.format; DATA_FORMAT_AUTO: found by the first lines of @path. Errors:
+ * ERR_INVALID no format knows the file, nobody can tell which one it is, it is empty, or
+ * data.weight needs what the format does not have; errors of source_open(). */
 int format_find(const struct data_spec *spec, const char *path, struct format_choice *out,
                 struct err *err);
 

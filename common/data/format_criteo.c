@@ -30,7 +30,8 @@ struct criteo_load {
     struct labelled_lines lines;
     struct csv_columns columns;
     enum column_missing missing[FIELDS];
-    uint32_t places[FIELDS]; /* of each field among the numbers, or the sparse fields */
+    /* of each field: its place among the numbers, or among the sparse fields */
+    uint32_t places[FIELDS];
     bool sparse[FIELDS];
     uint64_t values_capacity;
     struct sparse_draft draft; /* of the record in hand */
@@ -190,11 +191,11 @@ static int add_record(void *load, const char *p, struct err *err)
     if (rc != 0 || l->lines.skip || r->fields.count == 0) {
         return rc == ERR_INVALID ? say_unlabelled(l, label, rc, err) : rc;
     }
-    (void)sparse_draft_sort(&l->draft, true); /* one key a field: it is sorted */
+    (void)sparse_draft_sort(&l->draft, true); /* a list of one key is sorted */
     return sparse_fields_add(&r->fields, &l->draft, r->where, err);
 }
 
-/* What the field @j of the entry @c may be. */
+/* Checks what entry @c may say of field @j. */
 static int check_field(const struct criteo_load *l, size_t j, const struct data_column *c,
                        struct err *err)
 {
@@ -247,7 +248,7 @@ static int place_fields(struct criteo_load *l, struct err *err)
     return rc;
 }
 
-/* What data.columns says, as of a CSV file with a header line. */
+/* Applies data.columns, as to a CSV file with a header line. */
 static int find_columns(struct criteo_load *l, struct err *err)
 {
     const struct format_request *q = l->lines.request;
@@ -286,7 +287,8 @@ static int criteo_read(const struct format_request *q, struct records *out, stru
     return 0;
 }
 
-/* Does the line look like a record? Categories have eight digits, and there is one. */
+/* True if the line looks like a record: its categories have eight digits, and there is at least
+ * one. */
 static bool looks_like_record(const char *p)
 {
     size_t fields = 0, categories = 0;

@@ -32,8 +32,9 @@ struct csv_load {
     const struct format_request *request;
     struct csv_columns columns;
     struct records out;
-    uint64_t capacity;            /* records that fit */
-    enum column_missing *missing; /* [columns.count] what becomes of it; nothing if ignored */
+    uint64_t capacity; /* records that fit */
+    /* [columns.count] what becomes of missing values; of ignored columns nothing */
+    enum column_missing *missing;
     /* Of files without labels: what stands in the place of the label's column. */
     char *label_name, label_cell[2];
     size_t label_at; /* SIZE_MAX: behind all others */
@@ -183,7 +184,8 @@ static int check_missing(const struct csv_load *l, const struct csv_row *row, bo
             *skip = true;
             return 0;
         }
-        if (j != l->columns.label && j != l->columns.weight) { /* what adds these says more */
+        if (j != l->columns.label && j != l->columns.weight) {
+            /* the code that adds labels and weights says more when they are missing */
             return cell_error(l, row, j, "the value is missing (",
                               l->columns.declared == NULL
                                   ? "); set data.missing to mean, median, zero or skip"
@@ -292,7 +294,7 @@ static int leave_out(struct csv_load *l, bool possible, int rc, const struct err
     return records_leave_out(&l->out, l->request->bad_had, allowed, rc, cause, err);
 }
 
-/* Does a file that has no labels have the column all the same? */
+/* Checks whether a file that should have no labels has the column all the same. */
 static int check_unlabelled(const struct csv_load *l, const struct csv_row *row, const char *label,
                             struct err *err)
 {
@@ -432,7 +434,7 @@ static int read_file(struct csv_load *l, char separator, bool header, struct err
     return rc;
 }
 
-/* All rows of a part, whose columns the first row of the file says. */
+/* Reads all rows of a part, whose columns the first row of the file says. */
 static int read_part(struct csv_load *l, char separator, bool header, struct err *err)
 {
     const struct format_part *part = l->request->part;

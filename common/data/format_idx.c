@@ -188,7 +188,7 @@ static int check_size(const struct idx_file *f, uint64_t records, size_t memory_
     return records_check_memory(records * f->record_values, memory_size, path, err);
 }
 
-/* After the last record: nothing may follow. */
+/* Checks that nothing follows the last record. */
 static int check_end(struct idx_file *f, uint64_t expected, struct err *err)
 {
     uint8_t byte;
@@ -233,7 +233,7 @@ static int read_bytes(struct idx_file *f, uint64_t records, uint64_t expected, u
     return 0;
 }
 
-/* Where read_numbers() puts its values: one of the two. */
+/* Where read_numbers() puts its values: one of the two is set. */
 struct idx_numbers {
     float *floats;
     double *doubles;

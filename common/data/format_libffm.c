@@ -27,7 +27,7 @@ struct libffm_load {
     struct sparse_draft draft; /* of the record in hand */
 };
 
-/* What is wrong with the word at @p. */
+/* Error: what is wrong with the word at @p. */
 static int word_error(const struct libffm_load *l, const char *p, struct err *err)
 {
     const size_t n = strspn(p, "0123456789"), all = strcspn(p, " \t");
@@ -58,7 +58,7 @@ static int word_error(const struct libffm_load *l, const char *p, struct err *er
     return labelled_lines_error(&l->lines, colon + 1, "is not a finite number", err);
 }
 
-/* Read "field:index:value" at *@p, which is moved behind it. */
+/* Reads "field:index:value" at *@p, which is moved behind it. */
 static int read_word(struct libffm_load *l, const char **p, struct err *err)
 {
     const char *word = *p, *c = word;
@@ -126,7 +126,7 @@ static int libffm_read(const struct format_request *q, struct records *out, stru
     return 0;
 }
 
-/* Is the word at *@p, which is moved behind it, a feature? */
+/* True if the word at *@p, which is moved behind it, is a feature. */
 static bool looks_like_word(const char **p)
 {
     const char *c = *p;

@@ -25,15 +25,16 @@
 /* A file on its way into records. */
 struct libsvm_load {
     struct labelled_lines lines;
-    uint64_t entries;               /* of the sparse rows, those of the record in hand included */
+    uint64_t entries; /* entries of the sparse rows, with those of the record in hand */
     uint32_t first_index, features; /* data.first_index; the most features a record may have */
     uint32_t largest;               /* index so far, from 1; 0: none */
     uint64_t *seen; /* [features_seen] number of the last record with this index, from 1 */
     size_t seen_capacity;
-    struct sparse_draft draft; /* of the record in hand, where indices are keys */
+    struct sparse_draft draft; /* of the record in hand, when indices are keys */
 };
 
-/* What is wrong with the pair at @p, of which the index, the colon or the value was not found. */
+/* Error: what is wrong with the pair at @p, of which the index, the colon or the value is missing.
+ */
 static int pair_error(const struct libsvm_load *l, const char *p, struct err *err)
 {
     size_t n = strspn(p, "0123456789");
@@ -83,7 +84,7 @@ static int index_error(const struct libsvm_load *l, const char *p, uint64_t inde
     return labelled_lines_error(&l->lines, p, what, err);
 }
 
-/* Has the record in hand this feature already? */
+/* True if the record in hand has this feature already. */
 static bool is_repeated(struct libsvm_load *l, uint32_t feature)
 {
     size_t had = l->seen_capacity;
@@ -116,7 +117,7 @@ static int reserve_entry(struct libsvm_load *l, struct err *err)
     return 0;
 }
 
-/* Read "index:value" at *@p, which is moved behind it. */
+/* Reads "index:value" at *@p, which is moved behind it. */
 static int read_pair(struct libsvm_load *l, const char **p, struct err *err)
 {
     const char *word = *p, *c = word;
@@ -145,7 +146,7 @@ static int read_pair(struct libsvm_load *l, const char **p, struct err *err)
     return rc;
 }
 
-/* The group of a ranking, "qid:7", if that is what stands at @p. */
+/* The place behind the group of a ranking, "qid:7", if one stands at @p. */
 static const char *skip_group(const char *p)
 {
     if (strncmp(p, "qid:", 4) != 0) {
@@ -203,7 +204,7 @@ static int read_key(struct libsvm_load *l, const char **p, struct err *err)
     return sparse_draft_add(&l->draft, 0, key, (float)value, err);
 }
 
-/* The line in hand as one more record with one list of keys. */
+/* Adds the line in hand as one more record with one list of keys. */
 static int add_sparse(void *load, const char *p, struct err *err)
 {
     struct libsvm_load *l = load;

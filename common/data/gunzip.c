@@ -20,7 +20,7 @@ struct gunzip {
     z_stream stream;
     uint8_t *buffer;   /* of packed bytes */
     bool between;      /* a member has ended, and none has begun */
-    bool ended;        /* there is nothing more to unpack */
+    bool ended;        /* all was unpacked */
     uint64_t unpacked; /* bytes so far */
 };
 
@@ -75,7 +75,7 @@ static int refill(struct gunzip *g, bool *ended, struct err *err)
     return rc;
 }
 
-/* Behind a member: another one begins, or this is the end. */
+/* Called behind a member: another one begins, or the file ends. */
 static int begin_member(struct gunzip *g, struct err *err)
 {
     bool over = false;
@@ -108,7 +108,7 @@ static int damaged(const struct gunzip *g, struct err *err)
                    g->unpacked, g->stream.msg != NULL ? g->stream.msg : "it makes no sense");
 }
 
-/* Unpack some of what is in the buffer. */
+/* Unpacks some of the buffer. */
 static int unpack(struct gunzip *g, struct err *err)
 {
     unsigned room = g->stream.avail_out;

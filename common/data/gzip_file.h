@@ -14,6 +14,6 @@ int gzip_file_open(const char *path, struct gzip_file **out, struct err *err);
 int gzip_file_add(struct gzip_file *g, const void *data, size_t n, struct err *err);
 /* Rename to the final path. Frees @g in any case. */
 int gzip_file_commit(struct gzip_file *g, struct err *err);
-void gzip_file_abort(struct gzip_file *g); /* removes what was written; frees @g; NULL is fine */
+void gzip_file_abort(struct gzip_file *g); /* removes the unfinished file; frees @g; NULL is fine */
 
 #endif

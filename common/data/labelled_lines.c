@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads lines, has their format make records of them, and leaves out those that are none as far as
- * the job allows. */
+/* Reads lines, lets their format make records of them, and leaves out bad lines as far as the job
+ * allows. */
 #include "data/labelled_lines.h"
 
 #include <inttypes.h>
@@ -83,7 +83,7 @@ int labelled_lines_label(struct labelled_lines *l, const char **p, struct err *e
     const char *word = *p;
     double value = 0;
     if (l->request->spec->unlabelled) {
-        word = "0"; /* which is not in the line */
+        word = "0"; /* in place of a label, which the line does not have */
     } else if (!decimal_read(word, &value, p)) {
         size_t n = strspn(word, "+-.0123456789eE");
         if (word[n] == ':') {

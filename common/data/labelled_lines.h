@@ -14,7 +14,7 @@
 /* A file on its way into records. */
 struct labelled_lines {
     const struct format_request *request;
-    struct records out; /* its label arrays and places have room for a record more */
+    struct records out; /* its arrays of labels and places have room for one more record */
     struct line line;   /* in hand */
     bool comments;      /* "#" begins one, and lines of blanks are empty */
     bool skip;          /* set by add(): the record is left out for a missing value */
@@ -29,8 +29,8 @@ typedef int labelled_lines_add(void *load, const char *p, struct err *err);
  * callback's. Errors: as a format's read(). */
 int labelled_lines_read(struct labelled_lines *l, labelled_lines_add *add, void *load,
                         struct err *err);
-/* Take the label at *@p, which is moved behind it: "-1", "+1" (which is 1), "3" or "0.25". Of files
- * without labels nothing is taken. */
+/* Takes the label at *@p, which is moved behind it: "-1", "+1" (the same as 1), "3" or "0.25". In
+ * files without labels nothing is taken. */
 int labelled_lines_label(struct labelled_lines *l, const char **p, struct err *err);
 /* Take the digits at *@p, which is moved behind them; false: none, or beyond 2^64 - 1. */
 bool labelled_lines_number(const char **p, uint64_t *number);

@@ -17,9 +17,9 @@ struct lines {
     struct source *source;
     char *buffer; /* [capacity + 1]: there is always room for the NUL of the last line */
     size_t capacity;
-    size_t begin, end; /* of what was read and not handed out */
+    size_t begin, end; /* the bytes that were read and not handed out */
     uint64_t number;   /* of the last line */
-    bool ended;        /* there is nothing more to read */
+    bool ended;        /* all of the file was read */
 };
 
 static struct lines *lines_new(struct source *source, size_t capacity, uint64_t number)
@@ -58,7 +58,7 @@ void lines_close(struct lines *l)
     }
 }
 
-/* Read more behind what is there. */
+/* Reads more behind the bytes that are there. */
 static int load(struct lines *l, struct err *err)
 {
     static const char mark[] = "\xEF\xBB\xBF";

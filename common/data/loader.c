@@ -17,11 +17,12 @@
 #define LOADER_THREADS_MIN 2U /* of streamed data; half of the processors, but */
 #define LOADER_THREADS_MAX 4U
 
-/* In this order, so that those that can be given up, and those that can be found, are ranges. */
+/* The order matters: states of slots that can be given up, and of those that can be found, are
+ * ranges. */
 enum slot_state { SLOT_FREE, SLOT_DECODING, SLOT_REQUESTED, SLOT_READY, SLOT_TAKEN };
 
 /* One request and the batch that answers it. While DECODING it belongs to the thread, in the other
- * states to the owner; what is not the batch is under the mutex. */
+ * states to the owner; all members but the batch are under the mutex. */
 struct slot {
     enum slot_state state;
     bool unwanted;   /* DECODING, and forgotten meanwhile */
@@ -275,8 +276,8 @@ int loader_request(struct loader *l, uint64_t epoch, uint64_t first, size_t coun
     return s != NULL ? 0 : refuse(l, err);
 }
 
-/* Under the mutex, which is let go meanwhile. What the thread has not begun is decoded here: that
- * takes no longer than to wait for it. */
+/* Called with the mutex, which is released meanwhile. A request that the thread has not begun is
+ * decoded here: that takes no longer than waiting for the thread. */
 static void get_ready(struct loader *l, struct slot *s)
 {
     if (s->state == SLOT_REQUESTED) {

@@ -15,8 +15,8 @@
 
 struct loader;
 
-/* What else is to be done with a batch ahead, by the thread that has decoded it: in slot @slot,
- * below the loader's depth, which is its own until the batch is returned. Errors are those of
+/* More work on a batch ahead of time, by the thread that has decoded it: for slot @slot, below the
+ * loader's depth, which belongs to that thread until the batch is returned. Errors are those of
  * loader_take(). */
 struct loader_prepare {
     int (*call)(void *ctx, size_t slot, const struct batch *b, struct err *err);
@@ -27,7 +27,7 @@ struct loader_prepare {
  * for and taken at once; at least 2, as one may be in the thread's hands. */
 int loader_new(const struct dataset *data, uint64_t seed, size_t batch_records, size_t depth,
                struct loader **out, struct err *err);
-/* Before anything is asked for; @prepare is copied. */
+/* Call before anything is requested; @prepare is copied. */
 void loader_set_prepare(struct loader *l, const struct loader_prepare *prepare);
 void loader_free(struct loader *l); /* stops the thread; batches taken become invalid */
 /* Have positions first..first+count-1 of @epoch decoded, after what was asked for before. Asking
@@ -35,8 +35,8 @@ void loader_free(struct loader *l); /* stops the thread; batches taken become in
  * room. Errors: ERR_EXHAUSTED all are taken, or the last is being decoded; ERR_RANGE positions
  * outside the data, or more than a batch holds. */
 int loader_request(struct loader *l, uint64_t epoch, uint64_t first, size_t count, struct err *err);
-/* The batch; waits while the thread is at it. It stays valid until loader_return(). What was asked
- * for before it is forgotten: the owner has gone past it. Errors: as loader_request(); as
+/* Takes a batch; waits while the thread is at it. It stays valid until loader_return(). Requests
+ * before it are forgotten: the owner has gone past them. Errors: as loader_request(); as
  * dataset_read(), and then no batch is taken. */
 int loader_take(struct loader *l, uint64_t epoch, uint64_t first, size_t count,
                 const struct batch **out, struct err *err);

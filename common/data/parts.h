@@ -14,13 +14,14 @@
 struct parts {
     struct records train, test;
     bool has_test;
-    char *format; /* of the train records, and why; owned */
+    char *format; /* format of the train records, and why; owned */
 };
 
-/* Read all files of @spec, and set the test part aside when test_fraction says so. @out is zeroed,
- * and is to be released in any case. Errors: as dataset_open(). */
-int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *out,
-               struct err *err);
+/* Read all files of @spec, and set the test part aside when test_fraction says so. @like: records
+ * that the train records have to fit, NULL: none. @out is zeroed, and is to be released in any
+ * case. Errors: as dataset_open(). */
+int parts_read(const struct data_spec *spec, bool label_is_class, const struct records *like,
+               struct parts *out, struct err *err);
 void parts_release(struct parts *p);
 /* The files of data.test alone, whose records are of the kind of @like. @out is zeroed, and is to
  * be released in any case. Errors: as parts_read(). */
@@ -38,11 +39,13 @@ int parts_files(const struct data_spec *spec, const char *part, struct file_list
  * format_find(); ERR_INVALID none has. */
 int parts_format(const struct data_spec *spec, const char *part, const struct file_list *files,
                  size_t *first, struct format_choice *out, struct err *err);
-/* None of the files that a pattern has found has a record. */
+/* Error: no file that the pattern has found has a record. */
 int parts_empty(const char *part, const struct file_list *files, struct err *err);
-char *parts_choice(const struct format_choice *choice); /* as dataset_format() says it; owned */
-char *parts_where(const struct file_list *files);       /* as messages name them; owned */
-/* What is wrong may be the choice of the format: say so. Returns the code of @err. */
+/* the choice in the words of dataset_format(); owned */
+char *parts_choice(const struct format_choice *choice);
+/* the files in the words of messages; owned */
+char *parts_where(const struct file_list *files);
+/* Adds to an error that the choice of the format may be wrong. Returns the code of @err. */
 int parts_doubt(const char *format, const char *why, struct err *err);
 
 #endif

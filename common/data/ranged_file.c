@@ -24,7 +24,7 @@ struct ranged_file {
     uint64_t number; /* in the cache */
 };
 
-/* Refuse what has to be read from the beginning. */
+/* Refuses a file that can only be read from the beginning. */
 static int check_kind(struct ranged_file *f, const uint8_t *head, size_t n, struct err *err)
 {
     const char *packed = NULL;

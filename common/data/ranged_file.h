@@ -17,7 +17,7 @@
 
 struct ranged_file;
 
-/* What tells whether a file is another one than it was. */
+/* What shows that a file was replaced or changed. */
 struct ranged_stamp {
     uint64_t bytes;     /* as it is stored */
     int64_t changed_ns; /* when it was changed last */
@@ -33,11 +33,11 @@ uint64_t ranged_file_bytes(const struct ranged_file *f); /* of the content, when
 const char *ranged_file_path(const struct ranged_file *f);
 /* Errors: as raw_file_read_at(). */
 int ranged_file_read(struct ranged_file *f, uint64_t at, void *out, size_t n, struct err *err);
-/* These bytes are asked for next. */
+/* Says that these bytes are read next. */
 void ranged_file_expect(struct ranged_file *f, uint64_t at, size_t n);
 /* Reads samples of the file. */
 int ranged_file_stamp(const struct ranged_file *f, struct ranged_stamp *out, struct err *err);
-/* Has the file in hand the size and the time of @stamp? */
+/* True if the open file has the size and time of @stamp. */
 bool ranged_file_is(const struct ranged_file *f, const struct ranged_stamp *stamp);
 
 #endif

@@ -18,9 +18,9 @@
 
 struct raw_file;
 
-/* Only what @roots (NULL: any) allow. Errors: ERR_NOT_FOUND there is no such file, object or
- * bucket; ERR_PERMISSION we are not let in, or it is outside of all roots; ERR_INVALID not a
- * regular file; ERR_UNAVAILABLE the store does not answer. */
+/* Opens a file that @roots (NULL: any) allow. Errors: ERR_NOT_FOUND there is no such file, object
+ * or bucket; ERR_PERMISSION the process may not read it, or it is outside of all roots; ERR_INVALID
+ * not a regular file; ERR_UNAVAILABLE the store does not answer. */
 int raw_file_open(const char *path, const struct data_roots *roots, struct raw_file **out,
                   struct err *err);
 void raw_file_close(struct raw_file *f); /* NULL is fine */

@@ -52,7 +52,7 @@ struct records {
     size_t numbers;              /* their count */
     uint8_t *bytes;              /* [count × numbers] when the file holds bytes, else NULL */
     float *values;               /* [count × numbers] otherwise; NAN: missing */
-    struct sparse_rows sparse;   /* in place of both until records_spread() */
+    struct sparse_rows sparse;   /* in place of bytes and values, until records_spread() */
     struct sparse_fields fields; /* beside both; none: the records are dense alone */
     char **columns;              /* [numbers] names for messages, or NULL */
     bool named;                  /* the names of columns and categories are from the file */
@@ -62,15 +62,16 @@ struct records {
     uint32_t *declared;
     double *labels; /* [count], or NULL when they are text */
     struct names label_texts;
-    uint32_t *label_cells;       /* [count] numbers in label_texts */
-    float *weights;              /* [count] finite, from 0 on; NULL: all weigh 1 */
-    struct place *places;        /* [count]; NULL: each record's index, in the one file */
-    bool by_line;                /* places are lines */
-    struct buf ids;              /* of data_spec.id: of each record a text with its NUL */
-    uint64_t bad_count;          /* lines that were left out, because they are no records */
-    uint64_t skipped;            /* records that were left out for a missing value */
-    char *bad_first;             /* what was wrong with the first of them */
-    enum data_scale usual_scale; /* what data.scale: auto means; auto: it depends on the shape */
+    uint32_t *label_cells; /* [count] numbers in label_texts */
+    float *weights;        /* [count] finite, from 0 on; NULL: all weigh 1 */
+    struct place *places;  /* [count]; NULL: each record's index, in the one file */
+    bool by_line;          /* places are lines */
+    struct buf ids;        /* for each record a text with its NUL: the value of data_spec.id */
+    uint64_t bad_count;    /* lines that were left out, because they are no records */
+    uint64_t skipped;      /* records that were left out for a missing value */
+    char *bad_first;       /* what was wrong with the first bad line */
+    /* the meaning of data.scale: auto; SCALE_AUTO: it depends on the shape */
+    enum data_scale usual_scale;
 };
 
 bool records_is_weight(double value);         /* finite as a float, from 0 on */
@@ -86,22 +87,22 @@ int records_split(struct records *all, double test_fraction, uint64_t seed, stru
 /* The same of records that begin with number @first of all; one part may be empty. */
 int records_divide(struct records *all, uint64_t first, double test_fraction, uint64_t seed,
                    struct records *test, struct err *err);
-/* None of the kind of @r, and without weights. */
+/* An empty set of records of the kind of @r, without weights. */
 int records_like(const struct records *r, struct records *out, struct err *err);
-/* The same, without the texts of labels and categories. */
+/* records_like(), without the texts of labels and categories. */
 int records_kind(const struct records *r, struct records *out, struct err *err);
-/* Is the record one of the test part? The key is that of a seed. */
+/* True if the record belongs to the test part. @seed_key: the key of a seed. */
 bool records_is_test(uint64_t seed_key, uint64_t record, double test_fraction);
 uint64_t records_split_key(uint64_t seed);
-/* That a part is empty, as an error. */
+/* The error that a part is empty. */
 int records_split_empty(const char *where, double test_fraction, uint64_t all, bool no_test,
                         struct err *err);
 /* Give records of sparse rows all of @numbers numbers; numbers beyond are left out. Others stay as
  * they are. Errors: ERR_EXHAUSTED with how much memory that would take. */
 int records_spread(struct records *r, size_t numbers, struct err *err);
-/* A line could not be read: @rc and @cause tell why. Leave it out and return 0 while no more than
- * @allowed such lines are, of which @had were in files before; else it is the error. Only lines
- * with wrong content are left out, not what is beyond a limit. */
+/* Called when a line could not be read; @rc and @cause tell why. Leaves the line out and returns 0,
+ * while no more than @allowed lines were left out, of which @had were in files before; else returns
+ * the error. Only lines with wrong content are left out, not what is beyond a limit. */
 int records_leave_out(struct records *r, uint64_t had, uint64_t allowed, int rc,
                       const struct err *cause, struct err *err);
 /* Append a copy of @more, from another file, which must be of the same kind; @all is to be released

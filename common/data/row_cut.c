@@ -21,7 +21,8 @@ static const char *skip_blanks(const struct row_kind *k, const char *p, const ch
     return p;
 }
 
-/* Behind the closing quote of the field whose text begins at @p, NULL: it is not there. */
+/* The place behind the closing quote of the field whose text begins at @p; NULL: it is not there.
+ */
 static const char *close_quote(const char *p, const char *end)
 {
     for (;;) {
@@ -42,7 +43,8 @@ static const char *line_end(const char *p, const char *end)
     return c == NULL ? NULL : c + 1;
 }
 
-/* Behind the record at @p. What is none ends nowhere before @end, so its reader says what it is. */
+/* The place behind the record at @p. A wrong record ends nowhere before @end, so that its reader
+ * says what is wrong. */
 static const char *frame_end(const char *p, const char *end)
 {
     const uint8_t *head = (const uint8_t *)p;

@@ -23,7 +23,7 @@ const char *row_step(const struct row_kind *k, const char *p, const char *end);
  */
 size_t row_cut(const struct row_kind *k, const char *text, size_t n, uint64_t rows_max, bool last,
                uint64_t *lines);
-/* Is there a CR without LF, which ends a line of CSV? */
+/* True if the text has a CR without LF, which ends a line of CSV. */
 bool row_has_lone_cr(const char *text, size_t n);
 
 #endif

@@ -114,7 +114,7 @@ uint64_t sample_record(const struct sample *s, uint64_t position)
     }
     uint64_t bits = s->bits[word];
     for (; left > 0; left--) {
-        bits &= bits - 1; /* without its lowest one */
+        bits &= bits - 1; /* clears the lowest bit */
     }
     return (uint64_t)word * WORD_BITS + (uint64_t)__builtin_ctzll(bits);
 }

@@ -27,14 +27,14 @@ int sample_new(const struct data_spec *spec, uint32_t classes, struct sample **o
 void sample_free(struct sample *s); /* NULL is fine */
 /* The next record. Is it kept? */
 bool sample_add(struct sample *s, int32_t class);
-/* All are there. Errors: ERR_INVALID none is kept. */
+/* Call when all records were added. Errors: ERR_INVALID none is kept. */
 int sample_end(struct sample *s, struct err *err);
 /* Take the bits of @records in place of adding them; false: they are none. */
 bool sample_take(struct sample *s, uint64_t records, const void *bits, size_t bytes);
 
 /* The number of the kept record at @position. After sample_end(); any thread. */
 uint64_t sample_record(const struct sample *s, uint64_t position);
-/* @fingerprint of all records becomes that of those that are kept. */
+/* Turns @fingerprint of all records into that of the records that are kept. */
 uint64_t sample_fingerprint(const struct sample *s, uint64_t fingerprint);
 
 #endif

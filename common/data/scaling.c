@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 
-/* What the scalings need to know of one number over all train records. */
+/* Statistics of one number over all train records. */
 struct spread {
     double mean, deviation, smallest, largest;
 };
@@ -35,7 +35,7 @@ static void add_means(const void *context, const struct records *r, double *sums
     }
 }
 
-/* What the second pass knows. */
+/* Results of the first pass, for the second. */
 struct means {
     size_t count;
     const struct spread *spread;
@@ -68,7 +68,7 @@ static int measure(struct spread *s, size_t count, bool deviations, uint64_t rec
         s[j] = (struct spread){.mean = of[SPREAD_MEAN] / (double)records,
                                .smallest = of[SPREAD_SMALLEST],
                                .largest = of[SPREAD_LARGEST]};
-        sums[j] = 0; /* behind what was read */
+        sums[j] = 0; /* sums up to here were read, so their room serves the next pass */
     }
     if (rc == 0 && deviations) {
         const struct means means = {count, s};

@@ -25,8 +25,9 @@ struct scaling {
  * more dimensions (pixels share a unit), else of each column standard  − mean, ÷ standard
  * deviation, per feature (deviation 0: ÷ 1) minmax    − smallest, ÷ (largest − smallest), per
  * feature (range 0: ÷ 1) */
-/* @like is of the kind of the train records, of which there are @records and @walk goes over them;
- * their format has answered for auto where it has an answer. Errors: of @walk. */
+/* Measures the scaling. @like is of the kind of the train records, of which there are @records and
+ * over which @walk goes; where the format has an answer for auto, it has given it. Errors: of
+ * @walk. */
 int scaling_fit(struct scaling *s, enum data_scale kind, const struct records *like, size_t count,
                 uint64_t records, measure_walk *walk, void *data, struct err *err);
 void scaling_release(struct scaling *s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads data files as they are, or through what unpacks them. */
+/* Reads data files as they are, or unpacked. */
 #include "data/source.h"
 
 #include <stdlib.h>
@@ -21,8 +21,8 @@ struct source {
     uint64_t offset;
 };
 
-/* Is that the beginning of a file that nobody here reads? The first bytes of TFRecord files and of
- * IDX files may be any, and are told otherwise. */
+/* Checks that the file is not of a kind that nobody here reads. The first bytes of TFRecord and IDX
+ * files may be any, so such files are recognised otherwise. */
 static int check_beginning(const char *path, const uint8_t *head, size_t n, struct err *err)
 {
     return n == 0 || head[0] == 0 || tfrecord_begins(head, n)

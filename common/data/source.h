@@ -15,9 +15,9 @@
 
 struct source;
 
-/* Open @path, a regular file or an object ("s3://bucket/key") below @roots (NULL: any). Gzip, zlib
+/* Opens @path, a regular file or an object ("s3://bucket/key") below @roots (NULL: any). Gzip, zlib
  * and zstd are recognised by their first bytes, whatever the name; the length at the beginning of a
- * TFRecord file, which its checksum follows, is never taken for one of them. Errors: as
+ * TFRecord file, which its checksum follows, is never mistaken for one of them. Errors: as
  * raw_file_open(). */
 int source_open(const char *path, const struct data_roots *roots, struct source **out,
                 struct err *err);

@@ -13,7 +13,7 @@
 /* Errors: ERR_EXHAUSTED. */
 int sparse_batch_init(struct sparse_batch *b, const struct sparse_fields *f, size_t capacity,
                       struct err *err);
-/* What that takes in memory. */
+/* Bytes that sparse_batch_init() takes. */
 uint64_t sparse_batch_bytes(const struct sparse_fields *f, size_t capacity);
 void sparse_batch_release(struct sparse_batch *b); /* zeroed struct is fine */
 /* Keys of a record in fields that are not fed as columns. */

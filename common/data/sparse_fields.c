@@ -83,7 +83,7 @@ const struct sparse_entry *sparse_draft_sort(struct sparse_draft *d, bool drop)
     for (size_t i = 1; i < d->count && rises; i++) {
         rises = by_key(&d->entries[i - 1], &d->entries[i]) < 0;
     }
-    if (rises) { /* as nearly all records are written */
+    if (rises) { /* nearly all records are written in rising order */
         return NULL;
     }
     qsort(d->entries, d->count, sizeof *d->entries, by_key);

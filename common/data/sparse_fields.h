@@ -5,7 +5,15 @@
  *
  * In memory records lie one after the other, as CSR: starts says where a record's keys begin, ends
  * where the list of each of its fields ends. Dense-only records have no fields, and nothing here
- * costs them anything. Owner: one thread while records are added, then immutable. */
+ * costs them anything. Owner: one thread while records are added, then immutable.
+ *
+ * Fields stay sparse up to the layer that looks their keys up (decision 50), because categories of
+ * clicks are few keys of very many. A field that no layer reads is hashed into columns of a
+ * declared width when a batch is read. A key is what the file has, or 64 bits of its hash, so no
+ * list of all categories is made, sent or kept. The lists of a record are sorted, so nothing
+ * depends on the order in a file. The job names fields; the file alone names none. Whether keys and
+ * lists fit the layers is checked once, before the first step, so that a step has no errors of its
+ * own. */
 #ifndef GRADUS_DATA_SPARSE_FIELDS_H
 #define GRADUS_DATA_SPARSE_FIELDS_H
 
@@ -17,9 +25,9 @@
 #include "base/err.h"
 
 #define SPARSE_FIELDS_MAX 4096U  /* of a record */
-#define SPARSE_KEYS_MAX 1000000U /* of one record, all fields together */
+#define SPARSE_KEYS_MAX 1000000U /* keys of one record, all fields together */
 
-/* How a key becomes a number, whose remainder by the field's width is a column. */
+/* How a key becomes a number, whose remainder by the field's width is the column. */
 enum sparse_fold {
     SPARSE_FOLD_NONE, /* the key itself: it is a hash already, or an index */
     SPARSE_FOLD_XXH3, /* XXH3, seed 0, of the key's 8 bytes, lowest first */
@@ -29,7 +37,7 @@ enum sparse_fold {
 struct sparse_field {
     char *name;     /* owned */
     uint32_t width; /* dense columns that the field is fed to a model as; 0: its lists are */
-    bool listed;    /* its lists are, whatever the width */
+    bool listed;    /* a layer reads its lists, whatever the width */
     enum sparse_fold fold;
     size_t first; /* of these columns, behind the dense features */
 };
@@ -37,15 +45,14 @@ struct sparse_field {
 struct sparse_fields {
     struct sparse_field *fields; /* [count]; none: the records are dense alone */
     size_t count, width;         /* width: columns of all fields */
-    bool weighted;               /* else all weights are 1, and weights stays NULL */
+    bool weighted;               /* weights are there; else all are 1, and `weights` stays NULL */
     uint64_t records;
     uint64_t *starts; /* [records + 1] of each record in keys; NULL while there are no records */
     uint32_t *ends;   /* [records × count] of each list, from its record's start */
     uint64_t *keys;
     float *weights;
     uint64_t starts_capacity, ends_capacity, keys_capacity, weights_capacity;
-    /* Of records that are not in memory: what is known of their lists, which are not here; else
-     * NULL. Borrows. */
+    /* Of records that are not in memory: a summary of their lists; else NULL. Borrows. */
     const struct sparse_summary *summary;
 };
 
@@ -68,8 +75,7 @@ struct sparse_draft {
 };
 
 void sparse_fields_release(struct sparse_fields *f); /* zeroed struct is fine */
-/* One more field, before there are records. Errors: ERR_EXHAUSTED SPARSE_FIELDS_MAX, with @where.
- */
+/* Adds a field, before there are records. Errors: ERR_EXHAUSTED SPARSE_FIELDS_MAX, with @where. */
 int sparse_fields_declare(struct sparse_fields *f, const char *name, uint32_t width,
                           enum sparse_fold fold, const char *where, struct err *err);
 /* An empty twin: the same fields, no records. */
@@ -94,20 +100,20 @@ int sparse_fields_append(struct sparse_fields *all, const struct sparse_fields *
                          const char *where, struct err *err);
 /* Have the same fields, by name and in order? */
 bool sparse_fields_equal(const struct sparse_fields *a, const struct sparse_fields *b);
-/* Of the fields that @read names (NULL: all) a layer reads the keys: they are fed as no columns.
- * The lists of @group (may be NULL) are fed in any case. Errors: ERR_INVALID a field that nobody
- * feeds to the model, with @where. */
+/* Says which fields a layer reads as lists: those of @read (NULL: all), which get no columns. The
+ * lists of @group (may be NULL) are fed in any case. Errors: ERR_INVALID a field that nothing of
+ * the model reads, with @where. */
 int sparse_fields_read_lists(struct sparse_fields *f, const char *const *read, size_t count,
                              const char *group, const char *where, struct err *err);
-/* A list that is too much for somebody. */
+/* A list that is beyond a limit. */
 struct sparse_extreme {
-    uint64_t record, count, key; /* count of its keys; the largest of them */
+    uint64_t record, count, key; /* number of its keys; the largest of them */
 };
-/* Has a record not one key in field @field? The first one that is. */
+/* True if a record has not exactly one key in field @field; @found: the first such record. */
 bool sparse_fields_not_one(const struct sparse_fields *f, size_t field,
                            struct sparse_extreme *found);
-/* Has field @field a list with a key of @keys or above, or with more keys than @length? The first
- * one that is; of a summary the one with the largest key, or the longest one. */
+/* True if a list of field @field has a key of @keys or above, or more keys than @length. @found
+ * gets the first such list; from a summary, the one with the largest key, or the longest one. */
 bool sparse_fields_beyond(const struct sparse_fields *f, size_t field, uint64_t keys, size_t length,
                           struct sparse_extreme *found);
 /* Keep the first @records. */

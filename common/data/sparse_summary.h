@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of the sparse fields of records that are not in memory: as much as plans, checks
- * and the memory for batches need. */
+/* A summary of the sparse fields of records that are not in memory: enough for plans, checks and
+ * the memory of batches. */
 #ifndef GRADUS_DATA_SPARSE_SUMMARY_H
 #define GRADUS_DATA_SPARSE_SUMMARY_H
 
@@ -12,7 +12,7 @@
 
 struct sparse_field_summary {
     uint64_t keys;                    /* of all records */
-    struct sparse_extreme longest;    /* list, count 0: there are no keys */
+    struct sparse_extreme longest;    /* the longest list; count 0: there are no keys */
     struct sparse_extreme of_largest; /* list with the largest key */
     uint64_t without_one;             /* records that have not one key */
     struct sparse_extreme not_one;    /* the first of them */

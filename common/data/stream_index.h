@@ -18,9 +18,9 @@
 #include "base/file.h"
 #include "data/data_spec.h"
 
-/* Where the index of the data of @spec goes; @settings is a text of all that decides what is read.
- * Owned in *@out. Errors: ERR_PERMISSION the node says neither where it may be written nor that it
- * may be anywhere. */
+/* The path of the index of the data of @spec; @settings is a text of everything that decides what
+ * is read. Owned in *@out. Errors: ERR_PERMISSION no directory for indexes is configured, and it
+ * may not lie beside the data. */
 int stream_index_path(const struct data_spec *spec, const char *first_file, const char *settings,
                       char **out, struct err *err);
 

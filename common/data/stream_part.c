@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A count for every few hundred records; those between are drawn again. */
+/* Which records of a source are train records and which are test records, in constant memory. The
+ * side of a record is drawn from its number; a count is kept for every STEP records, and the
+ * records between two counts are drawn again. */
 #include "data/stream_part.h"
 
 #include <stdlib.h>

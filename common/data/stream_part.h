@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which records of a source are those of one part, where data.test_fraction divides it: the
- * position of a record in its part leads to its number in the source. */
+/* The records of one part of a source that data.test_fraction divides: the position of a record in
+ * its part leads to its number in the source. */
 #ifndef GRADUS_DATA_STREAM_PART_H
 #define GRADUS_DATA_STREAM_PART_H
 
@@ -17,7 +17,7 @@ struct stream_part {
     size_t rank_count;
 };
 
-/* All records, or those that fall to the test part or not. */
+/* A part of all records; divided, a part of those that fall to the test part, or of the others. */
 void stream_part_all(struct stream_part *p, uint64_t records);
 void stream_part_divide(struct stream_part *p, uint64_t records, double test_fraction,
                         uint64_t seed, bool test);

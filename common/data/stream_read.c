@@ -27,7 +27,7 @@ struct gather {
     struct stream_source *s;
     int index;
     uint64_t entries_at;
-    struct ranged_file *in; /* of the group in hand; NULL: there is none */
+    struct ranged_file *in; /* file of the group in hand; NULL: there is none */
     struct group group;
     struct buf text;  /* of the group in hand */
     size_t *starts;   /* [records + 1] of an uneven one in its text */
@@ -56,7 +56,7 @@ static int changed(const struct gather *g, size_t file, struct err *err)
                    g->s->files[file].path);
 }
 
-/* Where the group of @record lies. */
+/* Finds where the group of @record lies. */
 static int find_group(const struct gather *g, uint64_t record, struct group *out, struct err *err)
 {
     const struct stream_source *s = g->s;
@@ -120,8 +120,8 @@ static int find_starts(struct gather *g, struct err *err)
     return rc;
 }
 
-/* An even group is its records; behind those of the last one of a file may be lines that are none.
- */
+/* The number of rows of the group. In a group of the even kind each line is a record; behind the
+ * last record of a file there may be lines that are none. */
 static int count_rows(const struct gather *g, struct err *err)
 {
     const struct group *group = &g->group;
@@ -246,7 +246,7 @@ int stream_source_read(struct stream_source *s, int index, uint64_t entries_at,
     struct gather g = {.s = s, .index = index, .entries_at = entries_at};
     int rc = gather_text(&g, records, count, err);
     if (rc == 0) {
-        /* Not line 1, where a mark may stand. */
+        /* The text does not begin with line 1, where a byte-order mark may stand. */
         const struct stream_text text = {.bytes = g.found.data, .count = g.found.len, .line = 2};
         rc = stream_source_parse(s, 0, &text, 0, INT64_MAX, out, err);
         rc = rc == 0 && out->count != count

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes from an index what is known of the data, if it is still of these files. */
+/* Takes from an index what is known of the data, if the index still fits these files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static int check_file(struct notes *n, const struct stream_file *f, struct err *
 {
     char *path = notes_text(n);
     struct ranged_stamp stamp;
-    stamp.bytes = notes_number(n); /* one after the other */
+    stamp.bytes = notes_number(n); /* read one after the other: the order of calls counts */
     stamp.changed_ns = (int64_t)notes_number(n);
     stamp.samples = notes_number(n);
     int rc = 0;
@@ -32,7 +32,7 @@ static int check_file(struct notes *n, const struct stream_file *f, struct err *
     return rc;
 }
 
-/* Is the index of these settings and files? */
+/* Checks that the index is of these settings and files. */
 static int check_files(struct dataset_stream *st, struct err *err)
 {
     struct notes *n = &st->notes;
@@ -94,7 +94,7 @@ static void recall_source(struct stream_source *s, struct notes *n)
 static struct sparse_extreme recall_extreme(struct notes *n)
 {
     struct sparse_extreme e;
-    e.record = notes_number(n); /* one after the other */
+    e.record = notes_number(n); /* read one after the other: the order of calls counts */
     e.count = notes_number(n);
     e.key = notes_number(n);
     return e;
@@ -145,7 +145,7 @@ static void recall_sample(const struct dataset_stream *st, struct stream_view *v
     }
 }
 
-/* The digest, whose columns are those of the first record. */
+/* Reads the digest, whose columns are those of the first record. */
 static int recall_digest(struct dataset_stream *st, struct err *err)
 {
     struct stream_source *train = &st->sources[STREAM_TRAIN];

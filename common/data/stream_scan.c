@@ -15,7 +15,7 @@
 struct pass {
     struct stream_source *s;
     stream_visit *visit;
-    stream_entry *add; /* NULL: the index is there */
+    stream_entry *add; /* adds an entry; NULL: the index is there already */
     void *context;
     char *text; /* [capacity] */
     size_t capacity;
@@ -37,11 +37,11 @@ static int end_group(struct pass *p, struct err *err)
     return p->add(p->context, p->entry | (p->uneven ? STREAM_UNEVEN : 0), err);
 }
 
-/* One more record, which begins in @line at @offset. */
+/* Notes one more record, which begins in @line at @offset. */
 static int add_record(struct pass *p, uint64_t offset, uint64_t line, struct err *err)
 {
     if (p->in_group > 0 && line != p->entry_line + p->in_group) {
-        p->uneven = true; /* lines between them, or the one before has several */
+        p->uneven = true; /* there are lines between the records, or a record has several lines */
     }
     int rc = p->in_group == p->s->group ? end_group(p, err) : 0;
     if (p->in_group == 0) {
@@ -53,7 +53,7 @@ static int add_record(struct pass *p, uint64_t offset, uint64_t line, struct err
     return rc;
 }
 
-/* As many as fit, by the mean of the first block. */
+/* Chooses as many records for a group as fit, by the mean of the first block. */
 static void choose_group(struct stream_source *s, uint64_t bytes, uint64_t records)
 {
     const uint64_t each = records == 0 ? STREAM_GROUP_BYTES : bytes / records + 1;
@@ -112,7 +112,7 @@ static int visit_block(struct pass *p, size_t i, uint64_t at, uint64_t line, siz
     const uint64_t count = block.records.count;
     *end = at + bytes;
     if (!s->scanned) {
-        struct stream_file here = *f; /* its line is that of the block */
+        struct stream_file here = *f; /* a copy whose line is that of the block */
         here.line = line;
         uint64_t last = *end;
         rc = index_block(p, &here, &block.records, at, bytes, &last, err);
@@ -151,7 +151,7 @@ static int next_rows(struct pass *p, struct ranged_file *in, uint64_t at, uint64
         }
         *bytes = row_cut(&p->s->rows, p->text, n, p->s->block_records, last, lines);
         if (*bytes > 0 || too_long) {
-            *bytes = *bytes > 0 ? *bytes : n; /* its format says what is wrong with it */
+            *bytes = *bytes > 0 ? *bytes : n; /* the format says what is wrong with the rest */
             return 0;
         }
     }

@@ -11,11 +11,11 @@
 #include "data/csv_columns.h"
 #include "data/parts.h"
 
-#define HEAD_BYTES ((size_t)64 << 10) /* where a header line is looked for, at first */
+#define HEAD_BYTES ((size_t)64 << 10) /* bytes in which the header line is looked for, at first */
 #define BLOCK_BYTES_MIN ((size_t)256)
 #define BLOCK_BYTES_MAX ((size_t)4 << 20)
 #define MEMORY_PER_BLOCK 16 /* a block of text takes several times its bytes when it is decoded */
-#define MEMORY_FOR_FRAMES 3 /* its share for what is unpacked, of each source */
+#define MEMORY_FOR_FRAMES 3 /* divisor of the memory for unpacked frames of each source */
 #define ROW_BYTES_MAX ((size_t)64 << 20)
 
 static bool is_mark(const char *text, size_t n)
@@ -68,7 +68,7 @@ static int lone_cr(const char *path, uint64_t line, struct err *err)
                    path, line);
 }
 
-/* Where rows begin, and what the first one is. */
+/* Finds where rows begin, and takes the first one. */
 static int look_at_beginning(struct stream_source *s, struct stream_file *f, struct ranged_file *in,
                              struct err *err)
 {
@@ -113,7 +113,7 @@ static int look_at_file(struct stream_source *s, struct stream_file *f, bool may
     return rc;
 }
 
-/* One more file, unless there is nothing in it and that is no error. */
+/* Adds a file, unless it is empty and that is no error. */
 static int add_file(struct stream_source *s, const char *path, bool may_be_empty, struct err *err)
 {
     struct stream_file *f = &s->files[s->file_count];
@@ -174,7 +174,7 @@ int stream_source_open(struct stream_source *s, const struct data_spec *spec, co
                      files.paths[0], choice.format->name);
     }
     if (rc == 0 && labels.count > 0) {
-        s->labels_path = mem_strdup(labels.paths[0]); /* which these formats refuse */
+        s->labels_path = mem_strdup(labels.paths[0]); /* these formats refuse files of labels */
     }
     s->rows.framed = rc == 0 && strcmp(choice.format->name, "tfrecord") == 0;
     if (rc == 0 && strcmp(choice.format->name, "csv") == 0) {

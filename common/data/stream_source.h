@@ -3,7 +3,16 @@
  * first to the last in blocks, or single ones at any place, by the offset of one record in every
  * few. No more than a block is in memory.
  *
- * Made by one thread; afterwards any thread may read records. */
+ * Made by one thread; afterwards any thread may read records.
+ *
+ * A batch of streamed records is a small file (decision 53): the text of its lines, cut out of the
+ * files by an index and handed to the reader of the format, then to the code that encodes records
+ * in memory. So there is one decoder, and the bits are the same by construction. Sums over train
+ * records are added block by block in the order of records (measure.h), and memory is the case of
+ * one block. The index has one offset for a few KiB of records, as reading that much costs what
+ * reading one record costs, and is itself read where it lies: nothing in memory grows with the
+ * data. One index is for all that a job's settings say about its data, because what is measured
+ * depends on all of them. */
 #ifndef GRADUS_DATA_STREAM_SOURCE_H
 #define GRADUS_DATA_STREAM_SOURCE_H
 
@@ -32,19 +41,19 @@ struct stream_file {
     uint64_t first_group;           /* of the index */
     uint64_t begin, end, line;      /* bytes of its rows, and the number of the first line */
     bool header;
-    char *first_row; /* of a table: what says which columns there are */
+    char *first_row; /* first row of a table, which names its columns */
     size_t first_row_bytes;
     uint64_t first_row_line;
-    struct ranged_file *open; /* NULL: it is opened when it is read */
+    struct ranged_file *open; /* NULL: opened when it is read */
 };
 
 struct stream_source {
-    struct data_spec spec; /* borrows what it points to; header is settled */
+    struct data_spec spec; /* borrows what it points to; its header is decided */
     const struct data_source *source;
     const char *key; /* "train" or "test" */
     bool label_is_class;
     const struct format *format;
-    char *choice;      /* as dataset_format() says it */
+    char *choice;      /* the choice in the words of dataset_format() */
     char *doubt;       /* why data.format: auto took it, where that may be wrong; or NULL */
     char *labels_path; /* or NULL */
     struct row_kind rows;
@@ -54,16 +63,16 @@ struct stream_source {
     uint64_t records, groups, group; /* group: records of each */
     uint64_t bad_count, skipped;
     char *bad_first;
-    size_t numbers;     /* of a record; of sparse rows the most */
-    bool scanned;       /* all of the above is known */
-    size_t block_bytes; /* of text, read at once */
+    size_t numbers;     /* numbers of a record; of sparse rows the most */
+    bool scanned;       /* everything above is known */
+    size_t block_bytes; /* bytes of text that are read at once */
     uint64_t block_records;
     struct frame_cache *cache; /* of packed files */
     pthread_mutex_t lock;      /* of the open files */
     size_t open_count;
 };
 
-/* Some records that follow each other in a file. */
+/* Records that follow each other in a file. */
 struct stream_block {
     struct records records; /* as the format read them; the visitor may take them */
     uint64_t first;         /* number of the first */
@@ -102,8 +111,8 @@ struct stream_text {
 /* Read rows of file @i. @allowed: how many bad ones are left out. */
 int stream_source_parse(const struct stream_source *s, size_t i, const struct stream_text *text,
                         uint64_t limit, uint64_t allowed, struct records *out, struct err *err);
-/* Where the rows of file @i begin, and the first one of a table, by its first bytes; @last: they
- * are all. False: that takes more of them. */
+/* Finds where the rows of file @i begin, and the first row of a table, by the file's first bytes;
+ * @last: these are all of the file. False: more of them are needed. */
 bool stream_source_begin(const struct stream_source *s, struct stream_file *f, const char *text,
                          size_t n, bool last);
 /* The file @i for reading, and back. Errors: as ranged_file_open(); ERR_CORRUPT it has been

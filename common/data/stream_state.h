@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a streamed data set is made of, for the files that make one. */
+/* The parts of a streamed data set, for the files that make one. */
 #ifndef GRADUS_DATA_STREAM_STATE_H
 #define GRADUS_DATA_STREAM_STATE_H
 
@@ -9,6 +9,7 @@
 
 #include "data/dataset_state.h"
 #include "data/digest.h"
+#include "data/encoding_given.h"
 #include "data/fingerprint.h"
 #include "data/stream_index.h"
 #include "data/stream_part.h"
@@ -17,14 +18,14 @@
 #define STREAM_TRAIN 0
 #define STREAM_TEST 1
 
-/* One part: what was found out about all of its records. */
+/* One part: what is known about all of its records. */
 struct stream_view {
     struct stream_part part;
     size_t source;
     uint64_t fingerprint;
     struct sparse_summary *summary;
     uint64_t *class_counts; /* [classes]; NULL of real labels; of those that the sample keeps */
-    struct sample *sample;  /* of train records; NULL: all are kept */
+    struct sample *sample;  /* the train records that are kept; NULL: all */
     /* While it is made. */
     struct fingerprint *print;
     uint64_t added;
@@ -42,11 +43,13 @@ struct dataset_stream {
     size_t view_count;
     struct digest digest;
     bool digest_begun;
+    struct encoding_given *given; /* NULL: the encoding is measured */
     struct encoding encoding;
+    struct buf news; /* of the given encoding */
     char *index_path;
     int index; /* -1: not open */
     char *note;
-    char *settings; /* of all that decides what is read, but not what the files are */
+    char *settings; /* a text of everything that decides what is read, but for the files' content */
     /* While it is made: notes are taken, or made and written with the entries. */
     bool making;
     struct stream_index_writer writer;
@@ -61,9 +64,9 @@ int dataset_stream_make(struct dataset_stream *st, struct err *err);
 /* Take everything from the index. Errors: ERR_NOT_FOUND there is none; ERR_STATE it is of other
  * data, with the difference; ERR_CORRUPT it cannot be used. */
 int dataset_stream_recall(struct dataset_stream *st, struct err *err);
-/* Which records the parts have. Errors: ERR_INVALID none. */
+/* Finds out which records the parts have. Errors: ERR_INVALID a part has none. */
 int dataset_stream_views(struct dataset_stream *st, struct err *err);
-/* Of the labels; 0: they are real. Known with the encoding. */
+/* The number of classes; 0: labels are real. Known with the encoding. */
 size_t dataset_stream_classes(const struct dataset_stream *st);
 /* Records of a source as their format reads them. */
 int dataset_stream_raw(struct dataset_stream *st, size_t source, const uint64_t *records,

@@ -91,7 +91,7 @@ void tf_example_begin(struct tf_example *e, const uint8_t *bytes, size_t size)
                              .features = {.p = bytes, .end = bytes}};
 }
 
-/* The list of a feature: the last one that is there. */
+/* The list of a feature; of several, the last one. */
 static enum tf_step read_feature(struct tf_span feature, struct tf_feature *out)
 {
     struct wire_item item;

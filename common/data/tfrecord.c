@@ -13,14 +13,15 @@
 
 #define LENGTH_BYTES 8
 #define SUM_BYTES 4
-#define CHUNK_BYTES ((size_t)1 << 20) /* a length is believed so far before its bytes are there */
+/* a length is trusted for so many bytes before they have come */
+#define CHUNK_BYTES ((size_t)1 << 20)
 
 struct tfrecord {
     struct source *source;
-    uint8_t *bytes; /* of the record in hand and its sum */
+    uint8_t *bytes; /* of the record in hand, with its sum */
     size_t capacity;
     uint64_t number, offset;
-    uint64_t begin; /* of the source in the file */
+    uint64_t begin; /* place in the file where the source begins */
 };
 
 static uint32_t read_32(const uint8_t *p)

@@ -16,17 +16,17 @@
 #include "data/data_roots.h"
 
 #define TFRECORD_HEAD_BYTES 12
-#define TFRECORD_AROUND_BYTES (TFRECORD_HEAD_BYTES + 4) /* what is not of the record itself */
+#define TFRECORD_AROUND_BYTES (TFRECORD_HEAD_BYTES + 4) /* bytes of a record beside its content */
 #define TFRECORD_BYTES_MAX (64U << 20)                  /* of one record */
 
 struct tfrecord;
 
 struct tfrecord_item {
-    const uint8_t
-        *bytes; /* [size]; NULL at the end of the file; valid until the next one is read */
+    /* [size]; NULL at the end of the file; valid until the next one is read */
+    const uint8_t *bytes;
     size_t size;
-    uint64_t number; /* of the record, from 0 */
-    uint64_t offset; /* of its length in the file, as it is unpacked */
+    uint64_t number; /* number of the record, from 0 */
+    uint64_t offset; /* of the record's length in the unpacked file */
 };
 
 /* Does a file that begins with these bytes begin with a record? */

@@ -12,10 +12,10 @@
 #include "data/names.h"
 #include "data/records.h"
 
-/* One declared feature. */
+/* Where one declared feature goes. */
 struct tfrecord_slot {
-    uint32_t entry;                             /* of data.columns */
-    const struct data_column *column;           /* of data.weight, one of the kind COLUMN_WEIGHT */
+    uint32_t entry;                   /* of data.columns */
+    const struct data_column *column; /* of data.weight: a column of the kind COLUMN_WEIGHT */
     const struct column_vocabulary *vocabulary; /* of keys; NULL: none */
     enum column_missing missing;
     size_t place, length; /* its first number and their count, or its sparse field */

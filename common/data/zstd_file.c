@@ -16,7 +16,7 @@ struct zstd_file {
     size_t capacity;
     ZSTD_inBuffer in;
     bool pending;      /* the last call filled its output: there may be more without new input */
-    bool whole;        /* what was read so far ends with a frame */
+    bool whole;        /* the bytes that were read so far end with a frame */
     uint64_t unpacked; /* bytes so far */
 };
 
@@ -49,7 +49,7 @@ void zstd_file_close(struct zstd_file *z)
     }
 }
 
-/* Read more packed bytes; *@ended: there are none. */
+/* Reads more packed bytes; *@ended: there are no more. */
 static int refill(struct zstd_file *z, bool *ended, struct err *err)
 {
     size_t n = 0;

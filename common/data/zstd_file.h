@@ -15,7 +15,7 @@
 
 struct zstd_file;
 
-/* Does a file that begins with these bytes look like zstd? */
+/* True if a file that begins with these bytes looks like zstd. */
 bool zstd_file_begins(const uint8_t *head, size_t n);
 /* @file is borrowed, and stands at its beginning. Errors: ERR_EXHAUSTED. */
 int zstd_file_open(struct raw_file *file, struct zstd_file **out, struct err *err);

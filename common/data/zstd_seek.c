@@ -17,7 +17,8 @@
 #define FLAGS_RESERVED 0x7CU
 #define FRAMES_MAX UINT32_C(0x8000000) /* of the format */
 #define FRAME_BYTES_MAX (256U << 20)   /* of what we unpack */
-#define UNPACKED_MAX 32768U /* of one packed byte: the smallest block, 4 bytes, has 128 KiB */
+/* unpacked bytes of one packed byte, at most: the smallest block, 4 bytes, has 128 KiB */
+#define UNPACKED_MAX 32768U
 
 struct zstd_seek {
     uint64_t *packed, *content; /* [frames + 1] where each begins */
@@ -55,7 +56,7 @@ static int take_entries(struct zstd_seek *z, const struct raw_file *file, const 
     return z->packed[z->frames] == table_at ? 0 : misfit(file, err);
 }
 
-/* Frames of which nobody asks for a byte: is there none in them? */
+/* Checks that frames of which no byte is ever asked for are empty. */
 static int check_empty(const struct zstd_seek *z, const struct raw_file *file, struct err *err)
 {
     int rc = 0;

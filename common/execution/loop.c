@@ -35,7 +35,7 @@ struct loop {
     bool stopping;
     atomic_uint posting; /* threads inside loop_post() */
 
-    /* Of the loop's thread. */
+    /* For the loop's thread. */
     struct loop_timer **heap; /* earliest first */
     size_t timer_count;
     size_t timer_capacity;
@@ -76,11 +76,11 @@ int loop_post(struct loop *loop, void (*fn)(void *ctx), void *ctx, struct err *e
         loop->messages[(loop->first + loop->count++) % loop->capacity] = (struct message){fn, ctx};
     }
     pthread_mutex_unlock(&loop->lock);
-    if (first) { /* with more in it, the loop is not asleep or was woken already */
+    if (first) { /* with more messages in it, the loop is awake or was woken already */
         pthread_cond_signal(&loop->wake); /* unlocked: it would wake to wait for the lock */
     }
     size_t capacity = loop->capacity;
-    atomic_fetch_sub(&loop->posting, 1); /* the loop may be gone from here on */
+    atomic_fetch_sub(&loop->posting, 1); /* from here on the loop may be freed */
     if (stopping) {
         return err_set(err, ERR_STATE, "the event loop has been stopped");
     }
@@ -216,8 +216,8 @@ void loop_timer_set(struct loop *loop, struct loop_timer *timer, uint64_t deadli
     sift_up(loop, loop->timer_count++, timer);
 }
 
-/* Those that are due now and were set before: one that sets itself again at once must not keep
- * messages out. */
+/* Runs timers that are due now and were set before: a timer that sets itself again at once must not
+ * keep messages out. */
 static void run_timers(struct loop *loop)
 {
     if (loop->timer_count == 0) {
@@ -277,7 +277,8 @@ bool loop_ready(struct loop *loop)
     return ready || (loop->timer_count > 0 && loop->heap[0]->deadline_ms <= chrono_now_ms());
 }
 
-/* Whatever is posted between the two looks is there at the second one, under the lock. */
+/* Takes the next messages. A message that is posted between the two looks is found at the second
+ * one, under the lock. */
 static size_t next_messages(struct loop *loop, struct message *batch, bool *over)
 {
     const struct loop_idle idle = loop->idle;
@@ -353,7 +354,7 @@ void loop_free(struct loop *loop)
     }
     loop_stop(loop);
     loop_join(loop);
-    while (atomic_load(&loop->posting) > 0) { /* its message was run before its post returned */
+    while (atomic_load(&loop->posting) > 0) { /* its message ran before its post returned */
         (void)sched_yield();
     }
     loop->discarding = true;

@@ -23,8 +23,9 @@ struct loop;
 
 /* @capacity: messages waiting at once, 1..LOOP_MESSAGES_MAX; 0: 4096. */
 struct loop *loop_new(size_t capacity);
-/* After loop_run() returned (or was never called) and nobody posts any more. Messages that never
- * ran are discarded: each @fn is called with its @ctx and loop_discarding() true. */
+/* Frees the loop, after loop_run() returned (or was never called) and when nobody posts any more.
+ * Messages that never ran are discarded: each @fn is called with its @ctx and loop_discarding()
+ * true. */
 void loop_free(struct loop *loop);
 
 /* Run @fn(@ctx) on the loop's thread. Errors: ERR_EXHAUSTED the mailbox is full; ERR_STATE the loop
@@ -50,16 +51,16 @@ void loop_timer_set(struct loop *loop, struct loop_timer *timer, uint64_t deadli
                     void (*fn)(void *ctx), void *ctx);
 void loop_timer_clear(struct loop *loop, struct loop_timer *timer); /* unset is fine */
 
-/* Who is told when the loop's thread has nothing to do, on that thread: @begin before it sleeps,
- * and may do something useful until loop_ready(); @end when it goes on, in front of what it has. */
+/* Told on the loop's thread when it has nothing to do: @begin before it sleeps, and may do
+ * something useful until loop_ready(); @end when it goes on, before it does its work. */
 struct loop_idle {
     void (*begin)(void *ctx);
     void (*end)(void *ctx);
     void *ctx;
 };
-/* On the loop's thread, or before it runs. NULL: nobody, as at first. */
+/* Sets it, on the loop's thread or before it runs. NULL: nobody is told, as at first. */
 void loop_set_idle(struct loop *loop, const struct loop_idle *idle);
-/* On the loop's thread: is there a message, a timer that is due or the stop? */
+/* On the loop's thread: true if there is a message, a timer that is due, or the stop. */
 bool loop_ready(struct loop *loop);
 
 /* Run messages and timers until loop_stop(). Messages posted before the stop still run; timers do

@@ -23,7 +23,7 @@ struct pool {
     size_t first;
     size_t count;
     bool draining;
-    pthread_t *threads; /* of the thread that makes and drains the pool */
+    pthread_t *threads; /* used by the thread that makes and drains the pool */
     unsigned thread_count;
 };
 

@@ -9,7 +9,11 @@
  *
  * The draining thread stays as long as others bring work: handing the strand over would mean waking
  * a thread, which costs more than a task. Tasks must therefore be short and must not block, and the
- * number of tasks in flight must be bounded by who makes them (calls in flight, for a shard). */
+ * number of tasks in flight must be bounded by who makes them (calls in flight, for a shard).
+ *
+ * A task that takes long suspends its strand (decision 41): a copy of slots for a checkpoint is of
+ * one version, so nothing may be applied before it is made. The strand hands itself over: the
+ * thread of gRPC leaves, another thread copies and goes on with the tasks that came meanwhile. */
 #ifndef GRADUS_EXECUTION_STRAND_H
 #define GRADUS_EXECUTION_STRAND_H
 
@@ -23,9 +27,9 @@ struct strand_task {
 
 /* A zeroed struct is a valid idle strand. It needs no release. */
 struct strand {
-    _Atomic(struct strand_task *) top; /* NULL: idle; else what was posted since, newest first */
-    bool suspends;                     /* by the task that runs */
-    struct strand_task *left;          /* suspended: what comes first when it goes on */
+    _Atomic(struct strand_task *) top; /* NULL: idle; else the tasks posted since, newest first */
+    bool suspends;                     /* set by the running task */
+    struct strand_task *left;          /* suspended: the tasks that come first when it goes on */
     atomic_int handover;
 };
 
@@ -34,8 +38,8 @@ struct strand {
  * called. True when this thread drained. */
 bool strand_post(struct strand *s, struct strand_task *task, void (*run)(struct strand_task *task));
 
-/* From a task: what comes after it waits until another thread, which does something long for the
- * strand meanwhile, calls strand_resume(). The thread that drained is free for others. */
+/* From a task: the tasks after it wait until another thread, which does something long for the
+ * strand meanwhile, calls strand_resume(). The thread that drained is free for other work. */
 void strand_suspend(struct strand *s);
 /* Once for each strand_suspend(), from any thread: go on, on this one, unless the task that
  * suspended still runs; then on that one's. */

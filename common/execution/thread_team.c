@@ -23,9 +23,9 @@ struct loop_work {
 };
 
 struct thread_team {
-    pthread_mutex_t loop; /* who holds it has the thread team */
+    pthread_mutex_t loop; /* held by the thread that uses the team */
     pthread_mutex_t lock; /* guards what has no other owner */
-    pthread_cond_t wake;  /* helpers: there is a loop */
+    pthread_cond_t wake;  /* for helpers: there is a loop */
     pthread_cond_t ended; /* the bringer: a round is over, a helper is out */
     struct loop_work work;
     bool open;           /* helpers may join the loop */
@@ -36,7 +36,7 @@ struct thread_team {
     unsigned thread_count;
 };
 
-/* One round, if one is left to begin. */
+/* Does one round, if one is left to begin. */
 static bool do_one(struct loop_work *w)
 {
     size_t i = atomic_fetch_add(&w->next, 1);
@@ -147,7 +147,7 @@ static void begin(struct thread_team *c, size_t count, void (*one)(void *ctx, si
 {
     struct loop_work *w = &c->work;
     w->over = mem_grow(w->over, &w->capacity, count, sizeof *w->over);
-    memset(w->over, 0, count * sizeof *w->over); /* nobody else sees it yet */
+    memset(w->over, 0, count * sizeof *w->over); /* no other thread sees it yet */
     pthread_mutex_lock(&c->lock);
     w->one = one;
     w->ctx = ctx;
@@ -160,7 +160,7 @@ static void begin(struct thread_team *c, size_t count, void (*one)(void *ctx, si
     pthread_mutex_unlock(&c->lock);
 }
 
-/* How far the loop is, from @from on without a gap. */
+/* The end of the rounds that are over without a gap, from @from on. */
 static size_t over_up_to(const struct loop_work *w, size_t from)
 {
     while (from < w->count && atomic_load(&w->over[from])) {

@@ -10,7 +10,7 @@
 #define SHAPE_TEXT_BYTES 96
 #define NAMES_SHOWN 12
 
-/* The names that would do, the nearest ones when there are many. */
+/* Error: no such field; names the fields that there are, the nearest ones when there are many. */
 static int no_such_field(const struct model_spec *spec, const char *name,
                          const struct sparse_names *fields, struct err *err)
 {

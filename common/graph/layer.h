@@ -18,14 +18,14 @@ const char *layer_kind_name(const struct layer_kind *k);
 const char *layer_kind_help(const struct layer_kind *k);
 const struct field *layer_kind_fields(const struct layer_kind *k, size_t *count);
 size_t layer_kind_params_bytes(const struct layer_kind *k);
-/* How many inputs a layer of that kind takes. */
+/* The number of inputs that a layer of that kind takes. */
 void layer_kind_inputs(const struct layer_kind *k, size_t *min, size_t *max);
-/* It reads sparse fields of the data, by their names; all of them when it names none. Other kinds
- * read layers and the records' numbers. */
+/* True if the kind reads sparse fields of the data, by their names; all of them when it names none.
+ * Other kinds read layers and the records' numbers. */
 bool layer_kind_reads_fields(const struct layer_kind *k);
 
 #define LAYER_INPUTS_MAX 256
-#define LAYER_NAME_OF_INPUT "input" /* what `from` calls the records; no layer has this name */
+#define LAYER_NAME_OF_INPUT "input" /* the name of the records in `from`; no layer has it */
 
 /* One entry of model.layers. */
 struct layer_spec {
@@ -35,7 +35,7 @@ struct layer_spec {
     size_t from_count; /* 0: the layer above, or the input of the model for the first one; of kinds
                           that read sparse fields: all fields */
     void *params;      /* layer_kind_params_bytes() bytes filled through the kind's fields */
-    unsigned line;     /* in the job file; 0: unknown */
+    unsigned line;     /* line in the job file; 0: unknown */
     unsigned column;
 };
 
@@ -43,7 +43,7 @@ enum loss_kind {
     LOSS_SOFTMAX_CROSS_ENTROPY,
     LOSS_SIGMOID_CROSS_ENTROPY,
     LOSS_MEAN_SQUARED_ERROR,
-    LOSS_AUTO, /* of classes: by how many there are; model_loss_of() */
+    LOSS_AUTO, /* by the number of classes; model_loss_of() */
     LOSS_KIND_COUNT
 };
 enum metric_kind {
@@ -61,7 +61,7 @@ enum metric_kind {
     METRIC_LOG_LOSS,
     METRIC_ECE,
     METRIC_R2,
-    METRIC_ORDERED_END, /* of those before it one value is better than another */
+    METRIC_ORDERED_END, /* of the metrics before this one, one value is better than another */
     METRIC_CALIBRATION = METRIC_ORDERED_END,
     METRIC_CONFUSION_MATRIX, /* no single number */
     METRIC_KIND_COUNT
@@ -83,18 +83,17 @@ struct model_spec {
     char *group_by;      /* the sparse field whose key is a record's group; "" or NULL: none */
     char *program;   /* workers' programs compute it under this name, and there are no layers; ""
                         or NULL: the layers do */
-    char *onnx;      /* the file whose graph it is, and there are no layers; "" or NULL: the same */
-    char *output;    /* of that graph; "" or NULL: the only one */
+    char *onnx;      /* file of the graph that replaces layers; "" or NULL: none */
+    char *output;    /* output of that graph; "" or NULL: the only one */
     char *trainable; /* field_texts.h: patterns of the variables in it; "" or NULL: all */
-    struct onnx_net *net; /* what is in that file: model_import(); owned */
+    struct onnx_net *net; /* content of that file: model_import(); owned */
 };
 void model_spec_release(struct model_spec *spec);
 
-/* Which layers entry @i of @spec reads: @out[k] is an index into layers, or SIZE_MAX for the input
- * of the model; for a kind that reads sparse fields an index into @fields. @fields NULL: nobody
- * knows them yet, then any name may be one and @count may come back as 0.
- * Errors: ERR_INVALID a name that no layer above, or no field, has, or a number of inputs that the
- * kind does not take. */
+/* Finds what entry @i of @spec reads: @out[k] is an index into layers, or SIZE_MAX for the input of
+ * the model; for a kind that reads sparse fields an index into @fields. @fields NULL: they are not
+ * known yet; then any name may be one and @count may come back as 0. Errors: ERR_INVALID a name
+ * that no layer above, or no field, has, or a number of inputs that the kind does not take. */
 int model_spec_inputs(const struct model_spec *spec, size_t i, const struct sparse_names *fields,
                       size_t out[LAYER_INPUTS_MAX], size_t *count, struct err *err);
 

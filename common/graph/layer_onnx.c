@@ -129,7 +129,7 @@ const char *layer_onnx_image(struct layer_onnx *o)
     return layer_onnx_unsqueeze(o, "/image", layer_onnx_last(o, 0), 1);
 }
 
-/* What is added behind the image, so that all windows are whole. */
+/* Padding behind the image, so that all windows are whole. */
 static int64_t pad_behind(size_t in, size_t size, size_t stride, size_t out, size_t before)
 {
     const size_t reach = (out - 1) * stride + size;

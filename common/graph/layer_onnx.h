@@ -4,7 +4,12 @@
  * Our values have their features last, [batch, height, width, channels]; ONNX's operators for
  * images and normalisation have them behind the batch. A value is known in one of the two layouts
  * or in both: it is turned when somebody needs the other, once, and who does not mind takes it as
- * it comes. Rows of numbers, [batch, features], are the same in both. */
+ * it comes. Rows of numbers, [batch, features], are the same in both.
+ *
+ * A model without the scaling of its records answers wrongly and says nothing, so scaling, missing
+ * values and the units of labels are nodes of the file (saved/saved_onnx.h); what no operator says
+ * is refused, never left out (decision 60). Numbers that were measured in 64 bits are subtracted in
+ * two steps of 32, and a boundary is moved to the float that decides the same. */
 #ifndef GRADUS_GRAPH_LAYER_ONNX_H
 #define GRADUS_GRAPH_LAYER_ONNX_H
 
@@ -14,8 +19,9 @@
 #define LAYER_ONNX_BATCH "batch" /* the dimension of all values that is not known */
 
 struct layer_onnx_value {
-    const char *last, *first; /* where the features are; NULL: not in that layout yet */
-    struct shape shape;       /* of one record, features last */
+    /* names of the value with features last, and first; NULL: not in that layout yet */
+    const char *last, *first;
+    struct shape shape; /* of one record, features last */
 };
 
 struct layer_onnx {
@@ -26,8 +32,8 @@ struct layer_onnx {
     const char *const *keys;          /* [input_count] of layers that read sparse fields: INT64
                                          [batch, keys], a negative number is no key */
     const size_t *lengths;            /* [input_count] likewise: keys; SIZE_MAX: not known */
-    bool keeps_first;                 /* all inputs are there with features in front alone */
-    struct layer_onnx_value y;        /* the output; to be set by one of the functions below */
+    bool keeps_first;                 /* all inputs are there with features first alone */
+    struct layer_onnx_value y;        /* the output; set by one of the functions below */
 };
 
 /* Input @k with its features last, with its features in front, or in the layout of keeps_first. */
@@ -41,7 +47,7 @@ int layer_onnx_keep(struct layer_onnx *o, const char *y);
 
 /* The layer's variable @i as a constant of its name and shape. Once for each. */
 const char *layer_onnx_variable(struct layer_onnx *o, size_t i);
-/* The sum of @x over dimension @axis, which becomes 1 with @keep and is gone else. */
+/* The sum of @x over dimension @axis, which becomes 1 with @keep and otherwise is removed. */
 const char *layer_onnx_sum(struct layer_onnx *o, const char *name, const char *x, int64_t axis,
                            bool keep);
 /* @x with a dimension 1 in place @axis. */

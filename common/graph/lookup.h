@@ -38,10 +38,9 @@ extern const char *const lookup_unknown_names[];
      "Equal keys of several fields have the same row, as if they were one field"}
 /* clang-format on */
 
-/* The rows as plan() finds them: a variable "<layer>.<part>" of @width floats a row, or a table,
- * which is l->table then; @width 0 takes that of the table. @init is what @given says, or the layer
- * itself when it says nothing. Errors: ERR_INVALID parameters that do not go together, with the
- * key. */
+/* Plans the rows: a variable "<layer>.<part>" of @width floats a row, or a table, which is l->table
+ * then; @width 0 takes that of the table. @init is what @given says, or the layer itself when that
+ * says nothing. Errors: ERR_INVALID parameters that do not go together, with the key. */
 struct lookup_plan {
     const char *part, *width_key;
     uint64_t width;
@@ -57,14 +56,14 @@ struct lookup_list {
     const uint64_t *keys;
     const float *weights;
     size_t count;
-    const uint32_t *rows; /* of a table: the row of each; else NULL */
+    const uint32_t *rows; /* of a table: the row of each key; else NULL */
 };
 /* A pass over the lists of a run: input by input, record by record, each once, in this order. */
 struct lookup_pass {
     const struct layer_run *run;
     const uint32_t *rows; /* of the next list */
     const float *values;  /* of row 0 */
-    float *gradient;      /* likewise; backward() */
+    float *gradient;      /* of the rows; backward() */
 };
 struct lookup_list lookup_list(const struct sparse_batch *b, const struct layer_input *in,
                                size_t record);
@@ -79,8 +78,8 @@ void lookup_table_keys(const struct lookup_params *p, const struct layer_input *
                        const struct lookup_list *list, uint64_t *out);
 /* The layer's variable behind the rows: 0 with a table, else 1. */
 size_t lookup_variables(const struct layer *l);
-/* backward() adds to the gradient of rows: that of a variable is filled with zeros; that of a table
- * begins so. */
+/* Zeroes the gradient of rows of a variable, to which backward() adds; that of a table begins with
+ * zeros. */
 void lookup_zero_gradient(const struct layer_run *r);
 static inline float lookup_weight(const struct lookup_list *l, size_t k)
 {

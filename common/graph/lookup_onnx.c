@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gather over the rows, then zeros for what is no key. */
+/* A Gather over the rows, then zeros for keys that have none. */
 #include "graph/lookup_onnx.h"
 
 int lookup_onnx_check(const struct layer *l, const struct lookup_params *p, struct err *err)
@@ -24,7 +24,7 @@ static const char *number(struct layer_onnx *o, const char *name, int64_t value)
     return onnx_graph_ints(o->graph, name, 1, &value);
 }
 
-/* Which of @keys have a row, true or false. */
+/* Which of @keys have a row, as true or false. */
 static const char *known(struct layer_onnx *o, const struct lookup_params *p, const char *keys)
 {
     struct onnx_graph *g = o->graph;

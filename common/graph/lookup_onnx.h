@@ -19,7 +19,7 @@ int lookup_onnx_check(const struct layer *l, const struct lookup_params *p, stru
 /* The rows of @table, a constant, for the keys of input @k; of a layer that passes the check. */
 struct lookup_onnx lookup_onnx(struct layer_onnx *o, const struct lookup_params *p, size_t k,
                                const char *table);
-/* @rows with zeros behind, so that there are @length. */
+/* @rows with zeros behind them, up to @length. */
 const char *lookup_onnx_lengthen(struct layer_onnx *o, size_t k, const char *rows, size_t length);
 
 #endif

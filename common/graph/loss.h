@@ -13,8 +13,8 @@ struct loss_run {
     const float *y; /* [batch->count × width] */
     const struct batch *batch;
     float *dy;                  /* gradient of the sum of losses; NULL: not wanted */
-    const float *class_weights; /* of them, for the gradient alone; NULL: 1 */
-    float shift;                /* of the logit of the second of two classes; 0: none */
+    const float *class_weights; /* of the classes, for the gradient alone; NULL: all 1 */
+    float shift;                /* added to the logit of the second of two classes; 0: none */
     float *scratch;             /* [width] */
     const uint64_t *groups;     /* [batch->count], for METRIC_GROUPED_AUC */
     struct metrics *metrics;    /* added to; NULL: not wanted */
@@ -31,7 +31,7 @@ struct loss {
     void (*run)(const struct loss_run *r);
 };
 
-/* Count a record of two classes, of more, all records with real labels; r->metrics is there. Of
+/* Counts a record of two classes, of more, all records with real labels; r->metrics is there. Of
  * classes, @y are the outputs of the record, @e is e^(y - the largest of them), which add up to
  * @sum. */
 void loss_count_binary(const struct loss_run *r, size_t record, double logit, bool positive);

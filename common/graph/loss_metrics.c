@@ -23,7 +23,7 @@ static void count_score(struct metrics *m, size_t rows, size_t row, double logit
     m->scores.cells[(row * 2 + (positive ? 0 : 1)) * METRIC_AUC_BINS + bin_of(logit)]++;
 }
 
-/* @probability that what is @right or not is right. */
+/* Counts an answer of @probability, which is @right or not. */
 static void count_calibration(struct metrics *m, double probability, bool right)
 {
     const double scaled = probability * METRIC_ECE_BINS;
@@ -81,7 +81,7 @@ static size_t largest(const float *x, size_t n)
     return best;
 }
 
-/* How many classes come before @label when they are sorted by what the model says of them. */
+/* The number of classes that come before @label when they are sorted by their outputs. */
 static size_t rank_of(const float *y, size_t width, size_t label)
 {
     size_t before = 0;

@@ -164,8 +164,8 @@ size_t metrics_pack(const struct metrics *m, double *out)
     return n + m->groups.count * GROUP_SCORE_DOUBLES;
 }
 
-/* Are these numbers as many as the kinds need, and the counts among them counts? The place of the
- * scores of records comes back in @groups. */
+/* Checks that the numbers are as many as the kinds need, and the counts among them are counts.
+ * @groups: where the scores of records begin. */
 static int check_numbers(const struct metrics *m, const double *in, size_t count, size_t *groups,
                          struct err *err)
 {

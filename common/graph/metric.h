@@ -2,7 +2,11 @@
 /* Mergeable metrics: sums in double, so that parts computed anywhere add up to the whole.
  * AUC is exact over logits rounded to METRIC_AUC_BINS bins between plus and minus
  * METRIC_AUC_LOGIT_MAX, and so is grouped AUC, which keeps every record's score. Counters come with
- * the first record, which says how many classes there are. Plain data. */
+ * the first record, which says how many classes there are. Plain data.
+ *
+ * Test records are cut into fixed chunks whose sums are merged in the order of chunks, so a result
+ * does not depend on who computed what (decision 9). Bins are of the logit, because bins of the
+ * probability would make ties of most pairs where one class is rare. */
 #ifndef GRADUS_GRAPH_METRIC_H
 #define GRADUS_GRAPH_METRIC_H
 
@@ -12,13 +16,13 @@
 
 #define METRIC_AUC_BINS 4096
 #define METRIC_AUC_LOGIT_MAX 16.0 /* a probability of 1e-7 */
-#define METRIC_ECE_BINS 15        /* of one width between 0 and 1 (Guo et al., ICML 2017) */
+#define METRIC_ECE_BINS 15        /* bins of one width between 0 and 1 (Guo et al., ICML 2017) */
 /* Classes that auc and confusion_matrix can be of: so many rows of counters. */
 #define METRIC_CLASSES_MAX 256U
 
-/* What is counted of each class. */
+/* Counts for each class. */
 enum { METRIC_CLASS_HITS, METRIC_CLASS_PREDICTED, METRIC_CLASS_LABELLED, METRIC_CLASS_COUNTS };
-/* What is added up in each bin of the calibration error. */
+/* Sums in each bin of the calibration error. */
 enum { METRIC_ECE_RECORDS, METRIC_ECE_PROBABILITY, METRIC_ECE_RIGHT, METRIC_ECE_SUMS };
 
 struct metrics {
@@ -27,12 +31,12 @@ struct metrics {
     double loss_sum;
     double correct;
     double squared_error_sum;  /* in scaled units */
-    double absolute_error_sum; /* likewise; with METRIC_MAE */
-    double label_sum;          /* of labels 0 and 1; normalised entropy and calibration */
+    double absolute_error_sum; /* with METRIC_MAE */
+    double label_sum;          /* of labels 0 and 1; for normalised entropy and calibration */
     double probability_sum;    /* of label 1; with METRIC_CALIBRATION */
     double top_correct;        /* with METRIC_TOP_K_ACCURACY */
     double ece[METRIC_ECE_BINS][METRIC_ECE_SUMS];
-    double label_mean, label_m2; /* of real labels, and their squared distances from it; R² */
+    double label_mean, label_m2; /* of real labels, and their squared distances from it; for R² */
     /* [rows][2][METRIC_AUC_BINS] positives and negatives: one row for two classes, else one for
      * each class; with METRIC_AUC */
     struct metric_tally scores;
@@ -40,17 +44,17 @@ struct metrics {
     struct metric_tally confusion; /* [classes][classes] by label, then prediction */
     struct group_scores groups;    /* with METRIC_GROUPED_AUC */
 };
-/* Those of @kinds that are measured of train records, too: what grouped AUC keeps of each record is
- * for the test records alone. */
+/* The metrics of @kinds that are measured of train records, too: what grouped AUC keeps of each
+ * record is for the test records alone. */
 unsigned metrics_of_training(unsigned kinds);
 void metrics_init(struct metrics *m, unsigned kinds);
 void metrics_release(struct metrics *m);
 void metrics_reset(struct metrics *m);
 void metrics_merge(struct metrics *into, const struct metrics *from);
-/* @count real labels of that mean, whose squared distances from it add up to @m2, before they are
- * counted as examples. */
+/* Adds @count real labels with that mean, whose squared distances from it add up to @m2, before
+ * they are counted as examples. */
 void metrics_add_labels(struct metrics *m, double count, double mean, double m2);
-/* The classes of the confusion matrix; 0: there is none. */
+/* The number of classes of the confusion matrix; 0: there is none. */
 size_t metrics_confusion_classes(const struct metrics *m);
 /* The value of one metric; NaN without examples, and of the confusion matrix. @label_scale turns
  * errors into the data's units.

@@ -25,7 +25,7 @@ void group_scores_reset(struct group_scores *s)
     s->full = false;
 }
 
-/* Room for @more; false: there are too many. */
+/* Makes room for @more; false: there are too many. */
 static bool reserve(struct group_scores *s, size_t more)
 {
     if (s->full || more > METRIC_GROUPED_RECORDS_MAX - s->count) {
@@ -61,7 +61,7 @@ static int by_group_and_bin(const void *a, const void *b)
     return x->bin < y->bin ? -1 : x->bin > y->bin;
 }
 
-/* Of one group, sorted: the probability that a positive scores above a negative, ties counting
+/* AUC of one group, sorted: the probability that a positive scores above a negative, ties counting
  * half; NaN where there is no such pair. */
 static double area(const struct group_score *items, size_t count)
 {

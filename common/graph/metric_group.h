@@ -2,7 +2,11 @@
 /* What grouped AUC is made of: of each record its group, the bin of its score and its label. AUC of
  * each group, averaged with the groups' numbers of records as weights; groups that have one label
  * alone say nothing and are left out (Zhou et al., "Deep Interest Network for Click-Through Rate
- * Prediction", KDD 2018). Plain data. */
+ * Prediction", KDD 2018). Plain data.
+ *
+ * It keeps 16 bytes of every test record, because groups are many and small, and sorts them before
+ * it counts, so no order of parts shows. The number of records has a limit, which is checked before
+ * the first step; train records of an epoch may be any number, so they have no grouped AUC. */
 #ifndef GRADUS_GRAPH_METRIC_GROUP_H
 #define GRADUS_GRAPH_METRIC_GROUP_H
 
@@ -14,7 +18,7 @@
 
 /* Records that can be measured at once: each takes 16 bytes. */
 #define METRIC_GROUPED_RECORDS_MAX 4194304U
-#define GROUP_SCORE_DOUBLES 2 /* of one record in the wire form */
+#define GROUP_SCORE_DOUBLES 2 /* doubles of one record in the wire form */
 
 struct group_score {
     uint64_t group;
@@ -34,7 +38,7 @@ void group_scores_merge(struct group_scores *into, const struct group_scores *fr
 double group_scores_value(const struct group_scores *s);
 /* [count × GROUP_SCORE_DOUBLES] */
 void group_scores_pack(const struct group_scores *s, double *out);
-/* In place of what was there. Errors: ERR_INVALID; nothing changes. */
+/* Replaces the scores by those of @in. Errors: ERR_INVALID; nothing changes. */
 int group_scores_unpack(struct group_scores *s, const double *in, size_t count, uint32_t bins,
                         struct err *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters whose wire form is their number, the number of those that are not 0, and these: the
- * place times 2^32 plus the count, a whole number below 2^53. */
+/* A row of counters. Its wire form is their number, the number of those that are not 0, and these:
+ * the place times 2^32 plus the count, a whole number below 2^53. */
 #include "graph/metric_tally.h"
 
 #include <assert.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the sums and counters of metrics say. */
+/* The values of metrics, from their sums and counters. */
 #include <math.h>
 
 #include "graph/metric.h"
 
-/* Of one class: the probability that a positive scores above a negative; ties count half (Mann &
- * Whitney 1947). NaN where there is no such pair. */
+/* AUC of one class: the probability that a positive scores above a negative; ties count half (Mann
+ * & Whitney 1947). NaN where there is no such pair. */
 static double area_under_curve(const uint32_t *positives, const uint32_t *negatives)
 {
     double below = 0.0, above = 0.0, pairs = 0.0;
@@ -31,7 +31,7 @@ static double auc(const struct metric_tally *scores)
     return sum / classes;
 }
 
-/* In nats, as the log loss is. */
+/* The entropy of a rate, in nats, as the log loss is. */
 static double base_entropy(double p)
 {
     return p > 0.0 && p < 1.0 ? -(p * log(p) + (1.0 - p) * log1p(-p)) : NAN;

@@ -225,7 +225,7 @@ static int add_spec_layers(struct model *m, const struct model_spec *spec, struc
     return rc;
 }
 
-/* The graph of a file is one layer. */
+/* Adds the graph of a file, which is one layer. */
 static int add_net(struct model *m, const struct model_spec *spec, struct err *err)
 {
     const size_t from = LAYER_FROM_INPUT;
@@ -237,7 +237,7 @@ static int add_net(struct model *m, const struct model_spec *spec, struct err *e
     return rc == 0 ? 0 : err_wrap(err, "model.onnx");
 }
 
-/* Does every layer but the last have a reader? */
+/* Checks that every layer but the last has a reader. */
 static int check_readers(const struct model *m, const struct model_spec *spec, struct err *err)
 {
     for (size_t i = 0; i + 1 < m->layer_count; i++) {
@@ -280,8 +280,8 @@ static int check_labels(const struct model *m, const char *loss, uint32_t classe
     return 0;
 }
 
-/* Is the output one row as wide as the loss wants? The caller adds which layer; of a graph (@net)
- * nobody does. */
+/* Checks that the output is one row as wide as the loss wants. The caller adds which layer; of a
+ * graph (@net) nobody does. */
 static int check_output(const struct model *m, const char *loss, bool net, struct err *err)
 {
     const struct shape *out = shape_of(m, m->layer_count - 1);

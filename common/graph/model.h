@@ -36,7 +36,7 @@ enum loss_kind model_loss(const struct model *m);
 unsigned model_metrics_of(enum loss_kind loss);
 size_t model_variable_count(const struct model *m);
 const struct variable_spec *model_variable(const struct model *m, size_t i);
-/* All of them as an array, free() it; what they point to is the model's. */
+/* All variables as an array, free() it; what they point to is the model's. */
 struct variable_spec *model_variables(const struct model *m);
 size_t model_outputs(const struct model *m); /* numbers for each record */
 /* Is a mini-batch of @records enough for every layer? Errors: ERR_INVALID which needs more. */
@@ -76,17 +76,17 @@ struct runner_step {
     uint64_t seed, step, replica;
 };
 
-/* Who is told that elements [first, first + count) of gradients[variable] are final. */
+/* Told when elements [first, first + count) of gradients[variable] are final. */
 struct runner_ready {
     void (*call)(void *ctx, size_t variable, uint64_t first, uint64_t count);
     void *ctx;
 };
 
-/* Who is asked before gradients are computed whether a variable may be read: 0, once, or why the
+/* Asked, before gradients are computed, whether a variable may be read: 0, once, or why the
  * computation is to be given up. */
 struct runner_need {
     int (*call)(void *ctx, size_t variable);
-    int (*rows)(void *ctx); /* the same of the rows of all tables, once; NULL: they are there */
+    int (*rows)(void *ctx); /* asked once for the rows of all tables; NULL: they are there */
     void *ctx;
 };
 
@@ -123,9 +123,9 @@ void runner_evaluate(struct runner *r, const float *const *values, const struct 
 /* Forward only; borrows the output [count × outputs] until the next call. */
 const float *runner_predict(struct runner *r, const float *const *values, const struct batch *b,
                             size_t *outputs);
-/* What the model says of @count records by their outputs @y, into @out [count × model_outputs()]:
- * the probability of each class (by one output: of the second of two), or a value, scaled as the
- * labels of training were. */
+/* Turns the outputs @y of @count records into answers, @out [count × model_outputs()]: the
+ * probability of each class (by one output: of the second of two), or a value, scaled as the labels
+ * of training were. */
 void model_answer(const struct model *m, const float *y, size_t count, float *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outputs become answers: what the loss would make of them. */
+/* Turns outputs into answers, as the loss reads them. */
 #include <string.h>
 
 #include "graph/model_impl.h"

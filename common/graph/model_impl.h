@@ -9,36 +9,37 @@
 /* A job file's layer becomes one layer here, and one more for its activation. */
 struct model_layer {
     struct layer layer;
-    bool is_activation; /* of the layer before it */
+    bool is_activation; /* an activation of the layer before it */
     bool trains;        /* it has variables, or something that it reads trains */
     size_t readers;     /* layers that name its output */
-    size_t uses;        /* layers that compute with it, through views, too */
+    size_t uses;        /* layers that compute with its output, through views, too */
     char *from;         /* as the job file has it, "a, b"; NULL: the layer above */
-    char *table;        /* the name of the one that it looks keys up in, or NULL */
+    char *table;        /* the table in which it looks keys up, or NULL */
     size_t spec;        /* index in the job file's list */
 };
 
 struct model {
     struct model_layer *layers;
     size_t layer_count;
-    size_t loss_layers; /* layers below the loss: without a last one that is part of it */
+    size_t loss_layers; /* layers below the loss: without a last one that is part of the loss */
     size_t loss_from;   /* the layer whose output the loss reads */
     size_t inputs_max;  /* of one layer */
     const struct variable_spec **variables; /* point into layers */
     size_t variable_count;
     size_t outputs;        /* per record */
-    uint32_t loss_outputs; /* of the last layer, as the loss needs them for the labels */
+    uint32_t loss_outputs; /* outputs that the last layer needs for the labels */
     struct shape input;
-    const struct sparse_names *fields;     /* while it is made; then NULL */
+    const struct sparse_names *fields;     /* while the model is made; then NULL */
     const struct model_table *table_specs; /* likewise */
     size_t table_count;
     size_t *table_dims; /* [table_count] */
     size_t top_k;
     bool balanced;
     uint32_t classes;
-    float *class_weights;     /* [classes]; NULL: 1 each, or not balanced yet */
-    float shift;              /* of model_sampled() */
-    size_t group_field;       /* whose keys are the groups of grouped_auc; SIZE_MAX: none */
+    float *class_weights; /* [classes]; NULL: 1 each, or not balanced yet */
+    float shift;          /* of model_sampled() */
+    /* the field whose keys are the groups of grouped_auc; SIZE_MAX: none */
+    size_t group_field;
     enum loss_kind loss_kind; /* not LOSS_AUTO */
     const struct loss *loss;
 };
@@ -58,8 +59,8 @@ int model_find_group(struct model *m, const struct model_spec *spec, struct err 
 const uint64_t *model_groups(const struct model *m, const struct batch *b,
                              const struct metrics *metrics);
 
-/* How many keys the layers above layer @i look up in its table for the records of @b: as many come
- * before its own in the index of the table's rows. */
+/* The number of keys that layers above layer @i look up in its table for the records of @b: so many
+ * come before its own in the index of the table's rows. */
 size_t model_lookups_above(const struct model *m, size_t i, const struct sparse_batch *b);
 
 /* The layer that computes what layer @i gives: a view gives what it reads. Indices as in

@@ -9,15 +9,15 @@
 struct model_import_file {
     const void *bytes; /* of the file */
     size_t n;
-    /* As of struct onnx_net_source: what lies in files beside it. */
+    /* reads files beside it, as in struct onnx_net_source */
     int (*external)(void *ctx, const char *file, uint64_t offset, void *out, size_t bytes,
                     struct err *err);
     void *ctx;
 };
 
-/* Is it such a model? */
+/* True if the model is an imported graph. */
 bool model_is_imported(const struct model_spec *spec);
-/* Into spec->net. Errors: those of onnx_net_read(). */
+/* Imports the graph into spec->net. Errors: those of onnx_net_read(). */
 int model_import(struct model_spec *spec, const struct model_import_file *file, struct err *err);
 /* What the file says of the variables; borrows from @spec. It was imported. */
 struct given_variables model_import_given(const struct model_spec *spec);

@@ -23,7 +23,7 @@ static const char *number_of(const char *name)
     return at == end || end - at > 9 || *at == '0' ? NULL : at;
 }
 
-/* Is @next what comes behind @name: C2 behind C1? */
+/* True if @next comes behind @name: C2 behind C1. */
 static bool follows(const char *name, const char *next)
 {
     const char *a = number_of(name), *b = number_of(next);
@@ -177,7 +177,7 @@ static size_t lookups_of(const struct layer *l, const struct sparse_batch *b)
     return n;
 }
 
-/* By the first @layers layers. */
+/* The number of lookups of the first @layers layers. */
 static size_t lookups_in(const struct model *m, size_t layers, size_t table,
                          const struct sparse_batch *b)
 {

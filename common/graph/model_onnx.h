@@ -9,8 +9,9 @@
 struct model_onnx { /* all borrowed */
     struct onnx_graph *graph;
     const float *const *values; /* [model_variable_count()]; they outlive the graph */
-    const char *input;          /* in the graph: records, [batch, input_shape]; NULL: there are
-                                   sparse fields alone */
+    /* name of the records in the graph, [batch, input_shape]; NULL: there are sparse fields alone
+     */
+    const char *input;
     struct shape input_shape;
     const char *const *keys; /* of each sparse field, INT64 [batch, keys]; NULL for one that no
                                 layer reads */
@@ -20,7 +21,7 @@ struct model_onnx { /* all borrowed */
  * operators of ONNX cannot say, with advice; ERR_EXHAUSTED. */
 int model_onnx(const struct model *m, const struct model_onnx *o, const char **out,
                struct err *err);
-/* Does a layer look up the keys of a sparse field? */
+/* True if a layer looks up the keys of the sparse field. */
 bool model_onnx_reads(const struct model *m, size_t field);
 /* How many keys of a sparse field the file takes for each record; SIZE_MAX: any number. */
 size_t model_onnx_keys(const struct model *m, size_t field);

@@ -9,13 +9,14 @@
  * text. Errors: ERR_INVALID no weight from 0 on, or all are 0. */
 int model_weights_read(const char *text, bool *balanced, float **weights, size_t *count,
                        struct err *err);
-/* They depend on the numbers of train records of each class: model_balance() is to come. */
+/* True if the weights depend on the numbers of train records of each class: model_balance() must
+ * follow. */
 bool model_is_balanced(const struct model *m);
 /* Records of each class weigh as much as those of any other: all records over the classes that some
  * have, over @counts [classes of the model]. Before the model is shared. */
 void model_balance(struct model *m, const uint64_t *counts);
-/* Of the records of the first of two classes only the share @rate is trained on. Gradients, and
- * what is measured beside them, are then those at the logit minus ln @rate, so that the logit
+/* Says that only the share @rate of the records of the first of two classes is trained on.
+ * Gradients, and metrics of training, are then those at the logit minus ln @rate, so that the logit
  * itself is that of all records. Before the model is shared. */
 void model_sampled(struct model *m, double rate);
 

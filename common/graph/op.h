@@ -27,8 +27,8 @@ struct layer_input {
     size_t from;        /* index of the layer whose output it is; LAYER_FROM_INPUT: the records */
     struct shape shape; /* of one record */
     size_t count;       /* its elements */
-    /* Of a kind that reads sparse fields, in place of all that: */
-    size_t field;        /* its lists in the batch */
+    /* For a kind that reads sparse fields, in place of all that: */
+    size_t field;        /* the field, whose lists a batch has */
     uint64_t field_seed; /* of its name: equal keys of two fields are different keys */
 };
 
@@ -41,12 +41,12 @@ struct layer {
     size_t input_count;
     struct shape in;            /* of the first input */
     size_t in_count;            /* its elements */
-    const struct onnx_net *net; /* of the model that is one; set by the model */
+    const struct onnx_net *net; /* for a model that is an imported graph; set by the model */
     uint32_t loss_outputs; /* what the loss needs for the labels of the data; set by the model */
     struct {
         const struct model_table *items; /* of the job file */
         size_t count;
-    } tables; /* that there are; while the model is made */
+    } tables; /* tables of the model; while the model is made */
 
     struct shape out;
     int activation;                        /* index into activation_names; 0: none */
@@ -54,9 +54,9 @@ struct layer {
     struct variable_spec own[LAYER_VARIABLES_MAX];
     size_t variable_count;
     size_t state_bytes;       /* per record, kept from forward to backward */
-    size_t batch_state_bytes; /* in total, kept likewise; in place of state_bytes */
-    size_t scratch_bytes;     /* in total, for the length of one call */
-    size_t records_min;       /* that a mini-batch must have to be of use; 0: 1 */
+    size_t batch_state_bytes; /* of the whole batch, kept like state_bytes and in place of them */
+    size_t scratch_bytes;     /* of the whole batch, for the length of one call */
+    size_t records_min;       /* a mini-batch must have so many records to be of use; 0: 1 */
     struct window window;     /* of conv2d and the pools */
     bool has_table;           /* it looks keys up in table `table` of the model, as `lookup` says */
     size_t table;
@@ -70,18 +70,18 @@ struct layer_run {
     const struct layer *layer;
     size_t count; /* records */
     bool training;
-    const struct runner_step *step;   /* when training */
-    const float *const *values;       /* of the layer's variables */
-    float *const *gradients;          /* overwritten by backward(); of a statistic it is records
-                                         times what the batch has */
+    const struct runner_step *step; /* when training */
+    const float *const *values;     /* of the layer's variables */
+    /* overwritten by backward(); of a statistic: records times the batch's statistic */
+    float *const *gradients;
     const float *x;                   /* the first input; all of them are in xs */
     const float *const *xs;           /* [input_count] */
     const struct sparse_batch *lists; /* of sparse fields */
-    struct runner_rows table;         /* that the layer looks keys up in */
+    struct runner_rows table;         /* rows of the table in which the layer looks keys up */
     const uint32_t *rows; /* [keys that it looks up], list by list as table.index has them */
     float *y;
     const float *dy;
-    float *dx;         /* of the first input; NULL: nobody needs it */
+    float *dx;         /* gradient of the first input; NULL: not needed */
     float *const *dxs; /* [input_count], each overwritten; NULL as dx */
     void *state;
     void *engine;                     /* what open() made */
@@ -109,7 +109,8 @@ struct layer_kind {
     /* Of a kind that reads sparse fields: the keys below which all must be, and the most in a list.
      */
     void (*limits)(const struct layer *l, uint64_t *keys, size_t *length);
-    /* Errors: ERR_INVALID "what is wrong; what would fit"; the caller adds which layer. */
+    /* Plans a layer. Errors: ERR_INVALID "what is wrong; what would fit"; the caller adds which
+     * layer. */
     int (*plan)(struct layer *l, struct err *err);
     void (*forward)(const struct layer_run *r);
     void (*backward)(const struct layer_run *r);
@@ -117,8 +118,8 @@ struct layer_kind {
      * cannot say it. Errors: ERR_UNSUPPORTED these parameters cannot be said; the caller adds which
      * layer. */
     int (*onnx)(struct layer_onnx *o, struct err *err);
-    /* Of a kind that keeps more for its runs than the arena of a runner: made and freed with it,
-     * and its size. All three or none. Errors: ERR_EXHAUSTED, ERR_INVALID. */
+    /* For a kind that keeps more for its runs than the arena of a runner has: made and freed with
+     * the runner, and its size. All three or none. Errors: ERR_EXHAUSTED, ERR_INVALID. */
     int (*open)(const struct layer *l, size_t batch_max, void **engine, struct err *err);
     void (*close)(void *engine); /* NULL is fine */
     size_t (*engine_bytes)(const struct layer *l, size_t batch_max);
@@ -155,10 +156,10 @@ int layer_check_same_inputs(const struct layer *l, struct err *err);
 /* The inputs as two rows or more of one width: [width], or several rows in [rows, width]. Errors:
  * ERR_INVALID. */
 int layer_plan_rows(const struct layer *l, size_t *rows, size_t *width, struct err *err);
-size_t layer_row_count(const struct layer *l); /* of one that was planned so */
+size_t layer_row_count(const struct layer *l); /* rows of a layer that was planned so */
 /* Where the rows of record @record are: @out[layer_row_count()]. */
 void layer_rows(const struct layer_run *r, size_t record, const float **out);
-/* The same places in dxs; NULL: nobody needs that row. */
+/* The same places in dxs; NULL: the row's gradient is not needed. */
 void layer_row_gradients(const struct layer_run *r, size_t record, float **out);
 
 /* What conv2d and the pools share. */

@@ -43,7 +43,7 @@ static void avg_pool2d_backward(const struct layer_run *r)
     }
 }
 
-/* That padding does not count is what ONNX takes for granted. */
+/* ONNX leaves padding out of the mean by default, as we do. */
 static int avg_pool2d_onnx(struct layer_onnx *o, struct err *err)
 {
     (void)err;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batch_norm (Ioffe, Szegedy 2015) of every feature, the last dimension of a record, with trainable
- * gamma and beta. Training normalises by the mini-batch's mean and variance, all else by running
- * ones, which are variables of the servers: what stands for their gradient is the statistic of the
- * batch times its records, so that the mean over all records of a step is what they go towards. */
+ * gamma and beta. Training normalises by the mini-batch's mean and variance, everything else by
+ * running ones, which are variables of the servers: their gradient is the statistic of the batch
+ * times its records, so that they move towards the mean over all records of a step. */
 #include <string.h>
 
 #include "graph/layer_onnx.h"
@@ -75,8 +75,8 @@ static void batch_norm_forward(const struct layer_run *r)
     }
 }
 
-/* The variance of all records is estimated without bias. A batch of one value says nothing about
- * it: what is there stays. */
+/* Tells the batch's statistics. The variance of all records is estimated without bias. A batch of
+ * one value says nothing about it: the running one stays. */
 static void tell_statistics(const struct layer_run *r, size_t rows, const float *mean,
                             const float *variance)
 {

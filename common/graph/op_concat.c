@@ -10,7 +10,7 @@ static size_t width_of(const struct layer_input *in)
     return (size_t)in->shape.dims[in->shape.rank - 1];
 }
 
-/* The same shape but for the last dimension. */
+/* True if the shapes are the same but for the last dimension. */
 static bool fits(const struct shape *a, const struct shape *b)
 {
     bool same = a->rank == b->rank;

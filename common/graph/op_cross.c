@@ -99,7 +99,8 @@ static void cross_forward(const struct layer_run *r)
     kernel_add(c.count * c.n, c.x, r->y);
 }
 
-/* Of the kernels; and, unless NULL, @dx, the part of x's gradient that goes through them. */
+/* Gradients of the kernels; and, unless NULL, @dx, the part of x's gradient that goes through them.
+ */
 static void product_backward(const struct layer_run *r, const struct cross_run *c, float *dx)
 {
     const float *d = c->d_product;

@@ -162,7 +162,7 @@ static const char *onnx_pooled(struct layer_onnx *o, const struct lookup_onnx *l
     return onnx_graph_op(g, "Div", "/pooled", sum, keys, NULL);
 }
 
-/* What field @k gives, [batch, rows, dim]. */
+/* The vectors of field @k, [batch, rows, dim]. */
 static const char *onnx_field(struct layer_onnx *o, size_t k, const char *table)
 {
     const struct embedding_params *p = params_of(o->layer);

@@ -45,7 +45,8 @@ static int fm_plan(struct layer *l, struct err *err)
     int rc = lookup_plan(l, &p->lookup, &plan, err);
     p->dim = (int64_t)plan.width;
     l->out = (struct shape){.rank = 1, .dims = {p->output == OUTPUT_VECTOR ? plan.width : 1}};
-    l->state_bytes = 2 * plan.width * sizeof(float); /* of the keys so far the sum, the products */
+    /* of the keys so far: the sum, and the products */
+    l->state_bytes = 2 * plan.width * sizeof(float);
     l->scratch_bytes = 2 * plan.width * sizeof(float);
     return rc;
 }
@@ -56,7 +57,7 @@ static void fm_limits(const struct layer *l, uint64_t *keys, size_t *length)
     *length = SIZE_MAX;
 }
 
-/* Of each key x v ∘ (the sum of those before it), which is no difference of large numbers. */
+/* Adds for each key x v ∘ (the sum of those before it), which is no difference of large numbers. */
 static void add_list(struct lookup_pass *pass, const struct layer_input *in, size_t record)
 {
     const struct fm_params *p = params_of(pass->run->layer);
@@ -141,7 +142,7 @@ static const char *onnx_sum(struct onnx_graph *g, const char *name, const char *
     return a == NULL ? b : onnx_graph_op(g, "Add", name, a, b, NULL);
 }
 
-/* By the difference of squares, since lists have any length. */
+/* By the difference of squares, because lists have any length. */
 static int fm_onnx(struct layer_onnx *o, struct err *err)
 {
     struct onnx_graph *g = o->graph;

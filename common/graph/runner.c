@@ -12,11 +12,11 @@
 #include "tensor/blas.h"
 #include "tensor/kernel.h"
 
-/* A view has the place of what it shows. */
+/* Gives each output a place. A view has the place of the output that it shows. */
 static bool place_outputs(struct runner *r, size_t *used)
 {
     const struct model *m = r->model;
-    bool *read = mem_new(m->layer_count, sizeof *read); /* some backward() reads it as an output */
+    bool *read = mem_new(m->layer_count, sizeof *read); /* a backward() reads it as an output */
     bool fits = true;
     for (size_t i = 0; i < m->layer_count && fits; i++) {
         const struct layer *l = &m->layers[i].layer;
@@ -146,7 +146,7 @@ static float *floats_at(const struct runner *r, size_t offset)
     return (float *)(void *)(r->arena + offset);
 }
 
-/* Of the batch or of the arena. */
+/* An output, in the batch or in the arena. */
 static const float *output_of(const struct runner *r, size_t source, const struct batch *b)
 {
     return source == LAYER_FROM_INPUT ? b->features : floats_at(r, r->places[source].y);
@@ -280,7 +280,7 @@ static void backward(struct runner *r, const float *const *values, const struct 
 static int all_needed(const struct model *m, const struct runner_need *need)
 {
     int rc = 0;
-    bool have_rows = true; /* there are none to read */
+    bool have_rows = true; /* true when there are no rows to read */
     for (size_t i = 0; i < m->layer_count && rc == 0; i++) {
         rc = needs(need, &m->layers[i].layer, &have_rows);
     }

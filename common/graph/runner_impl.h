@@ -9,14 +9,14 @@
 
 /* Where backward() of a layer leaves the gradient of one input. */
 struct input_place {
-    size_t dx;  /* NOWHERE: nobody needs it */
-    size_t sum; /* what it is added to then; NOWHERE: it is the first part */
+    size_t dx;  /* NOWHERE: not needed */
+    size_t sum; /* the gradient to which it is added; NOWHERE: it is the first part */
 };
 
 struct place {
     size_t y; /* offset in the arena */
     size_t state;
-    size_t gradient; /* of y; NOWHERE: nobody needs it */
+    size_t gradient; /* gradient of y; NOWHERE: not needed */
     struct input_place *inputs;
     void *engine; /* of a kind that has one; owned */
 };
@@ -27,10 +27,10 @@ struct runner {
     unsigned char *arena;
     struct place *places;       /* one per layer */
     struct input_place *inputs; /* of all layers */
-    const float **xs;           /* of the layer that is running */
+    const float **xs;           /* of the running layer */
     float **dxs;
     size_t scratch;
-    const struct runner_rows *rows; /* of the model's tables, for the batch that is computed */
+    const struct runner_rows *rows; /* of the model's tables, for the present batch */
 };
 
 /* Take @count × @size bytes of the arena; false when the sum does not fit. */

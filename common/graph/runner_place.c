@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where in the arena the gradients of outputs lie. Each has a place from the first layer (from the
- * end) that gives a part of it until its own layer has used it; then another one takes the place.
- * Where several layers read one output, the last of them writes its gradient and the others are
- * added to it, last layers first. */
+/* Where in the arena the gradients of outputs lie. A gradient has a place from the first layer
+ * (from the end) that gives a part of it until its own layer has used it; then another gradient
+ * takes the place. Where several layers read one output, the last of them writes the gradient and
+ * the others are added to it, last layers first. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -27,7 +27,7 @@ bool runner_take_floats(const struct runner *r, size_t *used, size_t width, size
 }
 
 struct slot {
-    size_t width; /* of the widest that it is for */
+    size_t width; /* width of the widest gradient that it is for */
     size_t offset;
     bool taken;
 };
@@ -38,7 +38,7 @@ struct slots {
     size_t *of; /* per layer: which one has its gradient; NOWHERE: none */
 };
 
-/* The smallest free one that is wide enough, or else the widest, or a new one. */
+/* Takes the smallest free slot that is wide enough, or else the widest, or a new one. */
 static size_t slot_take(struct slots *s, size_t width)
 {
     size_t best = s->count;
@@ -77,7 +77,8 @@ static void route(const struct runner *r, struct slots *s, size_t i, size_t k)
     to->dx = s->of[from];
 }
 
-/* What layer @i leaves behind: the slots of what was added, and its own unless it was handed on. */
+/* Frees the slots that layer @i leaves: those of gradients that were added, and its own unless it
+ * was handed on. */
 static void release(const struct runner *r, struct slots *s, size_t i)
 {
     const struct layer *l = &r->model->layers[i].layer;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the name of a server's Unix socket without asking anybody, makes its directory, which
- * nobody else may enter, and removes the sockets that killed processes left behind. */
+/* Finds the name of a server's Unix socket without asking, makes its directory, which no other user
+ * may enter, and removes the sockets that killed processes left behind. */
 #include "host/local_socket.h"
 
 #include <dirent.h>
@@ -28,7 +28,7 @@
 _Static_assert(LOCAL_SOCKET_BYTES == sizeof(((struct sockaddr_un *)NULL)->sun_path),
                "paths of sockets are so long");
 
-/* What only processes have in common that reach the same 127.0.0.1. */
+/* Reads an id that only processes share which reach the same 127.0.0.1. */
 static int read_host(struct buf *out, struct err *err)
 {
     char network[64];
@@ -111,7 +111,7 @@ bool local_socket_answers(const char *path)
     return fd >= 0;
 }
 
-/* Who was killed left its socket behind. */
+/* Removes the sockets of processes that were killed. */
 static void remove_dead(const char *dir)
 {
     DIR *entries = opendir(dir);

@@ -14,14 +14,15 @@
 
 #include "base/err.h"
 
-#define LOCAL_SOCKET_BYTES 108 /* of a path, with the NUL: what the system takes */
+#define LOCAL_SOCKET_BYTES 108 /* of a path, with the NUL: the limit of the system */
 
 /* The path in @dir of the socket beside @address ("host:port"). @dir "auto": one for each user.
  * Errors: ERR_UNAVAILABLE the host cannot be told from others; ERR_RANGE the path is too long. */
 int local_socket_path(const char *dir, const char *address, char path[LOCAL_SOCKET_BYTES],
                       struct err *err);
-/* Before listening on @path: make its directory, see that it is ours alone, and remove the sockets
- * in it that nobody listens on. Errors: ERR_UNAVAILABLE, says what is wrong with the directory. */
+/* Prepares for listening on @path: makes its directory, checks that it belongs to this user alone,
+ * and removes the sockets in it on which nobody listens. Errors: ERR_UNAVAILABLE, says what is
+ * wrong with the directory. */
 int local_socket_prepare(const char *path, struct err *err);
 /* Does a process of this user listen on @path, in a directory that is ours alone? */
 bool local_socket_answers(const char *path);

@@ -25,13 +25,13 @@
 /* A page and four lines: blocks compete for other cache sets than their neighbours. */
 #define STAGGER_BYTES (4096 + 256)
 #define LINE_BYTES 64
-/* Values, gradient and blocks of a larger shard do not stay in the last cache between the one who
- * writes and the one who reads. */
+/* Values, gradient and blocks of a larger shard do not stay in the last-level cache between the
+ * thread that writes and the one that reads. */
 #define FAR_FROM_BYTES (8U << 20)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define ELEMENTS_MAX (UINT64_C(1) << 40)
 
-/* On a line of its own, which nobody else writes to while one side looks at it again and again. */
+/* On a line of its own, which no other thread writes to while one side polls it. */
 struct bell {
     _Alignas(LINE_BYTES) _Atomic uint64_t filled;
 };
@@ -201,8 +201,8 @@ const struct shared_memory_offer *shared_memory_offer(const struct shared_memory
 
 /* ---- the worker's side ---- */
 
-/* Pages are reserved before anybody writes to them: memory that is short is an answer here, and the
- * end of the process later. What is used next may be a little more than what is used now. */
+/* Reserves pages before they are written to: want of memory is an answer here, and the end of the
+ * process later. The next use may be a little larger than this one. */
 static bool back(struct shared_memory *w, uint32_t place, uint64_t elements)
 {
     const uint64_t all = w->offer.elements * sizeof(float), bytes = elements * sizeof(float);
@@ -387,8 +387,8 @@ void shared_memory_tell_filled(struct shared_memory *w, uint32_t i, uint64_t end
     atomic_store_explicit(&header_of(w)->bells[i].filled, end, memory_order_release);
 }
 
-/* Whole pages, so some of the neighbours' as well. A page that is dropped while somebody touches it
- * comes back. */
+/* Drops whole pages, so some of the neighbours' as well. A page that is dropped while somebody
+ * touches it comes back. */
 void shared_memory_drop(const struct shared_memory *w, const float *memory)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);

@@ -17,7 +17,22 @@
  * courtesy: a server that tells nothing is as right as one that does, and only the answer says that
  * the values count. Pages that nobody touched cost nothing.
  *
- * Owner: reference counted, any thread. A block belongs to who took or holds it. */
+ * Owner: reference counted, any thread. A block belongs to who took or holds it.
+ *
+ * Why the worker makes the memory (decision 29): it pays for it, and nothing is configured, left
+ * behind in a file system, or found by the wrong process. The copies that remain are the worker's,
+ * which gathers its gradient and scatters the parameters, and one of the server's, piece by piece
+ * while the update has the piece in the cache. The memory belongs to one stream: a server that has
+ * lost the stream may go on writing there, and nobody reads it any more. A server that lent its
+ * snapshots instead would save its copy, but a dead reader would hold a version. Pages count
+ * against the same limit as gradients in messages (ps/core/gradient_budget.h).
+ *
+ * Why there is a bell (decision 62): computing, filling and copying out go on beside each other for
+ * the price of a store and a look, where a message for each piece costs both sides more than the
+ * piece. Nothing rests on the bell. A number that is too large is cut to what there is; an exchange
+ * that fails leaves an array that is pulled anew; a server that is killed between two pieces costs
+ * a wait and no more. Gradients have no bell: a server that waited for one would hold its shard's
+ * strand for a worker that may be dead. */
 #ifndef GRADUS_HOST_SHARED_MEMORY_H
 #define GRADUS_HOST_SHARED_MEMORY_H
 
@@ -72,11 +87,12 @@ void shared_memory_return_gradient(struct shared_memory *w, uint32_t i);
 
 /* ---- the server's side ---- */
 
-/* Memory of @elements elements that somebody offers; one reference. Errors: ERR_INVALID not what
- * was said; ERR_UNAVAILABLE it cannot be opened from here. */
+/* Opens memory of @elements elements that another process offers; one reference. Errors:
+ * ERR_INVALID it is not what the offer says; ERR_UNAVAILABLE it cannot be opened from here. */
 int shared_memory_open(const struct shared_memory_offer *offer, uint64_t elements,
                        struct shared_memory **out, struct err *err);
-/* Hold what the worker filled; false: there is no such block, or it was not its to give. */
+/* Holds the block that the worker filled; false: there is no such block, or the worker did not have
+ * it. */
 bool shared_memory_hold_gradient(struct shared_memory *w, uint32_t i);
 void shared_memory_give_gradient(struct shared_memory *w, uint32_t i);
 /* It was held too early: the worker's gradient may be held later. */

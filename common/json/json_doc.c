@@ -28,7 +28,7 @@ static bool too_many_values(const char *text, size_t n)
     return values > JSON_DOC_VALUES_MAX;
 }
 
-/* Is the number of @n digits above 2^63 - 1 and below 2^64? */
+/* True if the number of @n digits is above 2^63 - 1 and below 2^64. */
 static bool is_large(const char *digits, size_t n)
 {
     static const char least[] = "9223372036854775808", most[] = "18446744073709551615";
@@ -45,7 +45,7 @@ static size_t digits_at(const char *text, size_t n, size_t i)
     return end - i;
 }
 
-/* Nothing in @out: there is no such number, as mostly. */
+/* Rewrites such numbers into @out; empty: there is none, as mostly. */
 static void mark_large(const char *text, size_t n, struct buf *out)
 {
     bool quoted = false;

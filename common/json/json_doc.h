@@ -35,14 +35,15 @@ bool json_doc_item_u64(const struct json_t *array, size_t i, uint64_t *out);
 bool json_doc_item_i64(const struct json_t *array, size_t i, int64_t *out); /* also negative */
 bool json_doc_item_string(const struct json_t *array, size_t i, const char **out);
 const struct json_t *json_doc_item(const struct json_t *array, size_t i); /* NULL past the end */
-size_t json_doc_count(const struct json_t *value); /* of an array or object, else 0 */
+size_t json_doc_count(const struct json_t *value); /* entries of an array or object, else 0 */
 
 /* Members in the order of the text: @iterator begins NULL; returns the key or NULL at the end. */
 const char *json_doc_next(const struct json_t *object, void **iterator,
                           const struct json_t **value);
 /* NULL: it is not there, or @object is none. */
 const struct json_t *json_doc_member(const struct json_t *object, const char *key);
-bool json_doc_true(const struct json_t *object, const char *key); /* it is there, and true */
+/* true if it is there, and true */
+bool json_doc_true(const struct json_t *object, const char *key);
 bool json_doc_is_object(const struct json_t *value);
 bool json_doc_is_array(const struct json_t *value);
 bool json_doc_is_null(const struct json_t *value);

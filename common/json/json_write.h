@@ -13,7 +13,7 @@
 /* A whole number where it is one, so that 64 does not become 64.0; null for what JSON cannot say.
  */
 json_t *json_number(double value);
-/* With a fraction always; null for what JSON cannot say. */
+/* A number with a fraction in any case; null for what JSON cannot say. */
 json_t *json_fraction(double value);
 json_t *json_text(const char *s); /* bytes that are no UTF-8 as \xNN */
 

@@ -11,12 +11,12 @@
 #include "base/err.h"
 
 #define MEMBERSHIP_BACKOFF_MIN_MS 100
-#define MEMBERSHIP_BACKOFF_MAX_MS 2000
+#define MEMBERSHIP_BACKOFF_MAX_MS 1000
 #define MEMBERSHIP_PLACE_MS                                                                        \
     200                          /* while the address still belongs to the process that was there  \
                                   */
 #define MEMBERSHIP_TELL_MS 10000 /* between two tellings of the same trouble */
-#define MEMBERSHIP_INTERVAL_MAX_MS 60000 /* whatever a master says */
+#define MEMBERSHIP_INTERVAL_MAX_MS 60000 /* the longest interval, whatever a master says */
 
 enum membership_state {
     MEMBERSHIP_OUT, /* joining */
@@ -47,7 +47,7 @@ struct membership_core {
 enum membership_event_kind {
     MEMBERSHIP_ON_TIMER, /* also the first event of all */
     MEMBERSHIP_ON_ANSWER,
-    MEMBERSHIP_ON_LOST, /* another call was told that the master does not know us */
+    MEMBERSHIP_ON_LOST, /* another call was told that the master does not know this node */
     MEMBERSHIP_ON_HURRY,
     MEMBERSHIP_ON_LEAVE,
 };
@@ -57,7 +57,7 @@ struct membership_event {
     uint64_t now_ms;
     uint64_t call;        /* MEMBERSHIP_ON_ANSWER */
     int code;             /* 0 or ERR_* */
-    uint32_t interval_ms; /* of a join that went well */
+    uint32_t interval_ms; /* of a join that succeeded */
 };
 
 /* What to do, in this order. */
@@ -67,7 +67,7 @@ struct membership_actions {
     bool trouble;              /* tell that it fails, since core.failing_ms */
     bool well;                 /* tell that it is well again */
     enum membership_call call; /* start it, with the number core.call */
-    uint64_t timer_ms;         /* when to come back; 0: the timer stays as it is */
+    uint64_t timer_ms;         /* the time to come back; 0: the timer stays as it is */
     bool left;
 };
 

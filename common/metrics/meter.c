@@ -413,7 +413,7 @@ void meter_expose(struct meter_registry *r, struct buf *out)
     pthread_mutex_lock(&r->lock);
     struct meter_collector *c = r->collectors;
     pthread_mutex_unlock(&r->lock);
-    for (; c != NULL; c = c->next) { /* only ever added to, at the front */
+    for (; c != NULL; c = c->next) { /* the list only grows, at the front */
         c->collect(c->ctx);
     }
     pthread_mutex_lock(&r->lock);

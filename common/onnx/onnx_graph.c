@@ -305,7 +305,7 @@ static void rename_text(char **text, const char *from, const char *to)
     }
 }
 
-/* It is an output now, and no longer a value inside. */
+/* The value is an output now, and no longer one inside. */
 static void forget_shape(Onnx__GraphProto *graph, const char *value)
 {
     for (size_t i = 0; i < graph->n_value_info; i++) {

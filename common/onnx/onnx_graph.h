@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An ONNX file on its way: a graph to which nodes are added one after the other, then written.
+/* An ONNX file in the making: a graph to which nodes are added one after the other, then written.
  *
- * Values are known by their names. Whoever adds something proposes a name; the one that it gets is
- * returned, for another may have it already. A proposal that is "" or begins with a slash stands
- * behind the name of the part that is written at the time (onnx_graph_part()). Returned names are
- * borrowed and live as long as the graph. Owner: one thread. Operators are those of set ONNX_OPSET,
- * or, behind ONNX_ML, of ai.onnx.ml's set ONNX_ML_OPSET. */
+ * Values are known by their names. A caller that adds something proposes a name; the name that it
+ * gets is returned, because another may have the proposed one already. A proposal that is "" or
+ * begins with a slash stands behind the name of the part that is written at the time
+ * (onnx_graph_part()). Returned names are borrowed and live as long as the graph. Owner: one
+ * thread. Operators are those of set ONNX_OPSET, or, behind ONNX_ML, of ai.onnx.ml's set
+ * ONNX_ML_OPSET. */
 #ifndef GRADUS_ONNX_ONNX_GRAPH_H
 #define GRADUS_ONNX_ONNX_GRAPH_H
 
@@ -33,7 +34,7 @@ struct onnx_graph;
 struct onnx_attr {
     const char *name;
     enum { ONNX_INT, ONNX_INTS, ONNX_FLOAT, ONNX_TEXTS } kind;
-    int64_t i; /* of ONNX_INTS and ONNX_TEXTS: how many */
+    int64_t i; /* of ONNX_INTS and ONNX_TEXTS: their number */
     const int64_t *ints;
     float f;
     const char *const *texts;
@@ -47,7 +48,7 @@ struct onnx_attr {
     ((struct onnx_attr){(name), ONNX_TEXTS, (int64_t)(count), NULL, 0, (values)})
 
 enum onnx_element { ONNX_FLOATS, ONNX_INT64S, ONNX_STRINGS };
-/* A dimension: a number, or the name of one that is not known. */
+/* A dimension: a number, or a name when it is not known. */
 struct onnx_dim {
     uint64_t value;
     const char *name; /* NULL: the value */
@@ -59,7 +60,7 @@ void onnx_graph_describe(struct onnx_graph *g, const char *key, const char *text
 /* Nothing that is added gets that name from now on; for an output. */
 void onnx_graph_reserve(struct onnx_graph *g, const char *name);
 
-/* What is added from now on belongs to @name, borrowed. */
+/* Nodes that are added from now on belong to @name, borrowed. */
 void onnx_graph_part(struct onnx_graph *g, const char *name);
 
 const char *onnx_graph_input(struct onnx_graph *g, const char *name, enum onnx_element type,
@@ -73,14 +74,15 @@ const char *onnx_graph_ints(struct onnx_graph *g, const char *name, size_t count
                             const int64_t *values);
 const char *onnx_graph_float(struct onnx_graph *g, const char *name, float value); /* a scalar */
 
-/* A node of operator @op, whose one output, which is returned, and itself are called @name. */
+/* Adds a node of operator @op; its one output, which is returned, and the node itself are called
+ * @name. */
 const char *onnx_graph_node(struct onnx_graph *g, const char *op, const char *name,
                             const char *const *inputs, size_t input_count,
                             const struct onnx_attr *attrs, size_t attr_count);
 /* The same without attributes, of the inputs that follow, up to NULL. */
 const char *onnx_graph_op(struct onnx_graph *g, const char *op, const char *name, ...)
     __attribute__((sentinel));
-/* What is known of the value, for who looks at the file. */
+/* Notes the shape of a value, for readers of the file. */
 void onnx_graph_shape(struct onnx_graph *g, const char *value, const struct onnx_dim *dims,
                       size_t rank);
 /* The value is an output and is called @name, which was reserved, from now on. */

@@ -7,8 +7,8 @@
 
 struct Onnx__ModelProto;
 
-/* At @location, a path or a URL (storage.h): piece by piece as it is packed, so what is large is
- * never copied. Errors: those of storage_create() and storage_add(). */
+/* Writes a message to @location, a path or a URL (storage.h), piece by piece as it is packed, so
+ * that large parts are never copied. Errors: those of storage_create() and storage_add(). */
 int onnx_message_write(const struct Onnx__ModelProto *m, const char *location, struct err *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of types says where the elements of each may be; everything else follows from it. */
+/* Reads tensors. A table of types says where the elements of each may be; everything else follows
+ * from it. */
 #include "onnx/onnx_tensor.h"
 
 #include <inttypes.h>
@@ -104,7 +105,7 @@ static int read_number(const char *key, const char *text, uint64_t *out, struct 
                            : err_set(err, ERR_INVALID, "its external data has an empty %s", key);
 }
 
-/* Relative, and no part of it is "..". */
+/* True if the path is relative, and no part of it is "..". */
 static bool stays_inside(const char *path)
 {
     if (path[0] == '\0' || path[0] == '/' || strchr(path, '\\') != NULL) {
@@ -156,7 +157,7 @@ static int inspect_external(const Onnx__TensorProto *t, struct onnx_tensor_info 
     return 0;
 }
 
-/* Elements in the one place where there may be any. */
+/* Checks that the elements are in the one place where there are any. */
 static int inspect_inside(const Onnx__TensorProto *t, const struct onnx_tensor_info *info,
                           struct err *err)
 {
@@ -202,7 +203,7 @@ int onnx_tensor_inspect(const Onnx__TensorProto *t, struct onnx_tensor_info *inf
     return 0;
 }
 
-/* Where the raw bytes are; NULL: the elements are in a list. */
+/* The raw bytes; NULL: the elements are in a list. */
 static const uint8_t *raw(const Onnx__TensorProto *t, const void *external)
 {
     return external != NULL ? external : t->has_raw_data ? t->raw_data.data : NULL;

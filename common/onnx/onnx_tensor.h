@@ -19,7 +19,7 @@ struct Onnx__TensorProto;
 /* Elements of a tensor: what BLAS can index. */
 #define ONNX_ELEMENTS_MAX INT32_MAX
 
-/* What a tensor says of itself. */
+/* The description of a tensor. */
 struct onnx_tensor_info {
     int type; /* ONNX__TENSOR_PROTO__DATA_TYPE__…, one that onnx_type_bytes() knows */
     size_t rank;
@@ -28,13 +28,13 @@ struct onnx_tensor_info {
     uint64_t bytes;    /* of them, raw */
     bool external;     /* in another file: */
     const char *file;  /* borrowed: relative, and without ".." */
-    uint64_t offset;   /* where they begin in it */
+    uint64_t offset;   /* where the elements begin in that file */
     bool length_given; /* then it is the same as `bytes` */
 };
 
 /* Bytes of an element; 0: a type that is unknown or has no fixed size (STRING). */
 size_t onnx_type_bytes(int type);
-const char *onnx_type_name(int type); /* "FLOAT"; "type 99" is said of unknown ones as "unknown" */
+const char *onnx_type_name(int type); /* "FLOAT"; unknown types are "unknown" */
 
 /* Errors: ERR_INVALID, beginning with the tensor's name: unknown type, dimensions that are negative
  * or too many, more than ONNX_ELEMENTS_MAX elements, a segment, contents in no place or in several,
@@ -43,9 +43,9 @@ const char *onnx_type_name(int type); /* "FLOAT"; "type 99" is said of unknown o
 int onnx_tensor_inspect(const struct Onnx__TensorProto *t, struct onnx_tensor_info *info,
                         struct err *err);
 
-/* All elements into @out[info.count]. @external: the info.bytes bytes at info.offset of info.file;
- * NULL for a tensor that holds its elements itself. FLOAT, FLOAT16, BFLOAT16 and DOUBLE are read as
- * floats, the last rounded; INT8 to INT64, UINT8 to UINT32 and BOOL as integers.
+/* Reads all elements into @out[info.count]. @external: the info.bytes bytes at info.offset of
+ * info.file; NULL for a tensor that holds its elements itself. FLOAT, FLOAT16, BFLOAT16 and DOUBLE
+ * are read as floats, the last rounded; INT8 to INT64, UINT8 to UINT32 and BOOL as integers.
  * Errors: those of onnx_tensor_inspect(); ERR_INVALID another type. */
 int onnx_tensor_floats(const struct Onnx__TensorProto *t, const void *external, float *out,
                        struct err *err);

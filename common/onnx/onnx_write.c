@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a graph: the message goes to the storage piece by piece as it is packed, so what is large
- * is never copied. Of two files the one with the elements is complete before the one that names it
- * is there. */
+/* Writes a graph: the message goes to the storage piece by piece as it is packed, so that large
+ * parts are never copied. Of two files, the one with the elements is complete before the one that
+ * names it. */
 #include <stdlib.h>
 #include <string.h>
 

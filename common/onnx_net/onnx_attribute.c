@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the attributes of nodes. One of another type than wanted counts as left out: the checker of
- * files has refused it before. */
+/* Reads the attributes of nodes. An attribute of another type than wanted counts as left out: the
+ * checker of files has refused it before. */
 #include <string.h>
 
 #include "onnx_net/onnx_op.h"

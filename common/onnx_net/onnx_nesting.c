@@ -39,7 +39,7 @@ static bool varint(const uint8_t **at, const uint8_t *end, uint64_t *out)
     return false;
 }
 
-/* What is no message at all is left to the decoder. */
+/* True if the nesting is not too deep. Bytes that are no message are left to the decoder. */
 static bool fits(int message, const uint8_t *at, const uint8_t *end, int depth)
 {
     if (depth > 3 * DEPTH_MAX) {

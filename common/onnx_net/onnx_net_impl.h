@@ -9,9 +9,9 @@
 struct onnx_net {
     Onnx__ModelProto *model;
     int64_t opset;
-    struct onnx_node *nodes; /* in an order in which each is computed after what it reads */
+    struct onnx_node *nodes; /* each behind the nodes that it reads */
     size_t node_count;
-    struct onnx_value *values; /* named; of initializers shape and contents are there */
+    struct onnx_value *values; /* by number; initializers have shape and contents */
     size_t value_count;
     size_t input, output; /* values */
     struct variable_spec *variables;
@@ -28,9 +28,9 @@ struct onnx_plan {
     struct onnx_step *steps;   /* [net->node_count] */
     size_t *zeros;             /* variables that get no gradient */
     size_t zero_count;
-    size_t floats;     /* of the arena, and in it: */
+    size_t floats;     /* of the arena, in which there are: */
     size_t scratch_at; /* of operators */
-    size_t sums_at;    /* of gradients that are to be added */
+    size_t sums_at;    /* gradients that are to be added up */
 };
 
 /* Errors: ERR_INVALID which node does not go together with what it reads. */
@@ -45,15 +45,15 @@ struct onnx_value *onnx_value_root(struct onnx_value *v);
 
 #define ONNX_NONE SIZE_MAX
 
-/* Where a value comes from. */
+/* The source of a value. */
 enum onnx_maker { ONNX_BY_INPUT, ONNX_BY_INITIALIZER, ONNX_BY_NODE };
 struct onnx_named {
     const char *name;
     enum onnx_maker maker;
-    size_t index; /* of the input, the initializer, the node */
-    size_t place; /* which output of the node */
+    size_t index; /* number of the input, the initializer, the node */
+    size_t place; /* number of the output of the node */
     bool needed;
-    size_t value; /* of the net, when it is needed */
+    size_t value; /* number in the net, when it is needed */
 };
 
 struct onnx_reading {
@@ -62,7 +62,7 @@ struct onnx_reading {
     const struct onnx_net_source *source;
     struct onnx_named *names; /* sorted */
     size_t name_count;
-    size_t *order; /* numbers of nodes that are needed, each after what it reads */
+    size_t *order; /* numbers of the needed nodes, each behind those that it reads */
     size_t order_count;
     const char *output;
 };
@@ -72,11 +72,11 @@ int onnx_names_collect(struct onnx_reading *r, struct err *err);
 struct onnx_named *onnx_names_find(const struct onnx_reading *r, const char *name); /* or NULL */
 /* The nodes that r->output needs. Errors: ERR_INVALID a cycle, or a value that nothing makes. */
 int onnx_order_find(struct onnx_reading *r, struct err *err);
-/* What is trained. Errors: ERR_INVALID. */
+/* Finds the variables. Errors: ERR_INVALID. */
 int onnx_variables_find(struct onnx_reading *r, struct err *err);
 
-/* What is deeper than any model of use would crash the decoder: are messages nested no deeper than
- * that? */
+/* True if messages are nested no deeper than in any useful model: a deeper file would crash the
+ * decoder. */
 bool onnx_nesting_fits(const void *bytes, size_t n);
 
 /* "node 'fc/Gemm' (Gemm)" into @out. */

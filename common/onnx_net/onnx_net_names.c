@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which values a graph has, by name. */
+/* The values of a graph, by name. */
 #include <stdlib.h>
 #include <string.h>
 

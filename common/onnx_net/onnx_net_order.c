@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes that an output needs, each after what it reads, whatever the order of the file; a walk
- * back from the output, without recursion. */
+/* Finds the nodes that an output needs, each behind those that it reads, whatever the order of the
+ * file: walks back from the output, without recursion. */
 #include <stdlib.h>
 
 #include "base/mem.h"

@@ -89,7 +89,7 @@ static int find_output(struct onnx_reading *r, struct err *err)
 static const Onnx__NodeProto *maker_of(const struct onnx_reading *r, const char *name)
 {
     const Onnx__NodeProto *n = NULL;
-    for (size_t i = 0; i <= r->graph->n_node; i++) { /* there may be a cycle */
+    for (size_t i = 0; i <= r->graph->n_node; i++) { /* bounded, because there may be a cycle */
         const struct onnx_named *made = onnx_names_find(r, name);
         n = made == NULL || made->maker != ONNX_BY_NODE ? NULL : r->graph->node[made->index];
         if (n == NULL || n->op_type == NULL || strcmp(n->op_type, "Identity") != 0 ||
@@ -137,7 +137,7 @@ static const struct onnx_op *op_of(const Onnx__NodeProto *n)
     return n->op_type == NULL || !is_own(n->domain) ? NULL : onnx_op_find(n->op_type);
 }
 
-/* All of them at once. */
+/* Reports all unknown operators at once. */
 static int check_operators(const struct onnx_reading *r, struct err *err)
 {
     struct buf list = {0}, advice = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes floats and whole numbers; everything else is refused. */
+/* Reads tensors of floats and whole numbers; other types are refused. */
 #include "onnx_net/onnx_net_tensor.h"
 
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which constants of a file are variables: by default those that are floats and have a dimension,
- * for a single number is a part of a formula. What an operator takes as a setting never is. */
+ * since a single number is a part of a formula. A constant that an operator takes as a setting
+ * never is. */
 #include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,9 +13,10 @@
 
 /* How the nodes use a value. */
 struct use {
-    bool read;        /* other than as a setting */
-    double statistic; /* it is a running one, and an update goes so far; 0: it is none */
-    bool moves;       /* the node's scale, shift or it itself is trained */
+    bool read; /* read other than as a setting */
+    /* a running statistic, and the share that an update moves it; 0: it is none */
+    double statistic;
+    bool moves; /* the node's scale, shift or it itself is trained */
 };
 
 static bool matches(const struct onnx_reading *r, const struct onnx_value *v)
@@ -33,8 +35,8 @@ static bool is_constant(const struct onnx_value *v)
     return v->shaped && v->floats != NULL && v->type == ONNX_FLOAT && v->count > 0;
 }
 
-/* Running statistics go with what is trained of their node; else it computes with them as they
- * are. */
+/* Makes running statistics variables when their node is trained; else the node computes with them
+ * as they are. */
 static void use_statistics(const struct onnx_reading *r, struct onnx_node *n, struct use *uses)
 {
     const struct onnx_value *values = r->net->values;
@@ -123,7 +125,7 @@ static int add_variable(struct onnx_net *net, struct onnx_value *v, const struct
     return 0;
 }
 
-/* In the order of the file. */
+/* Finds variables, in the order of the file. */
 int onnx_variables_find(struct onnx_reading *r, struct err *err)
 {
     struct onnx_net *net = r->net;

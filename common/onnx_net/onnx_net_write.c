@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file is written again with other values of its variables. Nothing of the net changes: what is
- * different stands in copies of the parts of the message that lead there, and lives for the call.
+/* Writes a file again with other values of its variables. The net does not change: what is
+ * different stands in copies of the parts of the message that lead there, for the time of the call.
  *
- * Graphs are exported for training with norms and dropouts that say so; what is written answers. */
+ * Graphs that were exported for training have norms and dropouts that say so; the written file is
+ * for answers. */
 #include "onnx_net/onnx_net.h"
 
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static bool lies_outside(const Onnx__TensorProto *t)
     return t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
 }
 
-/* What the net has of initializer @name: its new values, or those that lay in another file. */
+/* The values of initializer @name: new ones, or those that lay in another file. */
 static const float *values_of(const struct copy *c, const float *const *values,
                               const Onnx__TensorProto *t, size_t *count)
 {
@@ -83,7 +84,7 @@ static int copy_initializers(struct copy *c, const float *const *values, struct 
     return 0;
 }
 
-/* Does the node say that it is for training? */
+/* True if the node says that it is for training. */
 static bool is_for_training(const Onnx__NodeProto *n)
 {
     const char *type = n->op_type == NULL ? "" : n->op_type;
@@ -126,7 +127,7 @@ static void copy_nodes(struct copy *c)
     c->graph.node = list;
 }
 
-/* In place of notes of the same keys. */
+/* Adds notes in place of those of the same keys. */
 static void add_notes(struct copy *c, const struct onnx_note *notes, size_t count)
 {
     const size_t had = c->model.n_metadata_props;

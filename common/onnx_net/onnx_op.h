@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an operator of a graph is made of. Private to common/onnx_net.
+/* The parts of an operator of a graph. Private to common/onnx_net.
  *
  * shape() runs once for each number of records, forward() and backward() once per step; they are
  * pure functions of what struct onnx_calc points to. To add an operator: a `const struct onnx_op`
  * in one of the files onnx_op_<family>.c, and a line in the list of onnx_op.c.
  *
- * All numbers that are computed are floats, whole numbers too (token numbers, positions): they are
- * exact up to 2^24. Whole numbers that are known before there are records (shapes, axes, starts of
- * slices) are kept as int64_t and folded by shape(). */
+ * All computed numbers are floats, whole numbers too (token numbers, positions): they are exact up
+ * to 2^24. Whole numbers that are known before there are records (shapes, axes, starts of slices)
+ * are kept as int64_t and folded by shape(). */
 #ifndef GRADUS_ONNX_NET_ONNX_OP_H
 #define GRADUS_ONNX_NET_ONNX_OP_H
 
@@ -38,13 +38,14 @@ struct onnx_value {
     struct onnx_dims shape;
     size_t count;        /* its elements */
     const int64_t *ints; /* [count] whole numbers known before there are records; NULL: not so */
-    const float *floats; /* [count] known numbers, those of ints too; NULL: not so */
+    const float *floats; /* [count] known numbers, those of ints too; NULL: not known */
     bool owns_ints, owns_floats; /* freed with the plan */
-    size_t variable;             /* it is that variable; SIZE_MAX: it is none */
-    struct onnx_value *is; /* it is this one in another shape: the same memory; NULL: it is not */
-    bool trains;           /* something that trains goes into it */
-    size_t at;             /* where it lies in the arena */
-    size_t gradient_at;    /* likewise; SIZE_MAX: no gradient is wanted */
+    size_t variable;             /* number of the variable that it is; SIZE_MAX: none */
+    /* the value that it is in another shape, in the same memory; NULL: none */
+    struct onnx_value *is;
+    bool trains;        /* a variable is among its inputs, directly or not */
+    size_t at;          /* place in the arena */
+    size_t gradient_at; /* place of its gradient; SIZE_MAX: not wanted */
 };
 
 struct onnx_op;
@@ -83,7 +84,7 @@ struct onnx_calc {
     uint64_t key;     /* of this step of this replica, for random numbers */
     const float **x;  /* [in_count]; NULL: left out, or known whole numbers */
     float **y;        /* [out_count] */
-    const float **dy; /* [out_count]; NULL: no gradient comes from there */
+    const float **dy; /* [out_count]; NULL: no gradient comes from that output */
     float **dx;       /* [in_count] each overwritten; NULL: not wanted */
     float *state;
     float *scratch;
@@ -96,7 +97,7 @@ enum {
 
 struct onnx_op {
     const char *type;
-    size_t in_min, in_max, out_max; /* in_max 0: as many as there are */
+    size_t in_min, in_max, out_max; /* in_max 0: any number */
     unsigned flags;
     /* The shape and type of each output, and known values where they can be. Errors: ERR_INVALID
      * "what is wrong; what would fit"; the caller adds which node. */
@@ -108,7 +109,7 @@ struct onnx_op {
 
 const struct onnx_op *onnx_op_find(const char *type); /* NULL: unknown */
 const struct onnx_op *onnx_op_at(size_t i);           /* NULL past the end */
-/* What to do in place of an operator that is not there; a sentence. */
+/* Advice for an operator that is not there; a sentence. */
 const char *onnx_op_advice(const char *type);
 
 /* ---- attributes (onnx_attribute.c) ---- */
@@ -133,7 +134,7 @@ int onnx_set_shape(struct onnx_value *v, enum onnx_type type, const struct onnx_
  * plan. Of whole numbers NULL: too many. Of floats ERR_EXHAUSTED: NULL. */
 int64_t *onnx_set_ints(struct onnx_value *v);
 float *onnx_set_floats(struct onnx_value *v, struct err *err);
-bool onnx_known(const struct onnx_value *v); /* its whole numbers are */
+bool onnx_known(const struct onnx_value *v); /* its whole numbers are known */
 /* An axis from -rank to rank - 1. Errors: ERR_INVALID. */
 int onnx_axis(int64_t axis, size_t rank, size_t *out, struct err *err);
 /* The whole numbers of input @i, or of the attribute @name of older versions. *@ints is NULL where

@@ -90,7 +90,7 @@ static void row_da(enum binary kind, size_t n, const float *x, size_t sa, const 
     }
 }
 
-/* The same by the second. */
+/* As row_da(), by the second operand. */
 static void row_db(enum binary kind, size_t n, const float *x, size_t sa, const float *z, size_t sb,
                    const float *dy, float *out)
 {
@@ -188,7 +188,7 @@ static void binary_forward(enum binary kind, const struct onnx_calc *c)
     }
 }
 
-/* In scratch, as large as the output; then summed over what was repeated. */
+/* In scratch, as large as the output; then summed over repeated dimensions. */
 static void binary_backward(enum binary kind, const struct onnx_calc *c)
 {
     const struct onnx_broadcast *plan = c->step->plan;

@@ -215,7 +215,7 @@ static int cast_shape(struct onnx_step *s, struct err *err)
             floats[i] = cast_one(to, f);
         } else if (x->ints != NULL) {
             ints[i] = to == ONNX_BOOL ? x->ints[i] != 0 : x->ints[i];
-        } else { /* what no whole number is becomes 0 */
+        } else { /* a value that is no whole number becomes 0 */
             ints[i] = fabsf(f) < 9.0e18F ? (int64_t)cast_one(to, f) : 0;
         }
     }

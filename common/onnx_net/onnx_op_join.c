@@ -232,7 +232,7 @@ static int gather_shape(struct onnx_step *s, struct err *err)
     return rc != 0 ? rc : gather_known(s, cut, err);
 }
 
-/* Of what records say; one that is no row has none. */
+/* A row number that records bring; false for one that is out of range. */
 static bool index_at(const struct onnx_calc *c, const struct onnx_cut *cut, size_t i, size_t *row)
 {
     const float x = c->x[1][i];

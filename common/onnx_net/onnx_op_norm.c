@@ -121,7 +121,7 @@ static void batch_norm_forward(const struct onnx_calc *c)
 }
 
 struct channel_sums {
-    double dy, product; /* of dy; of dy and what was normalised */
+    double dy, product; /* sum of dy; sum of dy times the normalised values */
 };
 
 static struct channel_sums sums_of(const struct onnx_calc *c, const struct planes *p, size_t k)
@@ -151,7 +151,7 @@ static void channel_gradient(const struct onnx_calc *c, const struct planes *p, 
     }
 }
 
-/* What the records have: as of a layer batch_norm. */
+/* Tells the statistics of the batch, as the layer batch_norm does. */
 static void tell_statistics(const struct onnx_calc *c, const struct planes *p)
 {
     const float records = (float)c->step->records;

@@ -127,7 +127,7 @@ static int64_t between(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* As slices of Python, with what lies outside brought in. */
+/* As slices of Python, with indices outside brought in. */
 static size_t cut_line(int64_t n, int64_t *start, int64_t end, int64_t step)
 {
     const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;

@@ -16,7 +16,7 @@ struct matmul {
     size_t stack_count;
 };
 
-/* What stands before the matrix, which is made of the last @keep dimensions. */
+/* The dimensions in front of the matrix, which is made of the last @keep ones. */
 static struct onnx_dims stacks_of(const struct onnx_dims *d)
 {
     struct onnx_dims out = {.rank = d->rank > 2 ? d->rank - 2 : 0};
@@ -203,7 +203,7 @@ static int gemm_shape(struct onnx_step *s, struct err *err)
     return rc != 0 ? rc : onnx_set_shape(s->out[0], ONNX_FLOAT, &out, err);
 }
 
-/* One row for all rows of the output? */
+/* True if one row serves all rows of the output. */
 static bool is_row(const struct onnx_calc *c, const struct gemm *p)
 {
     const struct onnx_value *bias = c->step->in[2];

@@ -33,7 +33,7 @@ static int axes_of(const struct onnx_step *s, bool gone[ONNX_DIMS_MAX], struct e
     return rc;
 }
 
-/* @kept: dimensions that are gone are 1. */
+/* @kept: dimensions that are summed over become 1. */
 static int reduce_shapes(struct onnx_step *s, enum onnx_type type, struct onnx_dims *kept,
                          struct err *err)
 {

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "onnx_net/onnx_op.h"
 
-/* The output is the input in another shape; what is known of it stays known. */
+/* The output is the input in another shape; known numbers stay known. */
 static int view(struct onnx_step *s, const struct onnx_dims *shape, struct err *err)
 {
     const struct onnx_value *x = s->in[0];
@@ -44,7 +44,7 @@ static int wanted_dim(const struct onnx_step *s, int64_t dim, size_t i, struct o
     return 0;
 }
 
-/* -1: what is left; 0: as before. */
+/* The shape of Reshape: -1 is the rest, 0 the dimension of before. */
 static int reshape_shape(struct onnx_step *s, struct err *err)
 {
     const int64_t *want;

@@ -31,9 +31,9 @@ static void place_values(struct onnx_plan *p, size_t *used)
 
 struct routing {
     struct onnx_plan *plan;
-    bool *written; /* [values] a gradient has come */
+    bool *written; /* [values] a part of the gradient was written */
     size_t *used;
-    size_t sums; /* floats of what one step computes beside */
+    size_t sums; /* floats of sums that one step computes */
 };
 
 static size_t number_of(const struct routing *r, const struct onnx_value *v)

@@ -62,7 +62,8 @@ static int check_layout(const struct onnx_dims *want, const struct onnx_dims *ha
                    onnx_dims_format(have, data, sizeof data));
 }
 
-/* What the file leaves open is as the records have it, or what is left for one dimension. */
+/* Dimensions that the file leaves open are those of the records, or what is left for one dimension.
+ */
 static int declared_shape(const Onnx__TensorShapeProto *shape, const struct onnx_dims *have,
                           struct onnx_dims *out, struct err *err)
 {
@@ -154,7 +155,7 @@ static bool is_setting(const struct onnx_op *op, size_t k)
     return k < 32 && (op->settings >> k & 1U) != 0;
 }
 
-/* What is left to do when there are records. */
+/* Settles what is computed when there are records. */
 static int settle(struct onnx_step *s, struct err *err)
 {
     const struct onnx_op *op = s->node->op;
@@ -228,7 +229,7 @@ static int make_steps(struct onnx_plan *p, struct err *err)
     return 0;
 }
 
-/* The net's values, whose contents stay its own. */
+/* Takes the net's values, whose contents stay the net's. */
 static void borrow_values(struct onnx_plan *p)
 {
     const struct onnx_net *net = p->net;
@@ -283,7 +284,7 @@ void onnx_plan_free(struct onnx_plan *p)
     free(p);
 }
 
-/* ---- what a record comes to ---- */
+/* ---- the output for a record ---- */
 
 static int output_for(const struct onnx_net *net, const struct shape *record, size_t records,
                       struct onnx_dims *out, struct err *err)

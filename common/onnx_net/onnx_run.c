@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes a graph forward and backward, by a plan for the number of records, of which the last few
- * are kept: full batches, the last one of an epoch, those of evaluations. */
+/* Computes a graph forward and backward, by a plan for the number of records. The last few plans
+ * are kept: for full batches, the last batch of an epoch, those of evaluations. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,7 +201,7 @@ void onnx_run_forward(struct onnx_run *r, size_t records, bool training, uint64_
     memcpy(y, data_of(r, output, values), output->count * sizeof *y);
 }
 
-/* Where a step's gradient of an input goes. */
+/* Where a step's gradient of an input is written. */
 static float *gradient_to(const struct onnx_run *r, const struct onnx_step *s, size_t k,
                           float *const *gradients)
 {

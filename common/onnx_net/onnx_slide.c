@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places windows, and gathers what is under them. */
+/* Places windows, and gathers the values under them. */
 #include "onnx_net/onnx_slide.h"
 
 #include <inttypes.h>
@@ -50,7 +50,7 @@ static int place_line(const struct onnx_node *n, struct line *l, struct err *err
     }
     l->out = (padded - span) / l->stride + 1;
     if (onnx_attribute_int(n, "ceil_mode", 0) != 0 && (padded - span) % l->stride != 0 &&
-        l->out * l->stride < l->in + l->before) { /* it begins in the image or before it */
+        l->out * l->stride < l->in + l->before) { /* the window begins in the image or before it */
         l->out++;
     }
     return 0;
@@ -137,8 +137,8 @@ static void inside(size_t out, size_t k, size_t stride, size_t dilation, size_t 
 
 /* The windows of a row of outputs, at pixel @kx of each. */
 struct run {
-    size_t first, end; /* of the outputs whose pixel is in the image */
-    size_t from;       /* where in the row that of the first is */
+    size_t first, end; /* outputs whose pixel lies in the image */
+    size_t from;       /* place in the row of the pixel of the first of them */
 };
 
 static struct run run_of(const struct onnx_slide *w, size_t kx)

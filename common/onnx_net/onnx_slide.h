@@ -25,7 +25,7 @@ struct onnx_dims onnx_slide_output(const struct onnx_slide *w, size_t channels);
 /* Patches of @channels of one image: [channels · height · width][out_height · out_width]. */
 void onnx_slide_patches(const struct onnx_slide *w, size_t channels, const float *image,
                         float *patches);
-/* Adds each to the pixel that it came from. */
+/* Adds each value to the pixel from which it came. */
 void onnx_slide_patches_add(const struct onnx_slide *w, size_t channels, const float *patches,
                             float *image);
 /* Row or column of the image below pixel @k of window @o; false: padding. */

@@ -92,7 +92,7 @@ int program_channel_pair(int ends[2], struct err *err)
 
 void program_message_init(struct program_message *m, enum program_kind kind, uint64_t number)
 {
-    memset(m, 0, sizeof *m); /* of unions all bytes travel */
+    memset(m, 0, sizeof *m); /* all bytes of a union travel */
     m->magic = PROGRAM_MAGIC;
     m->version = PROGRAM_VERSION;
     m->kind = (uint16_t)kind;
@@ -128,7 +128,7 @@ int program_send(int socket, const struct program_message *m, int fd, struct err
                                              n < 0 ? strerror(errno) : "took a part of a message");
 }
 
-/* The descriptor that came, if one did; more than one is nobody's: they are closed. */
+/* Takes the descriptor that came, if one did; when more than one came, all are closed. */
 static int take_fd(struct msghdr *message)
 {
     int fd = -1;
@@ -159,7 +159,7 @@ static void end_texts(struct program_message *m)
     }
 }
 
-/* 1: nothing is there yet. */
+/* Receives without waiting; 1: there is nothing yet. */
 static int try_receive(int socket, struct program_message *m, int *fd, struct err *err)
 {
     struct iovec part = {m, sizeof *m};

@@ -54,8 +54,8 @@ enum program_kind {
     PROGRAM_KEYS,
 };
 
-/* JOB's memory: so many of these, then the job file. DESCRIBE's memory has the same, in the same
- * order: the program knows them. */
+/* In JOB's memory: so many of these, then the job file. DESCRIBE's memory has the same ones, in the
+ * same order: the program knows the tables. */
 struct program_table {
     char name[PROGRAM_NAME_BYTES]; /* ends with a NUL */
     uint64_t dim;
@@ -91,18 +91,19 @@ struct program_description {
     uint64_t train_records, test_records, fingerprint;
 };
 
-/* What all batches have in common. */
+/* The part that all batches have in common. */
 struct program_start {
     uint64_t feature_dims[PROGRAM_RANK_MAX];
     uint32_t feature_rank;
     uint32_t has_data;    /* batches bring features and labels */
-    uint32_t has_classes; /* of which the labels are classes, too */
-    uint32_t field_count; /* sparse fields of them: so many char [PROGRAM_NAME_BYTES] in the memory
-                             that comes along, each ends with a NUL */
-    uint32_t has_weights; /* of the keys of these fields */
+    uint32_t has_classes; /* the labels are classes, too */
+    /* number of sparse fields: so many char [PROGRAM_NAME_BYTES] are in the memory that comes
+     * along, each with a NUL at its end */
+    uint32_t field_count;
+    uint32_t has_weights; /* keys of these fields have weights */
 };
 
-/* Arrays are told apart by numbers; one that is said again takes the place of the one before. */
+/* An array has a number; one with the number of an earlier one takes its place. */
 struct program_array {
     uint32_t array;
     uint64_t bytes;
@@ -133,11 +134,11 @@ struct program_work {
 /* Rows of one table for one batch. */
 struct program_rows {
     uint64_t keys, lookups; /* different keys, and all */
-    /* In the array of rows, in bytes: */
+    /* Places in the array of rows, in bytes: */
     uint64_t keys_at;      /* uint64_t [keys] rising */
     uint64_t index_at;     /* uint32_t [lookups] */
     uint64_t values_at;    /* float [keys × dim] */
-    uint64_t gradients_at; /* in the array of row_gradients, in bytes: float [keys × dim] */
+    uint64_t gradients_at; /* place in the array of row_gradients, in bytes: float [keys × dim] */
 };
 
 /* An answer to KEYS: the keys of one table of the job after the other's, from the beginning of the

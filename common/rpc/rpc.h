@@ -37,7 +37,7 @@ void rpc_init(void);
  * 2 CPUs), but does not slow down with thousands of connections. GRPC_POLL_STRATEGY in the
  * environment wins. */
 void rpc_expect_few_connections(void);
-/* After every server, channel and loop was freed. */
+/* Call after every server, channel and loop was freed. */
 void rpc_shutdown(void);
 
 /* ---- polling ---- */
@@ -49,12 +49,12 @@ struct rpc_polling;
 struct rpc_polling_totals {
     uint64_t found, missed, slept; /* waits: polled to their end, polled in vain, slept at once */
     uint64_t polled_ns;
-    unsigned waiters[POLL_WHY_COUNT]; /* threads by what they decided last */
+    unsigned waiters[POLL_WHY_COUNT]; /* threads by their last decision */
     unsigned neighbours, processors;
 };
 
 struct rpc_polling *rpc_polling_new(const struct poll_setting *setting);
-void rpc_polling_free(struct rpc_polling *p); /* after all who use it; NULL is fine */
+void rpc_polling_free(struct rpc_polling *p); /* after all threads that use it; NULL is fine */
 /* Any thread: another process that computes on this host is known now, or is gone. NULL is fine. */
 void rpc_polling_neighbour(struct rpc_polling *p, bool comes);
 struct rpc_polling_totals rpc_polling_totals(const struct rpc_polling *p);
@@ -86,7 +86,7 @@ size_t rpc_spans_bytes(const struct rpc_spans *s); /* in all */
 size_t rpc_spans_left(const struct rpc_spans *s);  /* from the cursor on */
 /* The next contiguous part, in place; false at the end. It lives as long as the message. */
 bool rpc_spans_next(struct rpc_spans *s, const unsigned char **data, size_t *bytes);
-/* The same, at most @bytes_max of it. */
+/* rpc_spans_next() with a limit: at most @bytes_max bytes. */
 bool rpc_spans_take(struct rpc_spans *s, size_t bytes_max, const unsigned char **data,
                     size_t *bytes);
 /* Copy exactly @bytes to @dst; false (and nothing moved) when fewer are left. */
@@ -115,8 +115,8 @@ void rpc_msg_unref(struct rpc_msg *msg); /* NULL is fine */
 
 /* ---- credentials ---- */
 
-/* Who this process is and whom it believes, for all its servers and channels over TCP: TLS 1.2 or
- * later, mutual where there is a certificate, and a bearer token that goes with each call.
+/* The identity of this process and whom it believes, for all its servers and channels over TCP: TLS
+ * 1.2 or later, mutual where there is a certificate, and a bearer token that goes with each call.
  * Unix-domain sockets have none of it: they belong to one user of one host. */
 struct rpc_credentials;
 
@@ -128,17 +128,19 @@ struct rpc_credentials_options {  /* files, which are read again when they chang
     const char *key_file;
     const char *ca_file;   /* without: no TLS */
     const char *peer_name; /* in the certificates of servers; NULL or "": the host of the target */
-    bool clients_without_certificate; /* may connect to servers; a certificate that is shown has to
-                                         be one of the CA */
+    /* a client without a certificate may connect; a certificate that is shown has to be one of the
+     * CA */
+    bool clients_without_certificate;
     const char *token_file;
     const char *token; /* instead of the file */
 };
 
-/* After rpc_init(). Errors: ERR_INVALID, and those of reading the token. Whether the files of TLS
- * are any good is tls_files_check()'s. */
+/* Call after rpc_init(). Errors: ERR_INVALID, and those of reading the token. tls_files_check()
+ * says whether the files of TLS are good. */
 struct rpc_credentials *rpc_credentials_new(const struct rpc_credentials_options *options,
                                             struct err *err);
-/* What it was made of, NULL for what there is none of, and without the token; borrows. */
+/* The options it was made of, NULL for those that were not given, and without the token; borrows.
+ */
 const struct rpc_credentials_options *rpc_credentials_given(const struct rpc_credentials *c);
 bool rpc_credentials_tls(const struct rpc_credentials *c); /* NULL is fine, and has none */
 void rpc_credentials_free(struct rpc_credentials *c); /* NULL is fine; its servers may live on */
@@ -147,7 +149,7 @@ void rpc_credentials_free(struct rpc_credentials *c); /* NULL is fine; its serve
 
 struct rpc_call;
 
-/* A call that has just come: what its connection proves, and what it says. */
+/* A call that has just come: what its connection proves, and the headers that say who calls. */
 struct rpc_arriving {
     struct rpc_call *call; /* for rpc_peer() */
     const char *method;    /* "gradus.v1.Jobs/Submit" */
@@ -174,16 +176,16 @@ struct rpc_server_options {
     const char *const *addresses; /* "host:port" (port 0: any free one), "unix:/path" */
     size_t address_count;
     unsigned pollers;          /* threads; 0: 2 */
-    size_t message_bytes_max;  /* of one message, either way; 0: 64 MiB */
+    size_t message_bytes_max;  /* of one message, in either direction; 0: 64 MiB */
     size_t inflight_bytes_max; /* received and unpacked, not yet released; more is refused; 0: 8 x
                                   the above */
     size_t calls_max;          /* in hand at once; further ones end with ERR_EXHAUSTED; 0: 16384 */
     size_t unpack_bytes_max;   /* memory of one unpacked body; 0: 8 MiB + 4 x its wire bytes */
     size_t send_bytes_max;     /* queued on one stream; 0: 4 x message_bytes_max */
-    unsigned grace_ms;         /* for calls in flight at stop; 0: 5000 */
+    unsigned grace_ms;         /* time for calls in flight at stop; 0: 5000 */
     unsigned keepalive_ms;     /* 0: 10000 */
     const struct rpc_credentials *credentials; /* borrows until it is bound; NULL: plain */
-    const struct rpc_guard *guard;             /* borrows; NULL: whoever reaches it is an admin */
+    const struct rpc_guard *guard;             /* borrows; NULL: every caller is an admin */
     struct rpc_polling *polling;               /* borrows; NULL: its threads never poll */
     /* A packed FileDescriptorSet with services that are not in proto/ (those are built in). */
     const unsigned char *descriptors;
@@ -238,7 +240,7 @@ const char *rpc_server_address(const struct rpc_server *s, size_t i);
 void rpc_server_set_serving(struct rpc_server *s, bool serving);
 /* Bytes received and unpacked, and not yet released. */
 size_t rpc_server_inflight_bytes(const struct rpc_server *s);
-size_t rpc_server_calls(const struct rpc_server *s); /* in hand, those that wait among them */
+size_t rpc_server_calls(const struct rpc_server *s); /* calls in hand, with those that wait */
 
 /* Health becomes NOT_SERVING, new calls are refused, calls in flight get grace_ms, then they are
  * cancelled; returns when every `done` has run. Not from a callback. Idempotent. */
@@ -251,36 +253,36 @@ void rpc_server_free(struct rpc_server *s);
 struct rpc_call *rpc_call_ref(struct rpc_call *call);
 void rpc_call_unref(struct rpc_call *call);
 
-/* Answer a call whose response is one message. @blob may be NULL; it needs response_bulk.
- * Errors: ERR_CANCELLED the client is gone; ERR_STATE already answered. Ignoring them is fine. */
+/* Answers a call whose response is one message. @blob may be NULL; it needs response_bulk. Errors:
+ * ERR_CANCELLED the client is gone; ERR_STATE already answered. Ignoring them is fine. */
 int rpc_reply(struct rpc_call *call, const ProtobufCMessage *msg, const struct rpc_blob *blob);
 /* Queue one message of a streamed response. Receiving pauses by itself while more than half of
  * send_bytes_max is queued. Errors: as rpc_reply(); ERR_EXHAUSTED the queue is full. */
 int rpc_send(struct rpc_call *call, const ProtobufCMessage *msg, const struct rpc_blob *blob);
-/* End a streamed response well, after what is queued. */
+/* Ends a streamed response with success, behind the queued messages. */
 int rpc_finish(struct rpc_call *call);
-/* End any call with @err, after what is queued. */
+/* Ends any call with @err, behind the queued messages. */
 int rpc_fail(struct rpc_call *call, const struct err *err);
-/* The same for a client that may not read: large messages that have not left by now never leave,
- * so that nothing is held for longer. With small ones only in front of it @err comes in order. */
+/* rpc_fail() for a client that may not read: large messages that have not left by now never leave,
+ * so that nothing is held for longer. With only small ones in front of it @err comes in order. */
 int rpc_abandon(struct rpc_call *call, const struct err *err);
 /* rpc_fail() with a typed detail (grpc-status-details-bin, google.rpc.Status); see rpc_status. */
 int rpc_fail_detail(struct rpc_call *call, const struct err *err, const ProtobufCMessage *detail);
 
 /* Client streams: take no further message after this callback until rpc_resume(). */
 void rpc_pause(struct rpc_call *call);
-/* In the callback of a message: the same, and the callback comes again with this very message, on
- * the thread that resumes or on a poller. When the call is over before, it does not. Meanwhile the
- * message, one of each call at most, does not count against inflight_bytes_max. */
+/* In the callback of a message: rpc_pause(), and the callback comes again with this very message,
+ * on the thread that resumes or on a poller. When the call is over before, it does not come.
+ * Meanwhile the message, one of each call at most, does not count against inflight_bytes_max. */
 void rpc_pause_again(struct rpc_call *call);
 void rpc_resume(struct rpc_call *call);
 
-/* Of a unary call only after its callback has returned. */
+/* For a unary call only after its callback has returned. */
 bool rpc_cancelled(const struct rpc_call *call);
 int64_t rpc_time_left_ms(const struct rpc_call *call); /* INT64_MAX without a deadline */
 const char *rpc_peer(struct rpc_call *call); /* "ipv4:127.0.0.1:40000", "unix:"; borrows */
 const char *rpc_method_name(const struct rpc_call *call); /* "gradus.v1.Jobs/Submit"; borrows */
-/* Who calls: what the guard said; borrows. */
+/* The caller, as the guard identified it; borrows. */
 const struct auth_identity *rpc_caller(const struct rpc_call *call);
 size_t rpc_queued_bytes(struct rpc_call *call);
 /* A free pointer for the handler; NULL at first. */
@@ -304,12 +306,13 @@ struct rpc_channel;
 struct rpc_loop *rpc_loop_new(struct rpc_polling *polling, struct err *err);
 void rpc_loop_free(struct rpc_loop *loop); /* after its channels */
 
-/* For one other thread, the guest, which is about to sleep until a callback of @loop wakes it: poll
- * for events in the place of the loop's thread and run their callbacks, as long as that pays, until
- * @ready(@ctx). True: it is. False: sleep now; the loop's thread is there again. Either way
- * rpc_loop_waited() says when the wait is over. After true the loop's thread still stands aside: a
- * guest that goes on to wait for a callback elsewhere, or to compute while something is under way,
- * gives its place back first, or callbacks come a few hundredths of a second late. */
+/* For one other thread, the guest, which is about to sleep until a callback of @loop wakes it:
+ * polls for events in the place of the loop's thread and runs their callbacks, as long as that
+ * pays, until @ready(@ctx). True: it is ready. False: sleep now; the loop's thread takes events
+ * again. Either way rpc_loop_waited() says when the wait is over. After true the loop's thread
+ * still stands aside: a guest that goes on to wait for a callback elsewhere, or to compute while
+ * something is under way, gives its place back first, or callbacks come a few hundredths of a
+ * second late. */
 bool rpc_loop_wait(struct rpc_loop *loop, bool (*ready)(void *ctx), void *ctx);
 void rpc_loop_waited(struct rpc_loop *loop);
 void rpc_loop_give_back(struct rpc_loop *loop); /* also when it has none; any thread */
@@ -337,14 +340,14 @@ const char *rpc_channel_target(const struct rpc_channel *c);
 /* Connect and wait. Errors: ERR_UNAVAILABLE naming the target and how long it tried. */
 int rpc_channel_wait_ready(struct rpc_channel *c, unsigned timeout_ms, struct err *err);
 
-/* How a call ended, for who needs more than code and message. */
+/* How a call ended, for callers that need more than code and message. */
 struct rpc_status {
     struct err err;         /* code 0: well. "master.v1.Join at host:port: " and the peer's words */
     unsigned char *details; /* a packed google.rpc.Status, or NULL */
     size_t details_bytes;
     /* Of ERR_UNAVAILABLE and ERR_TIMEOUT: the peer said so, and it is not that there was none. */
     bool answered;
-    bool connected; /* of the same: at the end of the call */
+    bool connected; /* whether it was connected at the end of the call */
 };
 
 void rpc_status_release(struct rpc_status *status);
@@ -412,13 +415,13 @@ int rpc_stream_send(struct rpc_stream *s, const ProtobufCMessage *msg, const str
  * peer that reads nothing for a while may have its reasons, and one that is gone ends the stream,
  * by keepalive at the latest. Not from a callback. Errors: ERR_TIMEOUT, ERR_CANCELLED over. */
 int rpc_stream_wait_writable(struct rpc_stream *s, unsigned timeout_ms, struct err *err);
-int rpc_stream_half_close(struct rpc_stream *s); /* after what is queued */
+int rpc_stream_half_close(struct rpc_stream *s); /* behind the queued messages */
 void rpc_stream_cancel(struct rpc_stream *s);    /* `done` still comes */
 /* Take no further message after this callback until resumed. */
 void rpc_stream_pause(struct rpc_stream *s);
 void rpc_stream_resume(struct rpc_stream *s);
-/* Return the caller's reference; cancels when it is not over. `done` still comes, unless it came.
- */
+/* Returns the caller's reference; cancels the call when it is not over. `done` still comes, unless
+ * it came before. */
 void rpc_stream_free(struct rpc_stream *s);
 
 #endif

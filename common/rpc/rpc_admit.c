@@ -44,7 +44,7 @@ static void read_certificate(const grpc_auth_context *context, struct rpc_arrivi
     };
 }
 
-/* The value of the header; returns owned, NULL: there is none that is text. */
+/* The value of the header `authorization`; returns owned, NULL: there is none, or it is no text. */
 static char *read_authorization(const struct rpc_call *call)
 {
     const grpc_metadata *header = rpc_header_find(&call->metadata, RPC_AUTHORIZATION_KEY);
@@ -75,7 +75,7 @@ int rpc_call_admit(struct rpc_call *call, const struct rpc_method_entry *entry, 
     if (context) {
         read_certificate(context, &arriving, uris);
     }
-    arriving.local = strncmp(rpc_peer(call), "unix:", 5) == 0; /* which keeps it for later */
+    arriving.local = strncmp(rpc_peer(call), "unix:", 5) == 0; /* rpc_peer() keeps it for later */
     int rc = guard->admit(guard->ctx, &arriving, &call->caller, err);
     if (context) {
         grpc_auth_context_release(context);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What handlers do with a call: answer it, and ask about it. */
+/* Functions with which handlers answer a call, and ask about it. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +97,7 @@ int rpc_abandon(struct rpc_call *call, const struct err *err)
     struct rpc_queued *dropped = NULL;
     grpc_call *stuck = NULL;
     pthread_mutex_lock(&call->lock);
-    if (call->sending && call->queue.bytes > STUCK_BYTES) { /* so it is not torn down */
+    if (call->sending && call->queue.bytes > STUCK_BYTES) { /* while it sends it is not torn down */
         dropped = rpc_queue_clear(&call->queue);
         stuck = call->grpc;
         grpc_call_ref(stuck);

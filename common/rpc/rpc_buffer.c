@@ -10,8 +10,8 @@
 /* Below this, one copy is cheaper than the bookkeeping of separate slices. */
 #define FLAT_BYTES_MAX ((size_t)16 << 10)
 #define PIECE_COPY_BYTES 512
-#define SLICES_USUAL 16   /* of a message that is sent */
-#define PIECES_USUAL 1024 /* of one that was received: gRPC reads 64 KiB at a time */
+#define SLICES_USUAL 16   /* slices of a message that is sent */
+#define PIECES_USUAL 1024 /* pieces of a message that was received: gRPC reads 64 KiB at a time */
 
 void rpc_blob_release(const struct rpc_blob *blob)
 {
@@ -104,7 +104,7 @@ static grpc_byte_buffer *encode_slices(const ProtobufCMessage *msg, uint32_t bul
                                        const struct rpc_blob *blob, size_t head, size_t bulk)
 {
     struct lender *lender = recycler_take(&lenders);
-    atomic_init(&lender->refs, 1); /* no plain write to it: gRPC's threads see the atomic ones */
+    atomic_init(&lender->refs, 1); /* atomic, because gRPC's threads see no plain write to it */
     lender->release = blob->release;
     lender->ctx = blob->ctx;
 

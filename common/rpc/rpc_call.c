@@ -57,7 +57,7 @@ static void tear_down(struct rpc_call *call)
 
 /* ---- callbacks ---- */
 
-/* Locked. Run one callback that is due, unlocked meanwhile; false when none is. */
+/* Locked. Runs one callback that is due, with the lock released meanwhile; false: none is due. */
 static bool run_one(struct rpc_call *call)
 {
     const struct rpc_method *row = call->entry ? call->entry->row : NULL;
@@ -94,7 +94,8 @@ static bool run_one(struct rpc_call *call)
         row->request(call, msg, service);
         pthread_mutex_lock(&call->lock);
         if (call->again) {
-            rpc_msg_uncount(msg); /* or many that wait would keep out what they wait for */
+            /* otherwise many messages that wait could keep out those that they wait for */
+            rpc_msg_uncount(msg);
             if (msg->bulk) {
                 rpc_spans_rewind(msg->bulk);
             }
@@ -241,7 +242,7 @@ static struct rpc_call *call_new(struct rpc_server *s, const struct rpc_method_e
     return call;
 }
 
-/* One more must fit; the call counts already. */
+/* Checks that there is room for one more call; the call itself counts already. */
 static int check_room(const struct rpc_call *call, struct err *err)
 {
     const struct rpc_server *s = call->server;
@@ -252,8 +253,8 @@ static int check_room(const struct rpc_call *call, struct err *err)
                    s->calls_max);
 }
 
-/* May it be? If not, its method is as good as unknown: no callback of it runs, not even the last.
- */
+/* Lets a call in. A call that is refused is like one of an unknown method: no callback of it runs,
+ * not even the last. */
 static int admit(struct rpc_call *call, struct err *err)
 {
     int rc = call->entry ? rpc_call_admit(call, call->entry, err) : 0;
@@ -272,7 +273,7 @@ void rpc_call_begin(struct rpc_server *s, const struct rpc_method_entry *entry, 
     struct rpc_call *call = call_new(s, entry, arrival);
     struct err err;
     atomic_fetch_add(&s->call_count, 1);
-    bool refused = admit(call, &err) != 0; /* before others see the call */
+    bool refused = admit(call, &err) != 0; /* before other threads see the call */
 
     pthread_mutex_lock(&s->lock);
     bool stopping = s->stopping && entry && (entry->row->flags & RPC_END_ON_STOP);

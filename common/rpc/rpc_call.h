@@ -27,7 +27,7 @@ struct rpc_call {
     atomic_size_t refs;
     struct rpc_server *server; /* valid while in its list */
     struct rpc_call *next;     /* in the list of the server */
-    struct rpc_call **link;    /* what points to this call there; NULL: not in it */
+    struct rpc_call **link;    /* the pointer to this call in that list; NULL: not in it */
     const struct rpc_method_entry *entry;
     gpr_timespec deadline;
     grpc_metadata_array metadata;
@@ -41,7 +41,7 @@ struct rpc_call {
     struct rpc_tag send_tag;
     int close_cancelled;        /* written by gRPC */
     grpc_byte_buffer *received; /* written by gRPC */
-    struct rpc_queued *sent;    /* of the batch under way */
+    struct rpc_queued *sent;    /* messages of the batch under way */
     bool sent_status;           /* the batch under way has the status … */
     bool sent_close;            /* … and notices the end of the call */
 

@@ -12,10 +12,11 @@
 #include "rpc/rpc_status.h"
 
 /* A node that restarts is back within seconds; gRPC's defaults of 1 s to 2 min are for the web. */
-/* For a connection and its HTTP/2 settings, on machines that are busy. */
-#define CONNECT_MS_MAX 5000
+/* For a connection and its HTTP/2 settings. A host that is gone answers nothing, and its name may
+ * have another address by now, which is asked for when the attempt is over. */
+#define CONNECT_MS_MAX 2000
 #define BACKOFF_MS_MIN 100
-#define BACKOFF_MS_MAX 2000
+#define BACKOFF_MS_MAX 1000
 /* Between two questions about a host name: whoever was started elsewhere has the name and another
  * address. gRPC's default of 30 s is longer than such a start takes. */
 #define RESOLVE_MS_MIN 500
@@ -67,9 +68,10 @@ struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *o, struct 
     return c;
 }
 
-/* Locked, before a call. gRPC asks for the address of a name when a connection breaks. Where a name
- * led to somebody else (it was not known yet and a name server guessed, or the address has a new
- * owner), connections are well and calls fail for ever: only another channel asks anew. */
+/* Locked; before a call. Leaves a channel that leads to a stranger. gRPC asks for the address of a
+ * name when a connection breaks. Where a name led to another process (it was not known yet and a
+ * name server guessed, or the address has a new owner), connections are fine and calls fail for
+ * ever: only another channel asks for the address anew. */
 static void leave_stranger(struct rpc_channel *c)
 {
     const uint64_t now_ms = chrono_now_ms();
@@ -112,7 +114,7 @@ void rpc_channel_free(struct rpc_channel *c)
     assert(!c->loop || !rpc_loop_is_self(c->loop));
     rpc_channel_cancel(c);
     if (c->loop) {
-        rpc_loop_give_back(c->loop); /* this thread may be its guest, and waits now */
+        rpc_loop_give_back(c->loop); /* this thread may be the loop's guest, and waits now */
     }
     pthread_mutex_lock(&c->lock);
     while (c->inflight) {
@@ -172,7 +174,7 @@ int rpc_channel_wait_ready(struct rpc_channel *c, unsigned timeout_ms, struct er
     return rc;
 }
 
-/* ---- what calls have in common ---- */
+/* ---- shared by all kinds of calls ---- */
 
 /* Locked: the queue whose thread runs the callbacks. */
 static grpc_completion_queue *loop_queue(struct rpc_channel *c, struct err *err)
@@ -292,7 +294,8 @@ void rpc_outgoing_release(struct rpc_outgoing *o)
         if (o->inflight.next) {
             o->inflight.next->link = o->inflight.link;
         }
-        pthread_cond_broadcast(&c->idle); /* the channel may be gone after the lock */
+        /* the channel may be freed as soon as the lock is released */
+        pthread_cond_broadcast(&c->idle);
         pthread_mutex_unlock(&c->lock);
         grpc_call_unref(o->call);
     }

@@ -14,7 +14,7 @@ struct rpc_loop {
     pthread_t thread;
     bool started;
     atomic_bool inside;      /* its thread takes events, or runs one; set under the lock */
-    struct rpc_waiter guest; /* of the guest's thread */
+    struct rpc_waiter guest; /* used by the guest's thread */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t given_back;
@@ -43,15 +43,15 @@ struct rpc_channel {
     pthread_cond_t idle;
     grpc_channel *grpc;
     uint64_t made_ms;  /* when @grpc was */
-    unsigned watchers; /* that wait for @grpc to be connected */
-    bool strange;      /* who answers there knows nothing of us */
+    unsigned watchers; /* threads that wait for @grpc to be connected */
+    bool strange;      /* the process that answers there knows nothing of us */
     struct rpc_loop *loop;
     struct rpc_loop *own_loop;
     struct rpc_inflight *inflight;
     bool closing;
 };
 
-/* What every kind of call knows about itself. */
+/* The part that every kind of call has. */
 struct rpc_outgoing {
     bool terse; /* as in the request */
     struct rpc_channel *channel;
@@ -67,7 +67,7 @@ struct rpc_outgoing {
     grpc_metadata *headers;
     size_t header_count;
     uint32_t header_flags;
-    grpc_metadata_array initial; /* these four are written by gRPC */
+    grpc_metadata_array initial; /* gRPC writes these four */
     grpc_metadata_array trailing;
     grpc_status_code code;
     grpc_slice details;

@@ -196,8 +196,8 @@ static bool varint_read(struct rpc_spans *in, uint64_t *value)
     return false;
 }
 
-/* How many bytes the value of a field has whose tag was just read; the cursor is back at its start.
- * False for what is not protobuf. */
+/* The number of bytes of the value of a field whose tag was just read; the cursor is back at its
+ * start. False: it is no protobuf. */
 static bool value_bytes(struct rpc_spans *in, unsigned wire_type, size_t *bytes)
 {
     struct rpc_spans start = *in;

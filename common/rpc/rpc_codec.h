@@ -43,14 +43,14 @@ struct rpc_decoding {
 struct rpc_msg *rpc_msg_decode(const struct rpc_decoding *how, const struct rpc_frame *frame,
                                struct err *err);
 
-/* It counts against no limit from now on. The owner's, while nobody else has it. */
+/* Takes it out of every limit. For its owner, while nobody else has it. */
 void rpc_msg_uncount(struct rpc_msg *msg);
 
 /* A cursor over @bytes from @offset of the frame's pieces. */
 struct rpc_spans {
     const struct rpc_piece *pieces;
     size_t piece_count;
-    size_t first; /* piece and offset in it where the data begins */
+    size_t first; /* piece, and offset in it, where the data begins */
     size_t first_offset;
     size_t total;
     size_t piece; /* the cursor */
@@ -75,7 +75,8 @@ struct rpc_arena {
     size_t used;
     size_t bytes_max;
     struct rpc_account *account; /* borrows; NULL: none */
-    size_t charged;              /* of the account; who releases the arena gives it back */
+    /* bytes of the account that are given back when the arena is released */
+    size_t charged;
     bool exceeded;
     bool account_full; /* and that is why */
 };

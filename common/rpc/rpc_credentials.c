@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TLS and tokens of servers and channels. gRPC's core reads the files again each second on a thread
- * of its own: connections that are there stay, new ones are made with what is in the files then. */
+ * of its own: open connections stay, new ones are made with the content that the files have then.
+ */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>

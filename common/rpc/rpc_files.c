@@ -80,7 +80,7 @@ const struct rpc_file *rpc_files_find(const struct rpc_files *f, const char *fil
     return NULL;
 }
 
-/* What follows "<scope>." in @symbol, or NULL. */
+/* The part of @symbol behind "<scope>.", or NULL. */
 static const char *inside(const char *scope, const char *symbol)
 {
     if (!scope || !*scope) {

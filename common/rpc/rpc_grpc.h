@@ -26,8 +26,8 @@
 
 /* ---- log ---- */
 
-/* What gRPC says on this thread goes into @out (cut, terminated) instead of the log, until called
- * with NULL. */
+/* Writes the log lines of gRPC on this thread into @out (cut, terminated) instead of the log, until
+ * called with NULL. */
 void rpc_log_capture(char *out, size_t n);
 
 /* ---- completion queues ---- */
@@ -43,8 +43,8 @@ struct rpc_tag {
 /* Start a batch; a batch that gRPC refuses cancels the call and completes at once, failed. */
 void rpc_batch_start(grpc_call *call, const grpc_op *ops, size_t count, struct rpc_tag *tag);
 
-/* ThreadSanitizer does not see into gRPC: a tag carries what was written before it was handed over
- * to whoever gets it back. */
+/* For ThreadSanitizer, which does not see into gRPC: a tag carries what was written before it was
+ * handed over to the thread that gets it back. */
 void rpc_tag_release(struct rpc_tag *tag);
 void rpc_tag_acquire(struct rpc_tag *tag);
 
@@ -131,7 +131,12 @@ void rpc_args_add_text(struct rpc_args *args, const char *key, const char *value
 void rpc_args_add_pointer(struct rpc_args *args, const char *key, void *p,
                           const grpc_arg_pointer_vtable *vtable);
 void rpc_args_add_buffers(struct rpc_args *args); /* of Unix-domain sockets */
-/* What servers and channels have in common: message size, probes, keepalive. */
+/* What servers and channels have in common: message size, probes, keepalive.
+ *
+ * Probes of the bandwidth (decision 35): a connection keeps a window of 64 KiB until the core's
+ * probes, pings behind data, say otherwise. Without them each longer message waits for a round trip
+ * in its middle: 1.8 times the time of an exchange of 64 KiB over a link with 0.2 ms. Idle
+ * connections are looked after each second, since the answer to a keepalive ping may take five. */
 void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned keepalive_ms);
 
 /* ---- credentials ---- */
@@ -145,7 +150,7 @@ bool rpc_credentials_authorize(const struct rpc_credentials *c, const char *targ
 /* A channel to @target, with what @c says (NULL: plain) in addition to @args. Returns owned. */
 grpc_channel *rpc_credentials_channel(const struct rpc_credentials *c, const char *target,
                                       struct rpc_args *args);
-/* For a server's @address. Returns owned. */
+/* Credentials for a server's @address. Returns owned. */
 grpc_server_credentials *rpc_credentials_server(const struct rpc_credentials *c,
                                                 const char *address);
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gRPC's locks are Abseil's, and distributions build Abseil with what its developers debug with:
- * each lock that is taken is put into one graph of the process, behind one spin lock, to find
- * orders that could deadlock. That cost a master of 1,000 nodes a seventh of its processor time. It
- * can be switched off by a function that the library offers to C++ alone, under a name that depends
- * on how it was built; where there is none of these names, nothing is done. */
+/* Switches off the search for deadlocks in gRPC's locks. They are Abseil's, and distributions build
+ * Abseil with a help for its developers: each lock that is taken is put into one graph of the
+ * process, behind one spin lock, to find orders that could deadlock. That cost a master of 1,000
+ * nodes a seventh of its processor time. The function that switches it off is offered to C++ alone,
+ * under a name that depends on how the library was built; where none of these names is found,
+ * nothing is done. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "rpc/rpc_grpc.h"
 
-#define IGNORE 0 /* of absl::OnDeadlockCycle */
+#define IGNORE 0 /* value of absl::OnDeadlockCycle */
 
 void rpc_locks_unwatched(void)
 {
@@ -23,7 +24,8 @@ void rpc_locks_unwatched(void)
         void (*set)(int mode) = NULL;
         void *symbol = dlsym(RTLD_DEFAULT, NAMES[i]);
         if (symbol != NULL) {
-            memcpy(&set, &symbol, sizeof set); /* what POSIX says and ISO C has no cast for */
+            /* POSIX allows this conversion and ISO C has no cast for it */
+            memcpy(&set, &symbol, sizeof set);
             set(IGNORE);
             return;
         }

@@ -122,7 +122,8 @@ static void take(struct rpc_loop *loop)
 void rpc_loop_give_back(struct rpc_loop *loop)
 {
     pthread_mutex_lock(&loop->lock);
-    const bool gives = loop->taken && !loop->guest_inside; /* while it polls nobody is missing */
+    /* while the guest polls nobody is missing */
+    const bool gives = loop->taken && !loop->guest_inside;
     if (gives) {
         loop->taken = false;
         pthread_cond_signal(&loop->given_back);
@@ -130,7 +131,7 @@ void rpc_loop_give_back(struct rpc_loop *loop)
     pthread_mutex_unlock(&loop->lock);
 }
 
-/* It takes no events for now. */
+/* The guest leaves: it takes no events for now. */
 static void leave(struct rpc_loop *loop)
 {
     pthread_mutex_lock(&loop->lock);
@@ -148,8 +149,9 @@ bool rpc_loop_wait(struct rpc_loop *loop, bool (*ready)(void *ctx), void *ctx)
     take(loop);
     bool is_ready = ready(ctx);
     while (!is_ready && chrono_now_ns() - loop->guest.since_ns < poll_ns) {
-        (void)sched_yield();               /* whoever is ready to run has more to do */
-        if (!atomic_load(&loop->inside)) { /* its thread may bring the answer, and leaves then */
+        (void)sched_yield(); /* any thread that is ready to run has more to do */
+        if (!atomic_load(&loop->inside)) {
+            /* the loop's thread may bring the answer, and leaves then */
             grpc_event event = rpc_event_now(loop->cq);
             if (event.type == GRPC_OP_COMPLETE) {
                 rpc_event_run(&event);

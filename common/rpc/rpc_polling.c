@@ -20,8 +20,9 @@ struct rpc_polling {
 
 /* ---- of the process ---- */
 
-/* A group that has used up its quota stands still with all its threads, so one processor's worth of
- * a quota is left to those that nobody counts. */
+/* The number of processors that polling may take. A control group that has used up its quota stands
+ * still with all its threads, so one processor's worth of a quota is left to threads that nobody
+ * counts. */
 static unsigned processors_to_take(void)
 {
     const struct host_cpus host = host_cpus("");
@@ -157,7 +158,7 @@ grpc_event rpc_waiter_next(struct rpc_waiter *w, grpc_completion_queue *cq)
     grpc_event event = {.type = GRPC_QUEUE_TIMEOUT};
     while (event.type == GRPC_QUEUE_TIMEOUT && poll_ns > 0 &&
            chrono_now_ns() - w->since_ns < poll_ns) {
-        (void)sched_yield(); /* whoever is ready to run has more to do */
+        (void)sched_yield(); /* any thread that is ready to run has more to do */
         event = rpc_event_now(cq);
     }
     if (event.type == GRPC_QUEUE_TIMEOUT) {

@@ -12,7 +12,7 @@
 typedef Grpc__Reflection__V1__ServerReflectionRequest reflection_request;
 typedef Grpc__Reflection__V1__ServerReflectionResponse reflection_response;
 
-/* What was asked for is in the response already, so the message need not repeat it. */
+/* The response names the question already, so the message need not repeat it. */
 static void respond_error(struct rpc_call *call, reflection_response response, int code,
                           const char *text)
 {

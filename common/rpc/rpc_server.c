@@ -18,7 +18,7 @@
 #define POLLERS_DEFAULT 2
 #define GRACE_MS_DEFAULT 5000
 #define INFLIGHT_FACTOR 8
-#define CALLS_DEFAULT 16384 /* some hundred MB, if nothing is done but to open streams */
+#define CALLS_DEFAULT 16384 /* some hundred MB, if streams are opened and nothing else is done */
 /* Requests that gRPC may have ready for us per method; each is re-armed before its call runs. */
 #define ACCEPTORS_PER_METHOD 8
 #define ACCEPTORS_UNKNOWN 2
@@ -122,7 +122,7 @@ struct acceptor {
     struct rpc_tag tag;
     struct rpc_server *server;
     grpc_completion_queue *cq;            /* of one poller */
-    const struct rpc_method_entry *entry; /* NULL: takes the methods that nobody serves */
+    const struct rpc_method_entry *entry; /* NULL: for methods that nobody serves */
     void *registered;
     grpc_call_details details;
     struct rpc_arrival arrival;

@@ -30,7 +30,7 @@ struct mutator_methods {
 
 struct mutator {
     const struct mutator_methods *methods;
-    intptr_t refs; /* of gRPC; the one that this file holds is never returned */
+    intptr_t refs; /* of gRPC; the reference of this file is never returned */
 };
 
 static bool widen(int fd, struct mutator *m)
@@ -42,7 +42,7 @@ static bool widen(int fd, struct mutator *m)
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n) == 0 && domain == AF_UNIX) {
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
     }
-    return true; /* without it the connection works as well */
+    return true; /* the connection works without it, too */
 }
 
 static bool widen_used(const struct mutated_socket *socket, struct mutator *m)

@@ -131,7 +131,7 @@ static size_t aligned_run(const struct rpc_spans *s, const float **values)
     return n / sizeof(float);
 }
 
-/* How many whole floats fit what is left of this piece, plus the one that straddles its end. */
+/* The number of whole floats in the rest of this piece, plus the one that straddles its end. */
 static size_t bounce_run(const struct rpc_spans *s)
 {
     struct rpc_spans look = *s;

@@ -12,7 +12,7 @@
 struct rpc_stream {
     atomic_size_t refs;      /* the caller's and one until the stream is torn down */
     struct rpc_outgoing out; /* gone after tear_down() */
-    char *label;             /* for the messages of rpc_stream_send(), also then */
+    char *label;             /* for the messages of rpc_stream_send(), after tear_down(), too */
     struct rpc_stream_events events;
     void *ctx;
     size_t message_bytes_max;
@@ -21,7 +21,7 @@ struct rpc_stream {
     struct rpc_tag receive_tag;
     struct rpc_tag status_tag;
     grpc_byte_buffer *received; /* written by gRPC */
-    struct rpc_queued *sent;    /* of the batch under way */
+    struct rpc_queued *sent;    /* messages of the batch under way */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t writable;
@@ -160,7 +160,7 @@ static void run_done(struct rpc_stream *s)
     rpc_status_release(&status);
 }
 
-/* Locked. Run one callback that is due, unlocked meanwhile; false when none is. */
+/* Locked. Runs one callback that is due, with the lock released meanwhile; false: none is due. */
 static bool run_one(struct rpc_stream *s)
 {
     struct rpc_msg *msg = s->incoming;

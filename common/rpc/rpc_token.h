@@ -9,8 +9,8 @@
 
 struct rpc_token;
 
-/* Of @file, or @text itself; one of them NULL. Returns owned. Errors: those of reading; ERR_INVALID
- * it is no token, which is not shown. */
+/* The token in @file, or @text itself; one of them NULL. Returns owned. Errors: those of reading;
+ * ERR_INVALID it is no token, which is not shown. */
 struct rpc_token *rpc_token_new(const char *file, const char *text, struct err *err);
 void rpc_token_free(struct rpc_token *t); /* NULL is fine */
 /* Append "Bearer TOKEN", with the token of before while the file has none. */

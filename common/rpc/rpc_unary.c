@@ -56,7 +56,7 @@ static void fill_ops(struct unary *u, grpc_op *ops)
     ops[5] = rpc_outgoing_status(&u->out);
 }
 
-/* How it ended; @reply is set only when well, and owned. */
+/* Fills in how the call ended; @reply is set only on success, and owned. */
 static void unary_result(struct unary *u, struct rpc_status *status, struct rpc_msg **reply)
 {
     rpc_outgoing_result(&u->out, status);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is left of one block waits for the next. */
+/* Makes batches of the records of blocks; the rest of one block waits for the next. */
 #include "saved/saved_batches.h"
 
 #include "data/batch_join.h"

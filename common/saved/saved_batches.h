@@ -18,7 +18,7 @@ struct saved_batches {
 
 /* The next block. @batches: a struct saved_batches. Errors: of reading and of take. */
 int saved_batches_visit(void *batches, const struct dataset *block, struct err *err);
-/* What is left, where @rc is 0; in any case to be called. Returns @rc, or the error of take. */
+/* Takes the rest, where @rc is 0; to be called in any case. Returns @rc, or the error of take. */
 int saved_batches_end(struct saved_batches *b, int rc, struct err *err);
 
 #endif

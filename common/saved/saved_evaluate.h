@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a trained model is worth, on the records of its job. */
+/* Evaluates a trained model on the records of its job. */
 #ifndef GRADUS_SAVED_SAVED_EVALUATE_H
 #define GRADUS_SAVED_SAVED_EVALUATE_H
 

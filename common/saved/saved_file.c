@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what saved_file_write() wrote, and believes nothing of it before it was compared. */
+/* Reads files of saved_file_write(), and believes nothing in them before it was checked. */
 #include "saved/saved_file.h"
 
 #include <inttypes.h>
@@ -37,7 +37,7 @@ bool saved_file_is_average(const struct saved_file *f)
     return f->average;
 }
 
-/* ---- what it says of itself ---- */
+/* ---- the metadata of a file ---- */
 
 static const char *meta(const struct saved_file *f, const char *key)
 {
@@ -58,7 +58,8 @@ static int check_version(const struct saved_file *f, struct err *err)
                    text_shown(said, shown, sizeof shown), SAVED_NOTES_VERSION);
 }
 
-/* What was measured is looked for later: what kind of model that is says the job file. */
+/* Checks that the metadata are complete, but for what was measured: the job file says whether the
+ * model needs that. */
 static int check_complete(const struct saved_file *f, struct err *err)
 {
     static const char *const keys[] = {
@@ -268,7 +269,7 @@ static int check_table(const char *name, const struct safetensors_tensor *keys,
     return rc;
 }
 
-/* @key of row @row comes behind @before of the row in front of it. */
+/* Checks that @key of row @row comes behind @before, that of the row in front of it. */
 static int check_order(const char *name, uint64_t row, uint64_t before, uint64_t key,
                        struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a checkpoint, or a file that was exported from one, says of the model in it, its job file
- * above all. */
+/* What a checkpoint, or a file that was exported from one, says of its model, the job file above
+ * all. */
 #ifndef GRADUS_SAVED_SAVED_JOB_H
 #define GRADUS_SAVED_SAVED_JOB_H
 
@@ -10,7 +10,7 @@
 struct saved_about {      /* texts borrowed */
     const char *job;      /* id */
     const char *text;     /* the canonical job file */
-    const char *encoding; /* what was measured on the train records; NULL: it is not kept */
+    const char *encoding; /* what was measured on the train records; NULL: not kept */
     uint64_t step, epoch;
     uint64_t version; /* updates applied, of the server with the most */
 };

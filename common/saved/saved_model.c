@@ -58,7 +58,7 @@ static bool same_text(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-/* The file of the same job, with the same --set, says the same about the data. */
+/* True if it is the file of the same job, with the same --set: it says the same about the data. */
 static bool same_data(const struct saved_model *m, const struct saved_model *before)
 {
     if (before == NULL) {
@@ -68,7 +68,7 @@ static bool same_data(const struct saved_model *m, const struct saved_model *bef
     return same_text(a->text, b->text) && same_text(a->encoding, b->encoding);
 }
 
-/* What was measured holds for the settings that it was measured with. */
+/* Refuses other settings of data than those with which the data were measured. */
 static int check_sets(struct saved_model *m, const struct saved_model_request *q, struct err *err)
 {
     static const char *const places[] = {
@@ -333,7 +333,7 @@ static int check_lists(const struct saved_model *m, const struct sparse_batch *b
     return 0;
 }
 
-/* As the model gives it to as the user wants it. */
+/* Turns an output of the model into the form that the user wants. */
 static void finish(const struct saved_model *m, const float *in, size_t count, float *out)
 {
     const struct dataset_info *info = encoder_info(m->encoder);

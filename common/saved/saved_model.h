@@ -14,15 +14,18 @@
 struct saved_model;
 struct saved_run;
 
-struct saved_model_request { /* all borrowed for the call */
+struct saved_model_request { /* everything is borrowed for the call */
     const char *path;        /* the checkpoint's directory, or the file */
     const char *const *sets; /* [set_count] "key=value" of the job file */
     size_t set_count;
-    bool average;                     /* of the parameters (update.average), even where the job
-                                         does not evaluate with it; a file has these or those */
-    const char *cache_dir;            /* of indexes (data_spec.h); may be NULL; for good */
-    const struct saved_model *before; /* or NULL: of the same job; what was measured on the train
-                                         data is taken from it, where nothing but values differs */
+    /* of the parameters (update.average), even where the job does not evaluate with it; a file has
+     * either the average or the parameters */
+    bool average;
+    /* directory of indexes (data_spec.h); may be NULL; kept for good */
+    const char *cache_dir;
+    /* a model of the same job, or NULL: what was measured on the train data is taken from it, where
+     * nothing but values differs */
+    const struct saved_model *before;
 };
 
 /* Errors: those of the checkpoint or the file, the job file, the train data and the model. */
@@ -33,8 +36,8 @@ void saved_model_free(struct saved_model *m); /* NULL is fine */
 const char *saved_model_path(const struct saved_model *m);
 const struct saved_about *saved_model_about(const struct saved_model *m);
 const struct job_spec *saved_model_spec(const struct saved_model *m);
-/* The checkpoint is of before what was measured on the train data was kept, so it was measured
- * again, on what is there now. */
+/* True if the checkpoint is older than the member for what was measured on the train data, so the
+ * present train data were measured again. */
 bool saved_model_measured_anew(const struct saved_model *m);
 struct encoder *saved_model_encoder(const struct saved_model *m); /* borrows */
 /* Classes that an answer has a probability for; 0: an answer is one value. */

@@ -69,7 +69,7 @@ static json_t *tensor(const char *name, const char *type, const int64_t *dims, s
     return o;
 }
 
-/* As gradus-serve takes them. */
+/* Notes inputs in the form that gradus-serve takes. */
 static void note_inputs(struct saved_notes *n, const struct records *r)
 {
     json_t *list = json_array();

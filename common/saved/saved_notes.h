@@ -23,10 +23,10 @@ void saved_note_list(struct saved_notes *n, const char *key, const char *const *
 void saved_note_version(struct saved_notes *n, const struct saved_about *about);
 /* Inputs, outputs, classes. */
 void saved_note_data(struct saved_notes *n, const struct encoder *e);
-/* All that makes records of a checkpoint's variables answers, or of their moving @average: also its
- * job file, what was measured, inputs, outputs, classes, and the metrics so far. Without an
- * encoding there are no inputs. Errors, after which the notes say less: those of the job file, of a
- * rule that is not here say; those of encoder_recall(). */
+/* Notes all that turns records into answers with a checkpoint's variables, or their moving
+ * @average: the job file, what was measured, inputs, outputs, classes, and the metrics so far.
+ * Without an encoding there are no inputs. Errors, after which the notes say less: those of the job
+ * file, a rule that is not here, say; those of encoder_recall(). */
 int saved_note_all(struct saved_notes *n, const struct checkpoint *c, const char *path,
                    bool average, struct err *err);
 void saved_notes_release(struct saved_notes *n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inputs and features, the layers, the answers, and what the file says of itself. A model that came
- * out of a file goes into one as it was, with the values that it has now. */
+/* Writes a model as an ONNX file: inputs and features, the layers, the answers, and the metadata. A
+ * model that was imported from a file is written as that file, with its present values. */
 #include "saved/saved_onnx.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include "saved/saved_notes.h"
 #include "saved/saved_onnx_features.h"
 
-/* ---- what the file says of itself ---- */
+/* ---- the metadata of the file ---- */
 
 static void describe(const struct saved_model *m, struct saved_notes *n)
 {
@@ -74,7 +74,7 @@ static int add_fields(const struct saved_model *m, struct onnx_graph *g, const c
 
 /* ---- answers ---- */
 
-/* As saved_run_answer(). */
+/* Adds the answers, as saved_run_answer() has them. */
 static void add_answers(const struct saved_model *m, struct onnx_graph *g, const char *y)
 {
     const struct dataset_info *info = encoder_info(saved_model_encoder(m));

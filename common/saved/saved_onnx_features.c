@@ -18,7 +18,7 @@ struct making {
     const struct encoding *encoding;
     const struct records *raw;
     struct onnx_graph *g;
-    bool texts;         /* are categories, not places */
+    bool texts;         /* categories stay texts instead of places */
     const char **parts; /* [part_count] of the features, side by side */
     size_t part_count;
     size_t width; /* of all of them */
@@ -54,7 +54,7 @@ static bool all_are(const float *values, size_t n, float what)
     return all;
 }
 
-/* @x @op a row, unless that changes nothing: all are @neutral. The array is taken. */
+/* @x @op a row of numbers; @x itself when all numbers are @neutral. Takes the array. */
 static const char *with_row(struct making *m, const char *op, const char *name, const char *x,
                             const struct shape *shape, float *values, float neutral)
 {
@@ -110,7 +110,7 @@ static const char *pick(struct making *m, const char *name, const char *x, const
     return onnx_graph_node(m->g, "Gather", name, inputs, 2, &axis, 1);
 }
 
-/* sign(x) · ln(1 + |x|) of those that want it. */
+/* sign(x) · ln(1 + |x|) for the columns that want it. */
 static const char *logarithms(struct making *m, const struct column_layout *l, const char *x)
 {
     const size_t n = l->plain_count;
@@ -169,7 +169,7 @@ static void add_plain(struct making *m, const struct column_layout *l, const cha
     m->width += n;
 }
 
-/* The smallest float that x has to reach so that what becomes of it is @boundary or more. */
+/* The smallest float x that is @boundary or more, after the logarithm if the column has one. */
 static float reach(const struct bucketed_number *b, double boundary)
 {
     const double x = b->log ? copysign(expm1(fabs(boundary)), boundary) : boundary;
@@ -177,7 +177,7 @@ static float reach(const struct bucketed_number *b, double boundary)
     return (double)near < x ? nextafterf(near, INFINITY) : near;
 }
 
-/* A feature for each bucket: those whose lower end is reached, without the next. */
+/* Adds a feature for each bucket: x has reached its lower end, and not that of the next one. */
 static void add_buckets(struct making *m, const struct bucketed_number *b, const char *x)
 {
     struct onnx_graph *g = m->g;
@@ -234,7 +234,7 @@ struct category {
     const struct names *known;
     size_t first, width;      /* features: the first of @known, all */
     int64_t missing, unknown; /* features; -1: none */
-    bool list;                /* of several, which are places in any case */
+    bool list;                /* a list of several, which are places in any case */
 };
 
 struct places {
@@ -251,7 +251,7 @@ static void add_missing(struct places *p, const char *word, int64_t place)
     const size_t n = strlen(word);
     for (unsigned which = 0; which < 1U << n; which++) {
         char *text = mem_strdup(word);
-        bool same = false; /* as another mixture, since it is no letter */
+        bool same = false; /* the same text as another mixture, because a character is no letter */
         for (size_t i = 0; i < n; i++) {
             const bool letter = text[i] >= 'a' && text[i] <= 'z';
             same = same || (!letter && (which >> i & 1) != 0);

@@ -8,9 +8,9 @@
 
 #define SAVED_ONNX_FEATURES "features" /* the input with all numbers of a record */
 
-/* Add the inputs for numbers and categories, and what is made of them: *@out, [batch, @shape]; NULL
- * where records have sparse fields alone. @texts: as saved_onnx_write(). Errors: ERR_UNSUPPORTED,
- * ERR_INVALID. */
+/* Adds the inputs for numbers and categories, and the features made of them: *@out, [batch,
+ * @shape]; NULL where records have sparse fields alone. @texts: as saved_onnx_write(). Errors:
+ * ERR_UNSUPPORTED, ERR_INVALID. */
 int saved_onnx_features(const struct encoder *e, bool texts, struct onnx_graph *g, const char **out,
                         struct shape *shape, struct err *err);
 /* An input called @name and nothing else. Errors: ERR_INVALID the name is taken. */

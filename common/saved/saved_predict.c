@@ -13,7 +13,7 @@ struct predicting {
     struct saved_batches batches;
     struct saved_run *run;
     float *answers;
-    struct buf ids; /* of records that have no answer yet; those of a block follow each other */
+    struct buf ids; /* of records without an answer yet; those of a block follow each other */
     size_t ids_at;
     saved_predict_take *take;
     void *context;
@@ -31,7 +31,7 @@ static int answer(void *context, const struct batch *b, struct err *err)
     return rc;
 }
 
-/* Behind those that are left of the block before. */
+/* Adds ids behind those that are left of the block before. */
 static void add_ids(struct predicting *p, const char *ids, uint64_t count)
 {
     size_t bytes = 0;

@@ -56,7 +56,7 @@ int saved_tables_open(struct saved_tables *t, struct checkpoint *c, const struct
     return 0;
 }
 
-/* All tables, without rows. */
+/* Makes all tables, without rows. */
 static int make_tables(struct saved_tables *t, struct checkpoint_table *named, struct err *err)
 {
     int rc = 0;

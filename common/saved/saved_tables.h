@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of a trained model in this process: what those that catch up are owed, for who exports
- * them, and all their rows in memory, for who evaluates. */
+/* Tables of a trained model in this process: catch-up for rows that are exported, and all rows in
+ * memory for evaluation. */
 #ifndef GRADUS_SAVED_SAVED_TABLES_H
 #define GRADUS_SAVED_SAVED_TABLES_H
 
@@ -31,7 +31,7 @@ struct saved_reader {
 struct saved_tables { /* begins zeroed */
     size_t count;
     const struct job_spec *spec; /* borrowed */
-    struct plan plan;            /* of one server, for what an update asks of it */
+    struct plan plan;            /* of one server, for what an update needs of it */
     struct update *update;
     struct rule_past *pasts; /* [count] */
     struct checkpoint_past *catching;
@@ -41,14 +41,14 @@ struct saved_tables { /* begins zeroed */
     bool has_lock;
 };
 
-/* From now on rows of @c are exported as they read. @spec is that of its manifest. Errors:
+/* Makes rows of @c be exported as they read, from now on. @spec is that of its manifest. Errors:
  * ERR_INVALID, ERR_EXHAUSTED. */
 int saved_tables_open(struct saved_tables *t, struct checkpoint *c, const struct job_spec *spec,
                       struct err *err);
-/* All rows into memory. Errors: those of checkpoint_restore_tables(). */
+/* Loads all rows into memory. Errors: those of checkpoint_restore_tables(). */
 int saved_tables_load(struct saved_tables *t, const struct checkpoint *c, struct err *err);
-/* All rows of the tables of a file into memory. @model and @spec are those of its job file. Errors:
- * those of saved_file_restore(). */
+/* Loads all rows of the tables of a file into memory. @model and @spec are those of its job file.
+ * Errors: those of saved_file_restore(). */
 int saved_tables_load_file(struct saved_tables *t, const struct saved_file *f,
                            const struct model *model, const struct job_spec *spec, struct err *err);
 /* r->run has the rows that @model looks up for @b. Several threads may read, with a reader each.

@@ -20,7 +20,7 @@ void saved_variables_release(struct saved_variables *v)
 static int check_shape(const struct checkpoint *c, const struct saved_file *file,
                        const struct variable_spec *v, struct err *err)
 {
-    struct shape there = v->shape; /* one that is not there is not found */
+    struct shape there = v->shape; /* a variable that is not there is not found */
     bool known = true;
     if (file != NULL) {
         known = saved_file_shape(file, v->name, &there);

@@ -12,9 +12,9 @@ struct saved_variables { /* begins zeroed */
     size_t count;
 };
 
-/* Out of @c, or @file where that is not NULL. @slot: in the place of the values; NULL: the values,
- * which those of a file are in any case. @v is to be released in any case. Errors: ERR_INVALID
- * another shape; ERR_NOT_FOUND; ERR_EXHAUSTED; those of reading. */
+/* Reads a variable out of @c, or of @file where that is not NULL. @slot: that slot in place of the
+ * values; NULL: the values, as a file has them in any case. @v is to be released in any case.
+ * Errors: ERR_INVALID another shape; ERR_NOT_FOUND; ERR_EXHAUSTED; those of reading. */
 int saved_variables_read(const struct checkpoint *c, const struct saved_file *file,
                          const struct model *model, const char *slot, struct saved_variables *v,
                          struct err *err);

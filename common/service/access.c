@@ -18,7 +18,7 @@
 
 struct access {
     struct rpc_guard guard;
-    bool open; /* nobody is asked who they are */
+    bool open; /* no caller is asked who it is */
     struct audit *audit;
     struct bearer *bearer; /* NULL: no tokens are known */
     struct meter *refusals[ACCESS_LACK_COUNT];
@@ -61,7 +61,7 @@ static void refuse(struct access *a, enum access_lack lack, struct audit_record 
 
 /* ---- the guard ---- */
 
-/* What is in the files now counts; while it cannot be used, what was there before. */
+/* Takes the content of the files; while a file cannot be used, its content of before stays. */
 static void refresh_tokens(struct access *a)
 {
     char quoted[ERR_MESSAGE_BYTES + 64];
@@ -72,8 +72,9 @@ static void refresh_tokens(struct access *a)
     }
 }
 
-/* Who shows a token wants to be known by it, whatever else the connection proves. Where none are
- * known it is passed over, so that nodes may send theirs before all services know them. */
+/* Identifies a caller. A caller that shows a token wants to be known by it, whatever else the
+ * connection proves. A service that knows no tokens passes it over, so that nodes may send theirs
+ * before all services know them. */
 static int identify(const struct access *a, const struct rpc_arriving *call,
                     struct auth_identity *who, struct err *err)
 {
@@ -82,7 +83,7 @@ static int identify(const struct access *a, const struct rpc_arriving *call,
     }
     if (call->certified) {
         auth_identity_certificate(&call->certificate, who);
-    } else if (call->local) { /* who can connect there can read our memory */
+    } else if (call->local) { /* a process that can connect there can read our memory */
         auth_identity_same_user(who);
     } else if (call->authorization != NULL) {
         return err_set(err, ERR_UNAUTHENTICATED,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may do what at this service: looks at each call as it arrives (auth_table.h decides), counts
- * what is refused, and keeps the audit log. */
+/* Decides who may do what at this service: looks at each call as it arrives (auth_table.h has the
+ * rules), counts refusals, and keeps the audit log. */
 #ifndef GRADUS_SERVICE_ACCESS_H
 #define GRADUS_SERVICE_ACCESS_H
 
@@ -21,7 +21,7 @@ struct access_options {
 /* Why a call was refused, for /metrics. */
 enum access_lack {
     ACCESS_IDENTITY, /* neither certificate nor token */
-    ACCESS_TOKEN,    /* there was one, and it is not taken */
+    ACCESS_TOKEN,    /* there was a token, and it is not valid */
     ACCESS_ROLE,
     ACCESS_NODE,   /* it spoke as another node than its certificate's */
     ACCESS_OWNER,  /* of the job */
@@ -32,8 +32,8 @@ enum access_lack {
 /* Copies. Returns owned. Errors: the audit log cannot be opened; then the bearer is gone, too. */
 struct access *access_new(const struct access_options *options, struct err *err);
 void access_free(struct access *a); /* NULL is fine */
-/* For the server; NULL: nothing is asked for, with neither TLS nor tokens whoever reaches it is an
- * admin. */
+/* The guard of the server; NULL: nothing is asked for, since with neither TLS nor tokens every
+ * caller is an admin. */
 const struct rpc_guard *access_guard(const struct access *a);
 
 bool access_takes_tokens(const struct access *a);
@@ -47,7 +47,7 @@ int access_token(struct access *a, const char *authorization, struct auth_identi
 /* @call, which the guard let in, has done @action ("submit") to @job. */
 void service_done(struct service_context *sc, struct rpc_call *call, const char *action,
                   const char *job);
-/* It is refused all the same, as @why says. */
+/* Notes a call that is refused for another reason, @why. */
 void service_refused(struct service_context *sc, struct rpc_call *call, enum access_lack lack,
                      const char *job, const struct err *why);
 

@@ -170,8 +170,8 @@ int address_listen(struct address *a, struct err *err)
     return fd;
 }
 
-/* connect(); a process that was stopped and goes on is interrupted, and the connection comes about
- * all the same. */
+/* Connects. In a process that was stopped and goes on, connect() is interrupted, and the connection
+ * comes about all the same. */
 static int connect_to(int fd, const struct addrinfo *to, unsigned timeout_ms)
 {
     int rc = connect(fd, to->ai_addr, to->ai_addrlen);

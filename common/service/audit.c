@@ -67,7 +67,7 @@ static size_t add(char *out, size_t used, const char *key, const char *value)
     return n < 0 || (size_t)n >= TEXT_BYTES - used ? used : used + (size_t)n;
 }
 
-/* Without the time, which the log adds itself. */
+/* Describes a record, without the time, which the log adds itself. */
 static size_t describe(const struct audit_record *r, char out[TEXT_BYTES], size_t used)
 {
     char roles[AUTH_ROLES_BYTES];
@@ -91,7 +91,7 @@ static size_t describe(const struct audit_record *r, char out[TEXT_BYTES], size_
     return used;
 }
 
-/* Locked. Is the file still that of the path? If not, there is a new one. */
+/* Locked. Makes the file anew if its path leads to another file now. */
 static void follow_path(struct audit *a)
 {
     struct stat ours;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The audit log: who submitted, cancelled and changed what, and who was refused what.
+/* The audit log: who submitted, cancelled and changed what, and which calls were refused.
  *
- * A line of JSON for each, appended to a file; without a file they are events of the normal log. A
- * file that was renamed or removed is made anew with the next record, so whoever rotates logs needs
- * no signal. Any thread. */
+ * Each is a line of JSON, appended to a file; without a file, an event of the normal log. A file
+ * that was renamed or removed is made anew with the next record, so rotating logs needs no signal.
+ * Any thread. */
 #ifndef GRADUS_SERVICE_AUDIT_H
 #define GRADUS_SERVICE_AUDIT_H
 

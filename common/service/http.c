@@ -91,7 +91,7 @@ static void identify_certificate(const struct http *h, int fd, struct auth_ident
     auth_identity_certificate(&certificate, who);
 }
 
-/* May who asks for @what do as @row of auth_table.h says? */
+/* Decides whether the caller may have @what, by @row of auth_table.h. */
 static int decide(const struct http *h, struct MHD_Connection *c, const char *row, const char *what,
                   struct err *err)
 {
@@ -104,7 +104,7 @@ static int decide(const struct http *h, struct MHD_Connection *c, const char *ro
     if (auth_row_find(row)->anybody) {
         return 0;
     }
-    if (authorization != NULL && h->token != NULL) { /* whatever certificate there is beside */
+    if (authorization != NULL && h->token != NULL) { /* a token counts before any certificate */
         int rc = h->token(h->ctx, authorization, &who, err);
         return rc != 0 ? rc : auth_decide(&who, row, err);
     }
@@ -129,7 +129,7 @@ static struct http_call *begin_call(const struct http *h, struct MHD_Connection 
     return http_calls_begin(h->calls, c, method, url, &refusal);
 }
 
-/* All of the request is there: the connection stays until it has its answer. */
+/* The whole request is there: the connection stays until it has its answer. */
 static void note_asked(struct MHD_Connection *c)
 {
     const union MHD_ConnectionInfo *info =
@@ -140,7 +140,7 @@ static void note_asked(struct MHD_Connection *c)
 }
 
 /* Called once when the headers are there and, for a request with a body, again for each part of it:
- * the first answer is the only one, what follows is thrown away with the connection. Requests for
+ * the first answer is the only one, and the rest is thrown away with the connection. Requests for
  * the service's own pages are read to their end. */
 static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *url,
                               const char *method, const char *version, const char *upload,
@@ -197,7 +197,7 @@ static void ignore_message(void *ctx, const char *fmt, va_list args)
 
 /* ---- connections ---- */
 
-/* The library sees the end of it and closes it. */
+/* Shuts a connection down; the library sees its end and closes it. */
 static void send_away(const struct http_guest *guest)
 {
     (void)shutdown(guest->fd, SHUT_RDWR);
@@ -366,7 +366,7 @@ struct http *http_start(const struct http_options *options, struct err *err)
         return NULL;
     }
     /* http_crowd.h */
-    accept_limit_exempt(fd, options->tls != NULL ? FIRST_BYTE_HTTPS : FIRST_BYTE_HTTP);
+    accept_limit_exempt(fd);
     struct http *h = mem_new(1, sizeof *h);
     h->meters = options->meters;
     h->checks = options->checks;

@@ -16,7 +16,8 @@
 
 struct http;
 
-#define HTTP_CONNECTIONS_MAX 256  /* whoever fills it loses its oldest that has no request here */
+/* a peer that fills it loses its oldest connection without a request in hand */
+#define HTTP_CONNECTIONS_MAX 256
 #define HTTP_REQUEST_MS_MAX 10000 /* a request with its answer, and the pause before it */
 
 struct http_check { /* a page that says yes or no */
@@ -31,8 +32,8 @@ struct http_call;
 struct http_pages {
     const char *prefix;      /* "/v2": this path and all below it; borrows */
     size_t body_bytes_max;   /* of one request */
-    size_t bodies_bytes_max; /* of all that have no answer yet */
-    /* The row of auth_table.h that says who may ask for this path; NULL: there is no such page. */
+    size_t bodies_bytes_max; /* bytes of all bodies that have no answer yet */
+    /* The row of auth_table.h for this path; NULL: there is no such page. */
     const char *(*row)(void *ctx, const char *path);
     /* Answer @call with http_call_answer(), here or later on any thread. On the HTTP thread. */
     void (*request)(void *ctx, struct http_call *call);
@@ -50,7 +51,7 @@ struct http_options {
      * no tokens are known, and the header is passed over. Errors: as bearer_check(). */
     int (*token)(void *ctx, const char *authorization, struct auth_identity *who, struct err *err);
     const struct http_pages *pages; /* copied; NULL: none */
-    bool guarded;                   /* who asks for one of them has to say who they are */
+    bool guarded;                   /* a caller has to say who it is */
 };
 
 /* Listen and serve; returns owned. Errors: ERR_INVALID the address cannot be read; ERR_UNAVAILABLE
@@ -65,7 +66,7 @@ void http_stop(struct http *h);
 /* ---- for who answers the service's own pages, from request() to http_call_answer() ---- */
 
 const char *http_call_method(const struct http_call *call); /* "POST" */
-const char *http_call_path(const struct http_call *call);   /* without what follows a "?" */
+const char *http_call_path(const struct http_call *call);   /* without the part from a "?" on */
 /* The value of a header, or NULL. On the HTTP thread. Borrows. */
 const char *http_call_header(const struct http_call *call, const char *name);
 const struct buf *http_call_body(const struct http_call *call);
@@ -82,9 +83,9 @@ struct http_answer {
 /* Any thread, exactly once; the call is gone then. */
 void http_call_answer(struct http_call *call, const struct http_answer *answer);
 
-/* Ask /healthz at @address, or the page behind it ("HOST:PORT/readyz"): 0 when it says yes. Where
- * HTTPS is spoken it is asked in TLS, whoever it may be. Errors: ERR_INVALID the address;
- * ERR_UNAVAILABLE with what it answered, or that nobody did. */
+/* Asks for /healthz at @address, or the page behind it ("HOST:PORT/readyz"): 0 when it answers yes.
+ * A port that speaks HTTPS is asked with TLS, without checking its certificate. Errors: ERR_INVALID
+ * the address; ERR_UNAVAILABLE with the answer, or that there was none. */
 int http_probe(const char *address, unsigned timeout_ms, struct err *err);
 
 #endif

@@ -205,7 +205,7 @@ static void drop(struct http_call *call)
 
 void http_calls_end(struct http_call *call)
 {
-    call->all->bodies -= call->body.len; /* who answers may still read it */
+    call->all->bodies -= call->body.len; /* the code that answers may still read it */
     drop(call);
 }
 

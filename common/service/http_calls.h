@@ -11,12 +11,12 @@
 
 struct http_calls;
 
-/* Returns owned. @pages is copied; prefix NULL: there are none. NULL: there is no file left. */
+/* Returns owned. @pages is copied; prefix NULL: there are none. NULL: no descriptor was free. */
 struct http_calls *http_calls_new(const struct http_pages *pages);
-/* Can be read when the library has to look at answers that are there; emptied by the look. */
+/* A descriptor that can be read when answers wait for the library; looking at them empties it. */
 int http_calls_fd(const struct http_calls *cs);
 void http_calls_look(struct http_calls *cs);
-/* When the daemon has stopped. */
+/* Call when the daemon has stopped. */
 void http_calls_free(struct http_calls *cs);
 void http_calls_close(struct http_calls *cs);
 

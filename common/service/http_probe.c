@@ -22,7 +22,8 @@ static void read_answer(int fd, char *out, size_t n)
     size_t have = 0;
     while (have + 1 < n) {
         ssize_t k = recv(fd, out + have, n - 1 - have, 0);
-        if (k == 0 || (k < 0 && errno != EINTR)) { /* interrupted: it was stopped, and goes on */
+        if (k == 0 || (k < 0 && errno != EINTR)) {
+            /* interrupted when the process was stopped and goes on */
             break;
         }
         have += k > 0 ? (size_t)k : 0;
@@ -30,7 +31,7 @@ static void read_answer(int fd, char *out, size_t n)
     out[have] = '\0';
 }
 
-/* Who is asked, and for what. */
+/* The address that is asked, and the page. */
 struct question {
     struct address at;
     char request[64];

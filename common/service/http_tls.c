@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Carries bytes between clients and the HTTP server. A line goes through: nothing known, TLS
- * handshake, open, closing (all is said; the client closes, or its time ends). */
+/* Carries bytes between clients and the HTTP server. A line is in one state after the other:
+ * nothing known, TLS handshake, open, closing (everything was sent; the client closes, or its time
+ * ends). */
 #include "service/http_tls.h"
 
 #include <errno.h>
@@ -13,7 +14,9 @@
 
 #define TLS_RECORD_HANDSHAKE 0x16
 #define DRAIN_READS 16 /* in one turn, from a client that never stops */
-#define ACCEPTS 8 /* in one turn; the next begins when the server has closed whom these replace */
+/* in one turn; the next turn begins when the server has closed the connections that these replace
+ */
+#define ACCEPTS 8
 #define ACCEPT_PAUSE_MS 100
 
 struct chunk { /* bytes on their way in one direction */
@@ -28,9 +31,9 @@ struct line {
     int server;              /* the server's end, which it closes; -1: it has */
     struct tls_session *tls; /* NULL: the client has said nothing yet */
     bool open;               /* the handshake is over */
-    bool deaf;               /* no more comes from the client, or nobody would hear it */
+    bool deaf;               /* no more bytes come from the client, or nobody would read them */
     bool closing;
-    uint64_t until_ms; /* 0: the server is not through with it */
+    uint64_t until_ms; /* 0: the server still uses it */
     int outside_wants; /* POLLIN, POLLOUT */
     int inside_wants;
     struct chunk in;
@@ -105,7 +108,7 @@ static void begin_closing(const struct http_tls *t, struct line *l)
     l->until_ms = t->now_ms + HTTP_TLS_LINGER_MS;
 }
 
-/* False: there is nothing to wait for. */
+/* Reads and drops bytes; false: there is nothing to wait for. */
 static bool drain(struct line *l)
 {
     char bytes[4096];
@@ -270,7 +273,7 @@ static bool advance(struct http_tls *t, struct line *l)
 
 /* ---- new ones ---- */
 
-/* A free place, if need be that of the one whose end is nearest; NULL: none. */
+/* A free place, if need be that of the line whose end is nearest; NULL: none. */
 static struct line **make_room(struct http_tls *t)
 {
     struct line **goes = NULL;
@@ -301,9 +304,9 @@ static void receive(struct http_tls *t, int fd, const struct sockaddr *peer, soc
     }
     struct line *l = mem_new(1, sizeof *l);
     *l = (struct line){.outside = fd, .inside = pair[0], .server = pair[1]};
-    *place = l; /* before the server asks who that is */
+    *place = l; /* before the server asks for its peer */
     if (!t->enter(t->ctx, pair[1], peer, peer_bytes)) {
-        *place = NULL; /* it has closed its end */
+        *place = NULL; /* the server has closed its end */
         line_free(l);
     }
 }

@@ -25,7 +25,7 @@
 #define HTTP_TLS_LINES (HTTP_CROWD_ROOM + 32)
 #define HTTP_TLS_POLLS (2 * HTTP_TLS_LINES + 1)
 #define HTTP_TLS_FLUSH_MS 5000
-#define HTTP_TLS_LINGER_MS 1000 /* until a client that was told the end closes */
+#define HTTP_TLS_LINGER_MS 1000 /* time for a client that was told the end to close */
 
 /* How the answer to a plain request ends; the probe knows it by that. */
 #define HTTP_TLS_ONLY "this port speaks HTTPS"

@@ -45,7 +45,7 @@ struct membership {
     const struct rpc_credentials *credentials;
     struct loop *loop;
 
-    /* Of the loop's thread. */
+    /* For the loop's thread. */
     struct membership_core core;
     struct loop_timer timer;
     struct err last; /* why the last call failed */
@@ -447,7 +447,7 @@ static void run_hurry(void *ctx)
 
 void membership_hurry(struct membership *m)
 {
-    (void)loop_post(m->loop, run_hurry, m, NULL); /* the next heartbeat comes anyway */
+    (void)loop_post(m->loop, run_hurry, m, NULL); /* or the next heartbeat does */
 }
 
 static void run_leave(void *ctx)

@@ -15,7 +15,7 @@
 #include "base/err.h"
 
 #define MEMBERSHIP_ID_BYTES 129 /* with the NUL */
-#define MEMBERSHIP_JOBS_MAX 64  /* in one heartbeat: more than any node may hold */
+#define MEMBERSHIP_JOBS_MAX 64  /* jobs of one heartbeat: more than any node may hold */
 
 struct membership;
 struct pulse;
@@ -24,7 +24,7 @@ struct rpc_credentials;
 
 enum membership_role { MEMBERSHIP_PS = 1, MEMBERSHIP_WORKER = 2 }; /* = NodeRole */
 
-/* What a node is known by; a NodeRef on the wire. */
+/* What identifies a node; a NodeRef on the wire. */
 struct membership_node {
     char id[MEMBERSHIP_ID_BYTES];
     uint64_t incarnation;
@@ -46,21 +46,21 @@ struct membership_work {       /* Work of cluster.proto */
 /* Name what keeps this node busy; copies. Ignored when full. */
 void membership_works_add(struct membership_works *works, const struct membership_work *work);
 
-/* All on the membership's thread; any may be NULL. They may call membership_node() and
+/* All are called on the membership's thread; any may be NULL. They may call membership_node() and
  * membership_channel(), nothing else of this header. */
 struct membership_events {
-    /* The master knows us as @node. Comes again after each `lost`. */
+    /* The master knows this node as @node. Comes again after each `lost`. */
     void (*joined)(void *ctx, const struct membership_node *node);
-    /* The master does not know us (any more): drop every job and what belongs to it. Joining goes
-     * on by itself. */
+    /* The master does not know this node (any more): drop every job and all that belongs to it.
+     * Joining goes on by itself. */
     void (*lost)(void *ctx, const struct err *reason);
     /* The master knows this job to be over: drop it; unknown is fine. */
     void (*stop_job)(void *ctx, const char *job);
-    /* The same for the shards of one opening: the job goes on with others. */
+    /* Drop the shards of one opening: the job goes on with other servers. */
     void (*stop_opening)(void *ctx, uint64_t opening);
     /* List what this node holds, before each heartbeat. */
     void (*jobs)(void *ctx, struct membership_jobs *jobs);
-    /* The same for what keeps it busy. */
+    /* Adds what keeps the node busy. */
     void (*works)(void *ctx, struct membership_works *works);
     /* The master cannot be reached or refuses us, since @tried_ms: after the first failure, and
      * then every MEMBERSHIP_TELL_MS; @err NULL: it is well again. For the log and the health. */
@@ -76,7 +76,7 @@ struct membership_options {
     const struct rpc_credentials *credentials; /* borrows; NULL: plain */
     const struct membership_events *events;    /* borrows */
     void *ctx;
-    struct pulse *pulse; /* of its thread; NULL: nobody looks */
+    struct pulse *pulse; /* of its thread; NULL: not watched */
 };
 
 /* Start joining, for ever, whether the master is there or not. Copies the strings of @options.

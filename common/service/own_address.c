@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* In numbers; false for addresses that others cannot use. */
+/* Takes an address in numbers; false for addresses that other hosts cannot use. */
 static bool take(const struct sockaddr *a, socklen_t bytes, char host[ADDRESS_HOST_BYTES])
 {
     struct address named = {0};

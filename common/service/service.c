@@ -12,6 +12,7 @@
 
 #include "base/host_cpus.h"
 #include "base/host_memory.h"
+#include "base/host_threads.h"
 #include "base/accept_limit.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -140,7 +141,8 @@ static struct rpc_server *make_rpc_server(const struct service_context *sc, stru
     return rpc_server_new(&options, err);
 }
 
-/* What other nodes connect to: the words of `advertise` first, then what is listened on. */
+/* The address to which other nodes connect: that of `advertise`, else that on which the service
+ * listens. */
 static char *find_advertised(const struct service_context *sc)
 {
     const struct service_config *c = &sc->common;
@@ -177,7 +179,7 @@ static char *find_http_advertised(const char *advertised, const char *listening)
     return mem_strdup(address_format(&told, text, sizeof text));
 }
 
-/* Nodes on this host then come by TCP, so it is no failure when there is none. */
+/* Listens on a local socket. Without one, nodes on this host come by TCP, so that is no failure. */
 static void listen_locally(struct service_context *sc)
 {
     const char *dir = service_local_dir(sc);
@@ -246,10 +248,8 @@ static int start_http(struct service_context *sc, struct err *err)
 
 static void limit_connections(const struct service_context *sc)
 {
-    const struct accept_limits limits = {
-        .connections = (size_t)sc->common.connections_max,
-        .peer = (size_t)sc->common.connections_peer_max,
-        .port = tls_settings_given(&sc->common.tls) ? FIRST_BYTE_GRPC_TLS : FIRST_BYTE_GRPC};
+    const struct accept_limits limits = {.connections = (size_t)sc->common.connections_max,
+                                         .peer = (size_t)sc->common.connections_peer_max};
     size_t wanted = limits.connections, can = accept_limit_set(&limits);
     if (can < wanted) {
         log_info("connections_limited",
@@ -290,8 +290,8 @@ static int start_ports(struct service_context *sc, struct err *err)
     return 0;
 }
 
-/* Health says SERVING before the line is printed, so whoever has read the line may rely on it.
- * Printing fails when the process that started us is gone. */
+/* Prints the line that says that the service is ready. Health says SERVING before, so a reader of
+ * the line may rely on it. Printing fails when the process that started this one is gone. */
 static int announce(struct service_context *sc, struct err *err)
 {
     service_health_ready(sc);
@@ -371,8 +371,10 @@ static int log_failure(int code, const struct err *err)
     return SERVICE_EXIT_FAILED;
 }
 
-/* What there is of the machine for this process, so that nobody has to guess why a limit is what it
- * is. */
+#define THREADS_MIN 20 /* about so many has each service */
+
+/* Logs what this process has of the machine, so that nobody has to guess where a limit comes from.
+ */
 static void log_host(void)
 {
     const struct host_memory memory = host_memory("");
@@ -390,7 +392,10 @@ int service_run(struct service_context *sc)
     log_init(sc->svc->name, (enum log_level)sc->common.log_level);
     log_set_format((enum log_format)sc->common.log_format);
     log_host();
-    /* While there is one thread: plug-ins are tried out in processes that are forks of this one. */
+    if (host_threads_need("", THREADS_MIN, "a service", &err) != 0) {
+        return log_failure(err.code, &err);
+    }
+    /* While there is one thread: plug-ins are tried out in forks of this process. */
     if (service_load_rules(sc->common.rules_dir, &err) != 0) {
         return log_failure(err.code, &err);
     }
@@ -404,7 +409,7 @@ int service_run(struct service_context *sc)
         rpc_init();
         sc->meters = meter_registry_new();
         code = run_service(sc, &err);
-        http_stop(sc->http); /* until here it tells that we drain */
+        http_stop(sc->http); /* until here it tells that the service drains */
         rpc_server_free(sc->rpc);
         rpc_polling_free(sc->polling);
         rpc_credentials_free(sc->credentials);

@@ -51,7 +51,7 @@ struct service_config {
     char *listen;
     char *advertise;
     char *http_listen;
-    bool http_plain; /* without TLS, though there is some */
+    bool http_plain; /* plain HTTP, although the service has TLS */
     int log_level;   /* enum log_level */
     int log_format;  /* enum log_format */
     int64_t grace_ms;
@@ -63,7 +63,7 @@ struct service_config {
     int64_t pollers;
     char *local_sockets; /* a directory, "auto" or "off" (local_socket.h) */
     bool shared_memory;  /* between nodes that talk through them (shared_memory.h) */
-    char *rules_dir;     /* of plug-ins (include/gradus/rule.h); empty: none */
+    char *rules_dir;     /* directory of plug-ins (include/gradus/rule.h); empty: none */
     bool exit_with_parent;
     struct tls_settings tls;
     struct token_settings tokens;
@@ -94,11 +94,11 @@ struct service {
     bool few_connections;  /* rpc_expect_few_connections() */
     size_t send_bytes_max; /* queued on one stream, as in rpc_server_options */
     bool local_socket;     /* also listen beside the TCP port (local_socket.h) */
-    /* Of the settings: who is connected to, host:port. What is advertised where nothing is said is
-     * this host's address toward it. NULL: nobody. */
+    /* From the settings: the peer to which this service connects, host:port. Without `advertise`
+     * the service advertises this host's address toward it. NULL: there is none. */
     const char *(*peer)(const void *config);
-    /* Of the settings: may threads poll before they sleep (poll_setting_parse())? NULL: never. What
-     * it says is checked before start(). */
+    /* From the settings: whether threads may poll before they sleep (poll_setting_parse()); it is
+     * checked before start(). NULL: they never poll. */
     const char *(*poll)(const void *config);
     bool server_polls; /* the threads of the RPC server, too */
     /* Check the settings beyond what the rows say, or NULL. Errors end with exit code 2. */
@@ -131,8 +131,8 @@ struct meter_registry *service_meters(const struct service_context *sc);
 /* In start(): serve these methods. Errors: as rpc_server_add(). */
 int service_serve(struct service_context *sc, const struct service_methods *methods,
                   struct err *err);
-/* In start(): pages of its own on the HTTP port, for who may call the rows that they name. @pages
- * is copied. From the time before stop() on there are none; those that were asked for before are
+/* In start(): serves pages of its own on the HTTP port, for callers that may call the rows that the
+ * pages name. @pages is copied. From before stop() on there are none; requests of before are
  * answered by the end of it. */
 void service_serve_pages(struct service_context *sc, const struct http_pages *pages);
 /* Where the server listens, and what others are told to connect to; from ready() on. Borrows. */
@@ -156,7 +156,7 @@ void service_set_unhealthy(struct service_context *sc, const char *reason);
  * not know yet; NULL: nothing. @reason is copied. */
 void service_set_absent(struct service_context *sc, const char *reason);
 /* In start(): a pulse for pulse_begin() on one of the service's loops. /livez says no when that
- * does not turn any more. At most SERVICE_PULSES_MAX; it lives as long as the process. */
+ * loop stands still. At most SERVICE_PULSES_MAX; it lives as long as the process. */
 struct pulse *service_pulse(struct service_context *sc);
 /* Any thread: has a signal or service_end() asked for the end? */
 bool service_ending(struct service_context *sc);

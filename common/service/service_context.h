@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What service_main.c and service.c share: one run of one service. */
+/* One run of one service, shared by service_main.c and service.c. */
 #ifndef GRADUS_SERVICE_SERVICE_CONTEXT_H
 #define GRADUS_SERVICE_SERVICE_CONTEXT_H
 
@@ -43,7 +43,7 @@ struct service_context {
     struct err end;                     /* of service_end(); code 0: none */
 };
 
-/* From the settings, which are there, to the exit code. */
+/* Runs a service whose settings are there. Returns the exit code. */
 int service_run(struct service_context *sc);
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The health of a service. Four questions, because whoever asks does something else with each
- * answer:
+/* The health of a service. There are four questions, because each answer leads to another action:
  *
- *   /livez     does it turn? No: start it again.
- *   /startupz  has it come up? No: wait with the other questions.
- *   /readyz    can it be worked with? No: send nobody there.
- *   /healthz   is it well? What people and grpc.health.v1 are told.
+ * /livez: does it turn? No: start it again.
+ *
+ * /startupz: has it come up? No: wait with the other questions.
+ *
+ * /readyz: can it be worked with? No: send nobody there.
+ *
+ * /healthz: is it well? For people and grpc.health.v1.
  *
  * A node whose master is away is alive and well; to start it again would only lose its shards. */
 #include "service/service_health.h"
@@ -100,7 +102,8 @@ static bool is_started(void *ctx, char *reason, size_t n)
     return ready;
 }
 
-/* At the end loops stop one after the other; that it comes to its end is seen to elsewhere. */
+/* True if all loops turn. At the end loops stop one after the other; other code sees to it that the
+ * process ends. */
 static bool is_live(void *ctx, char *reason, size_t n)
 {
     struct service_context *sc = ctx;

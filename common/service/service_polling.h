@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Polling before sleeping, for a service that has a setting for it, and what /metrics says of it.
- */
+/* Polling before sleeping, for a service that has a setting for it, and its meters. */
 #ifndef GRADUS_SERVICE_SERVICE_POLLING_H
 #define GRADUS_SERVICE_SERVICE_POLLING_H
 
@@ -8,7 +7,7 @@
 
 /* Errors: ERR_INVALID the setting says nothing that can be done. */
 int service_polling_check(const struct service_context *sc, struct err *err);
-/* After the check, when meters are there. */
+/* Call after the check, when there are meters. */
 void service_polling_start(struct service_context *sc);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "base/err.h"
 
-/* Load what is in @dir (empty: nothing); each plug-in has a line in the log, taken or refused.
- * Before there is a second thread. Errors: of the directory. */
+/* Loads the plug-ins in @dir (empty: none); each has a line in the log, taken or refused. Before
+ * there is a second thread. Errors: of the directory. */
 int service_load_rules(const char *dir, struct err *err);
 
 #endif

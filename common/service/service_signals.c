@@ -73,7 +73,7 @@ static bool is_over(struct service_signals *s)
     return over;
 }
 
-/* After the first signal: a second one, or too long a time, ends the process whatever it does. */
+/* After the first signal: a second one, or too long a time, ends the process, whatever it does. */
 static void guard_end(struct service_signals *s, int first)
 {
     uint64_t first_ms = chrono_now_ms();

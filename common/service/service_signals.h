@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who asks a service to end, and what happens when it does not: one thread that hears of signals.
+/* Signals that ask a service to end, and what happens when it does not: one thread hears of them.
  *
  * One for each process, because signals are. */
 #ifndef GRADUS_SERVICE_SERVICE_SIGNALS_H
@@ -13,8 +13,8 @@
 
 struct service_signals;
 
-/* What the kernel sends when the parent ends. Not SIGTERM: it comes again for each thread that the
- * parent had, and a second SIGTERM means something else. */
+/* The signal that the kernel sends when the parent ends. Not SIGTERM: it comes once for each thread
+ * that the parent had, and a second SIGTERM means something else. */
 #define SERVICE_SIGNAL_PARENT SIGUSR1
 
 /* Hear of SIGTERM, SIGINT and SERVICE_SIGNAL_PARENT from now on and ignore SIGHUP and SIGPIPE.

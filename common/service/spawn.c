@@ -20,7 +20,7 @@
 
 extern char **environ;
 
-/* How much of the end of a log is read to find its last line. */
+/* Bytes at the end of a log that are read to find its last line. */
 #define SPAWN_LOG_TAIL_BYTES 2048
 
 /* ---- start ---- */
@@ -98,7 +98,8 @@ bool spawn_ended(struct spawn *s)
     if (s->pid != 0 && !s->ended) {
         int status = 0;
         pid_t pid = waitpid(s->pid, &status, WNOHANG);
-        if (pid != 0) { /* with an error it is not our child any more: ended, nobody knows how */
+        if (pid != 0) {
+            /* with an error it is not our child any more: it ended, and nobody knows how */
             s->ended = true;
             s->status = status;
         }
@@ -186,7 +187,7 @@ static const char *find_reason(const char *line)
     return NULL;
 }
 
-/* What a log line says for people: its reason, without quotes; else all of it. In place. */
+/* Cuts a log line down to its reason, without quotes, if it has one. In place. */
 static void keep_reason(char *line)
 {
     const char *in = find_reason(line);
@@ -294,7 +295,7 @@ bool spawn_line_value(const char *line, const char *key, char *out, size_t n)
 
 static void send_signal(struct spawn *s, int signal)
 {
-    if (!spawn_ended(s)) { /* so the pid is still ours, a zombie at worst */
+    if (!spawn_ended(s)) { /* so the pid is still that of our child, a zombie at worst */
         (void)kill(s->pid, signal);
     }
 }

@@ -19,11 +19,11 @@
 struct spawn {
     pid_t pid; /* 0: none */
     bool ended;
-    int status; /* of waitpid, when ended */
+    int status; /* of waitpid, when it has ended */
     char *name; /* for messages */
     char *log_path;
     int stdout_fd;                    /* -1 or, with pid 0, anything */
-    char first[SPAWN_LINE_BYTES_MAX]; /* what there is of the first line */
+    char first[SPAWN_LINE_BYTES_MAX]; /* the first line, as far as it has come */
     size_t first_bytes;
 };
 
@@ -42,7 +42,7 @@ int spawn_ready_line(struct spawn *s, char line[SPAWN_LINE_BYTES_MAX], unsigned 
 /* The value of @key in a ready line "… key=value …" into @out; false when absent or too long. */
 bool spawn_line_value(const char *line, const char *key, char *out, size_t n);
 
-/* Has it ended? Does not wait. */
+/* True if it has ended. Does not wait. */
 bool spawn_ended(struct spawn *s);
 /* Wait for its end. Errors: ERR_TIMEOUT. */
 int spawn_wait(struct spawn *s, unsigned timeout_ms, struct err *err);

@@ -93,7 +93,8 @@ bool tls_explain(const struct rpc_credentials *c, const char *target, struct err
         address_parse(target, &a, NULL) != 0) { /* a Unix-domain socket has no TLS */
         return false;
     }
-    int fd = address_connect(&a, TLS_EXPLAIN_MS / 2, NULL); /* for each of two waits */
+    /* half of the time for each of two waits */
+    int fd = address_connect(&a, TLS_EXPLAIN_MS / 2, NULL);
     if (fd < 0) {
         return false;
     }

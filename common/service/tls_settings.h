@@ -22,7 +22,7 @@ struct tls_settings { /* zeroed: without TLS */
 
 enum tls_client { TLS_CLIENT_REQUIRED, TLS_CLIENT_OPTIONAL };
 
-/* The rows below whose values are no one's to see. */
+/* Rows below whose values are never shown. */
 #define TLS_SETTINGS_SECRET "token"
 
 /* Rows for a table of @owner, which has them in @member. */
@@ -66,8 +66,8 @@ bool tls_settings_given(const struct tls_settings *s);
 /* All three files or none, and they can be used; who does not serve (@serves) needs no certificate.
  * Errors: ERR_INVALID, a sentence. */
 int tls_settings_check(const struct tls_settings *s, bool serves, struct err *err);
-/* After rpc_init(): the credentials that they mean; NULL (and 0) with neither TLS nor token.
- * Returns owned. Errors: as above, and those of reading the token. */
+/* Makes the credentials, after rpc_init(); NULL (and 0) with neither TLS nor token. Returns owned.
+ * Errors: as above, and those of reading the token. */
 int tls_settings_open(const struct tls_settings *s, bool serves, struct rpc_credentials **out,
                       struct err *err);
 

@@ -50,7 +50,7 @@ struct token_settings { /* zeroed: none */
                 "realm_access.roles"                                                               \
     }
 
-/* Are any tokens taken? */
+/* True if some tokens are taken. */
 bool token_settings_given(const struct token_settings *s);
 /* With @tls, a service on a network of others (@other_hosts). Errors: ERR_INVALID. */
 int token_settings_check(const struct token_settings *s, bool tls, bool other_hosts,

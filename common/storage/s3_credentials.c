@@ -113,7 +113,7 @@ static int read_file(struct s3_credentials *c, struct err *err)
     return rc;
 }
 
-/* Of the environment; @c stays empty when there are none. */
+/* Reads the keys of the environment; @c stays empty when there are none. */
 static int read_environment(struct s3_credentials *c, struct err *err)
 {
     const char *key = s3_variable("AWS_ACCESS_KEY_ID");

@@ -21,7 +21,7 @@ struct s3_credentials {
  * ERR_UNAUTHENTICATED there are none, or half of them; those of s3_identity_credentials(). */
 int s3_credentials_read(const struct s3_config *config, const atomic_bool *stop,
                         struct s3_credentials *c, struct err *err);
-/* Would they be there? Asks no service. */
+/* Says whether there are credentials, without asking a service. Errors as s3_credentials_read(). */
 int s3_credentials_check(const struct s3_config *config, struct err *err);
 void s3_credentials_release(struct s3_credentials *c); /* also wipes them */
 

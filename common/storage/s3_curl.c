@@ -54,7 +54,7 @@ static CURL *take_handle(void)
 
 static void give_handle(CURL *handle)
 {
-    curl_easy_reset(handle); /* but for the connection */
+    curl_easy_reset(handle); /* resets everything but the connection */
     pthread_mutex_lock(&lock);
     bool kept = idle_count < IDLE_MAX;
     if (kept) {
@@ -71,9 +71,9 @@ static void give_handle(CURL *handle)
 struct attempt {
     const struct s3_request *request;
     struct s3_answer *answer;
-    uint64_t first; /* of the range that this attempt asks for */
+    uint64_t first; /* first byte of the range that this attempt asks for */
     uint64_t retry_after_s;
-    bool wrong_range; /* the store sent something else */
+    bool wrong_range; /* the store sent another range */
     uint64_t moved_bytes, moved_ms, stall_ms;
 };
 
@@ -242,7 +242,7 @@ static void sign(CURL *h, const struct s3_config *c, const struct s3_credentials
     char *how = mem_printf("aws:amz:%s:s3", c->region);
     (void)curl_easy_setopt(h, CURLOPT_AWS_SIGV4, how);
     free(how);
-    /* Not as one text: a key may have a colon in it. */
+    /* Name and key are set apart: a key may have a colon in it. */
     (void)curl_easy_setopt(h, CURLOPT_USERNAME, who->key);
     (void)curl_easy_setopt(h, CURLOPT_PASSWORD, who->secret);
 }
@@ -317,7 +317,7 @@ static enum s3_outcome outcome_of(CURLcode code, struct attempt *t, const char *
     }
 }
 
-/* What is sent where. */
+/* The request that a transfer sends. */
 struct sending {
     const char *endpoint; /* for messages */
     char *url;

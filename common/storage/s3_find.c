@@ -24,7 +24,8 @@ static int compare(void *ctx, const char *key, struct err *err)
     (void)err;
     const struct finding *f = ctx;
     size_t n = strlen(key);
-    if (n <= f->prefix_bytes || key[n - 1] == '/' || /* a directory, or what stands for one */
+    if (n <= f->prefix_bytes ||
+        key[n - 1] == '/' || /* a directory, or the empty object that stands for one */
         fnmatch(f->pattern, key + f->prefix_bytes, FNM_PATHNAME | FNM_PERIOD) != 0) {
         return 0;
     }

@@ -18,8 +18,8 @@
 #include "storage/s3_xml.h"
 
 #define TOKEN_BYTES_MAX 20000 /* of the service */
-#define RENEW_PAUSE_S 10      /* after the service could not be asked */
-#define LOOK_NS 100000000L    /* from one look at whether to stop to the next */
+#define RENEW_PAUSE_S 10      /* pause after an attempt that did not reach the service */
+#define LOOK_NS 100000000L    /* time between two looks at the flag to stop */
 
 /* ---- the file ---- */
 
@@ -231,7 +231,7 @@ static bool good(void)
     return kept.key != NULL && time(NULL) < until_s;
 }
 
-/* Who has good ones still asks once, and again a little later. */
+/* Asks for new keys. A process whose keys are still good asks once, and again a little later. */
 static int ask(const struct s3_config *config, const atomic_bool *stop, struct err *err)
 {
     struct s3_credentials fresh = {0};

@@ -17,7 +17,7 @@ struct page {
     char **keys, **ids; /* ids: of uploads */
     size_t count, key_capacity, id_capacity;
     char key[S3_KEY_BYTES_MAX + 2], id[S3_KEY_BYTES_MAX];
-    char *next, *next_id; /* where the next page begins; NULL: nowhere */
+    char *next, *next_id; /* where the next page begins; NULL: there is none */
     bool more;
 };
 
@@ -74,7 +74,7 @@ static void on_element(void *ctx, const char *path, const char *text)
     }
 }
 
-/* One page into @p, which is empty but for where it begins. */
+/* Gets one page into @p, which is empty but for where the page begins. */
 static int get_page(const struct s3_place *bucket, const char *query, struct page *p,
                     struct err *err)
 {

@@ -55,8 +55,8 @@ static void on_refusal(void *ctx, const char *path, const char *text)
     }
 }
 
-/* By the name of the refusal, which is the same in all stores, or else the status. Statuses at the
- * end apply to names that are not here. */
+/* Errors by the name of the refusal, which is the same in all stores, else by the status. Rows with
+ * a status at the end hold for names that have no row. */
 static const struct {
     const char *code;
     long status;

@@ -29,7 +29,8 @@ static bool wait_ms(const atomic_bool *stop, uint64_t ms)
     return !s3_stopped(stop);
 }
 
-/* Half of the pause is by chance, so that those who were refused together do not come together. */
+/* Half of the pause is random, so that clients that were refused together do not come back
+ * together. */
 static uint64_t pause_ms(unsigned failures, uint64_t retry_after_s)
 {
     uint64_t most = backoff_ms(failures, PAUSE_MS_MIN, PAUSE_MS_MAX);

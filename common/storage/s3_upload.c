@@ -26,11 +26,11 @@ struct part { /* memory, and the thread that sends it */
 struct s3_upload {
     struct s3_place place;
     char nonce[S3_NONCE_BYTES];
-    struct buf id; /* as a query needs it; empty: not begun, and no thread runs */
+    struct buf id; /* id of the upload, as a query needs it; empty: not begun, and no thread runs */
     struct part parts[S3_PARTS_PARALLEL];
     size_t started; /* threads */
     struct part *filling;
-    unsigned number; /* of the last part that was given to a thread */
+    unsigned number; /* number of the last part that was given to a thread */
     uint64_t bytes;
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -9,12 +9,12 @@
 
 #include "storage/s3_request.h"
 
-/* At least 5 MiB, but for the last one. Stores have work for each part that does not depend on its
- * size, when it comes and when parts are put together. */
+/* Bytes of a part: at least 5 MiB, but for the last one. Each part costs a store work that does not
+ * depend on its size, when it comes and when parts are put together. */
 #define S3_PART_BYTES (16U << 20)
 #define S3_PARTS_PARALLEL 4
 #define S3_PARTS_MAX 10000 /* S3's limit */
-/* Parts grow by S3_PART_BYTES after each so many, so that 859 GiB fit. */
+/* Parts grow by S3_PART_BYTES after so many of one size, so that 859 GiB fit. */
 #define S3_PARTS_OF_A_SIZE 1000
 
 struct s3_upload;
@@ -26,8 +26,8 @@ int s3_upload_add(struct s3_upload *u, const void *data, size_t n, struct err *e
 int s3_upload_commit(struct s3_upload *u, struct err *err);
 void s3_upload_abort(struct s3_upload *u); /* and frees */
 
-/* Give up what others have begun and not finished of objects whose keys begin with that of @place
- * and a slash. Errors: those of s3_call(). */
+/* Gives up uploads that were begun and not finished, of objects whose keys begin with that of
+ * @place and a slash. Errors: those of s3_call(). */
 int s3_upload_abort_below(const struct s3_place *place, struct err *err);
 
 #endif

@@ -13,7 +13,16 @@
  * - of several who claim a file, one gets it; docs/storage.md says for which object stores.
  *
  * Everything here may block. Any thread may call it; a reader may be read by several threads, a
- * writer is used by one. */
+ * writer is used by one.
+ *
+ * Locations pass through settings, rows and messages as they are, so nothing between them knows a
+ * second kind (decision 48). The functions are those whose promises both kinds can keep; what only
+ * a directory needs does nothing in a store. libcurl carries the protocol and signs requests,
+ * because it is in every distribution and its faults are looked after; libs3 has no conditional
+ * writes. The libcurl of Debian 12 signs the hash of a body without making it, and takes queries as
+ * they are: the hash is OpenSSL's, and our queries are sorted. Settings of a store come from the
+ * environment alone, under the names of AWS's tools: who runs a container has set them, and secrets
+ * do not belong on a command line. */
 #ifndef GRADUS_STORAGE_STORAGE_H
 #define GRADUS_STORAGE_STORAGE_H
 
@@ -29,7 +38,7 @@ struct storage_kind; /* the functions of one kind: storage_kind.h */
 
 /* ---- locations ---- */
 
-/* Has it a scheme, as "s3://bucket/prefix" has? Without one it is a path. */
+/* True if it has a scheme, as "s3://bucket/prefix" has. Without one it is a path. */
 bool storage_is_url(const char *location);
 /* Is it a location that can be used? Errors: ERR_UNSUPPORTED another scheme; ERR_INVALID. */
 int storage_check(const char *location, struct err *err);
@@ -42,7 +51,8 @@ char *storage_join(const char *dir, const char *name);
 
 enum storage_thing { STORAGE_NOTHING, STORAGE_FILE, STORAGE_DIRECTORY, STORAGE_OTHER };
 
-/* What is there? That nothing is, is no error. Errors: those of the storage. */
+/* Looks whether a file or a directory is at @location. Nothing there is no error. Errors: those of
+ * the storage. */
 int storage_look(const char *location, enum storage_thing *thing, struct err *err);
 /* Append a text that is another one when the file is. Errors: ERR_NOT_FOUND; of the storage. */
 int storage_stamp(const char *location, struct buf *out, struct err *err);
@@ -60,7 +70,7 @@ struct storage_reader {
 
 /* @r is written on success. Errors: ERR_NOT_FOUND; ERR_INVALID not a file; of the storage. */
 int storage_open(struct storage_reader *r, const char *location, struct err *err);
-/* All of @n bytes at @at. Errors: ERR_CORRUPT the file ends before; those of the storage. The
+/* Reads all of @n bytes at @at. Errors: ERR_CORRUPT the file ends before; those of the storage. The
  * message does not name the location. */
 int storage_read_at(const struct storage_reader *r, uint64_t at, void *out, size_t n,
                     struct err *err);
@@ -101,12 +111,12 @@ void storage_abort(struct storage_writer *w);                  /* safe after com
 
 /* A small file at once. */
 int storage_write(const char *location, const void *data, size_t n, struct err *err);
-/* The same where there must be none yet: one of all who try succeeds. Errors: ERR_EXISTS. */
+/* As storage_write(), where no file may be yet: one of all who try succeeds. Errors: ERR_EXISTS. */
 int storage_claim(const char *location, const void *data, size_t n, struct err *err);
 
-/* Remove one file, durably. That it is not there is fine. */
+/* Removes one file, durably. A file that is not there is no error. */
 int storage_remove(const char *location, struct err *err);
-/* Remove a directory with all that is in it. That it is not there is fine. */
+/* Removes a directory with all that is in it. A directory that is not there is no error. */
 int storage_remove_tree(const char *location, struct err *err);
 
 /* ---- directories ----
@@ -116,12 +126,12 @@ int storage_remove_tree(const char *location, struct err *err);
 
 /* mkdir -p. */
 int storage_make_dirs(const char *location, struct err *err);
-/* One that must not be there yet. Errors: ERR_EXISTS. In an object store two may succeed at the
- * same time: whoever needs to know claims a file in it. */
+/* Makes a directory that must not be there yet. Errors: ERR_EXISTS. In an object store two may
+ * succeed at the same time: a caller that needs to know claims a file in it. */
 int storage_make_dir(const char *location, struct err *err);
-/* Remove it when it is empty; else nothing happens. */
+/* Removes a directory when it is empty; else does nothing. */
 void storage_remove_dir(const char *location);
-/* What was made directly beneath it is there after a crash. */
+/* Makes the entries directly beneath it outlive a crash. */
 int storage_sync_dir(const char *location, struct err *err);
 
 #endif

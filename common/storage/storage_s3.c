@@ -167,7 +167,7 @@ static int fetch(const struct storage_reader *r, uint64_t at, char *out, size_t 
     return rc;
 }
 
-/* From what was read ahead, which is read first when @at is not in it. */
+/* Reads from what was read ahead; when @at is not in it, the next part is read ahead first. */
 static int read_ahead(const struct storage_reader *r, uint64_t at, char *out, size_t n,
                       struct err *err)
 {
@@ -295,7 +295,7 @@ static int make_dir(const char *location, struct err *err)
                : rc;
 }
 
-/* Is the object there the one with @nonce? */
+/* True if the object at @place is the one with @nonce. */
 static int holds(const struct s3_place *place, const char *nonce, struct err *err)
 {
     struct s3_answer a;
@@ -318,9 +318,10 @@ static void let_others_end(uint64_t took_ms)
     }
 }
 
-/* "If-None-Match: *" makes one of all who try succeed, where the store carries it out in one step.
- * Some look and write in two, so the object is read again: of those who were let in, the last one
- * has it. And an attempt whose answer was lost may have made the object that refuses the next. */
+/* Claims a name. "If-None-Match: *" lets one of all who try succeed, where the store looks and
+ * writes in one step. Some stores do it in two, so the object is read again: of those that were let
+ * in, the last one has the name. And an attempt whose answer was lost may have made the object that
+ * refuses the next attempt. */
 static int claim(const char *location, const void *data, size_t n, struct err *err)
 {
     struct s3_place place;

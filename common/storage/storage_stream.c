@@ -24,7 +24,7 @@ struct stream_part {
 struct storage_stream {
     struct storage_reader reader;
     uint64_t at;       /* the next byte for the reader */
-    atomic_bool stop;  /* what is on its way is not wanted any more */
+    atomic_bool stop;  /* what is still on its way is not wanted any more */
     size_t started;    /* threads */
     struct err failed; /* of starting them */
     pthread_mutex_t lock;
@@ -114,14 +114,14 @@ static void *run(void *ctx)
     return NULL;
 }
 
-/* As many as there are parts behind the head, which is not asked for again. */
+/* Starts a thread for each part behind the head, which has come already. */
 static int start(struct storage_stream *s, struct err *err)
 {
     uint64_t parts =
         (s->reader.bytes - STREAM_HEAD_BYTES + STREAM_PART_BYTES - 1) / STREAM_PART_BYTES;
     size_t wanted = parts < STREAM_PARTS_AHEAD ? (size_t)parts : STREAM_PARTS_AHEAD;
     int rc = 0;
-    pthread_mutex_lock(&s->lock); /* until the number of threads is known */
+    pthread_mutex_lock(&s->lock); /* held until the number of threads is known */
     for (size_t i = 0; i < wanted && rc == 0; i++) {
         struct stream_part *p = &s->parts[i];
         p->stream = s;
@@ -133,14 +133,14 @@ static int start(struct storage_stream *s, struct err *err)
                              : 0;
         s->started += rc == 0;
     }
-    if (rc != 0) { /* who has begun finds nothing to do */
+    if (rc != 0) { /* threads that have begun find nothing to do */
         atomic_store(&s->stop, true);
     }
     pthread_mutex_unlock(&s->lock);
     return rc;
 }
 
-/* Bytes of a part that has come. */
+/* Takes bytes of a part that has come. */
 static int take(struct storage_stream *s, void *out, size_t n, size_t *got, struct err *err)
 {
     uint64_t behind = s->at - STREAM_HEAD_BYTES;

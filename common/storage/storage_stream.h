@@ -15,7 +15,8 @@
 
 #define STREAM_PART_BYTES ((size_t)8 << 20)
 #define STREAM_PARTS_AHEAD 4
-#define STREAM_HEAD_BYTES ((size_t)64 << 10) /* which come with the request that opens it */
+/* bytes that come with the request that opens the stream */
+#define STREAM_HEAD_BYTES ((size_t)64 << 10)
 
 struct storage_stream;
 

@@ -295,7 +295,8 @@ int table_gather(struct table *t, uint64_t version, const uint64_t *keys, size_t
     }
     table_rows_gather(&t->rows, &up, keys, n, out, NULL);
     t->stats.read += n;
-    for (size_t i = t->copies.count; i-- > first;) { /* what is older is right */
+    for (size_t i = t->copies.count; i-- > first;) {
+        /* from the newest to the oldest set: of several copies the oldest is right */
         if (MUTANT(newest_copy) && i > first) {
             continue;
         }

@@ -57,15 +57,16 @@ enum table_full {
 };
 
 struct table_eviction_spec {
-    uint64_t every;    /* versions; 0 is 1. A pass reads the notes of all rows */
-    uint64_t unseen;   /* updates without the row after which it goes; 0: never */
-    uint64_t rows_max; /* of the table on all shards; 0: no limit; else TABLE_BUCKETS or more. Until
-                          the next pass there may be more */
+    uint64_t every;  /* versions; 0 is 1. A pass reads the notes of all rows */
+    uint64_t unseen; /* updates that do not touch a row, after which it is evicted; 0: never */
+    /* of the table on all shards; 0: no limit; else TABLE_BUCKETS or more. Until the next pass
+     * there may be more rows */
+    uint64_t rows_max;
     enum table_least least; /* above rows_max, and when it is full */
 };
 
 struct table_config {
-    const char *name; /* only read by table_new(), as all texts here */
+    const char *name; /* read by table_new() alone, as all texts here */
     uint64_t seed;
     size_t dim;
     struct init init;
@@ -80,7 +81,7 @@ struct table_config {
     uint64_t copies_bytes_max; /* of this shard */
     bool keeps_previous;
     bool notes_evicted;     /* for table_evicted_since() */
-    uint32_t shard, shards; /* 0 of 1 when there is one */
+    uint32_t shard, shards; /* number of this shard, of how many */
 };
 
 struct table;
@@ -90,8 +91,8 @@ int table_new(const struct table_config *config, uint64_t version, struct table 
               struct err *err);
 void table_free(struct table *t); /* NULL is fine */
 
-/* What config.keeps_previous was: from the present version on it is so or not. What is kept for the
- * version before is given back. */
+/* Changes config.keeps_previous, from the present version on. Copies for the version before are
+ * given back. */
 void table_keep_previous(struct table *t, bool keeps);
 
 uint64_t table_version(const struct table *t); /* the present one */
@@ -99,13 +100,12 @@ size_t table_dim(const struct table *t);
 const struct rule *table_rule(const struct table *t);
 
 struct table_step {
-    uint64_t version;                    /* that it makes: the present one + 1 */
+    uint64_t version;                    /* the version that it makes: the present one + 1 */
     struct table_gradient_view gradient; /* the sum of all replicas, of this shard's keys */
     float gradient_scale;
     const struct rule_scalars *scalars;  /* of update number version - 1 */
     const struct table_shaping *shaping; /* NULL: none */
     const float *base; /* [n × dim] what the worker read, for rules with a base; or NULL */
-    double small_norm; /* rows whose values have a smaller L2 norm go; 0: none */
 };
 
 /* Errors: ERR_RANGE another version; ERR_INVALID another dim, or a key that is not of this shard;
@@ -135,8 +135,9 @@ bool table_give_up_pins(struct table *t);
  * are NULL. */
 struct table_chunk {
     size_t capacity, n;
-    bool kept; /* with catch-up: rows as they lie and as they were seen, not as they read. What is
-                  restored from these goes on with the same bits */
+    /* with catch-up: rows as they lie and as they were seen, not as they read. A table that is
+     * restored from these goes on with the same bits */
+    bool kept;
     bool changed; /* only rows that came or changed in versions above `since` */
     uint64_t since;
     size_t looks;                 /* at so many rows at most, and then it is not the end: cursor.end
@@ -165,19 +166,18 @@ int table_evicted_since(struct table *t, uint64_t since, uint64_t version, size_
                         uint64_t *keys, size_t capacity, size_t *n, struct err *err);
 /* The place of @key in that order, which no other key has. */
 uint64_t table_walk_order(uint64_t key);
-/* How many rows there are. Errors: ERR_RANGE. */
+/* The number of rows. Errors: ERR_RANGE. */
 int table_count(const struct table *t, uint64_t version, uint64_t *count, struct err *err);
 
-/* Before the first row and count are put in: about so many will be. Without it rows in the order of
- * table_walk() crowd at the begin of an index that grows, and each takes longer than the one
- * before. Errors: ERR_STATE; ERR_EXHAUSTED. */
+/* Makes room for about so many rows and counts, before the first is put in. Without it rows in the
+ * order of table_walk() crowd at the begin of an index that grows, and each takes longer than the
+ * one before. Errors: ERR_STATE; ERR_EXHAUSTED. */
 int table_restore_reserve(struct table *t, uint64_t rows, uint64_t counts, struct err *err);
 
 /* Puts rows in, before the first update and the first pin: those of @chunk whose keys are of this
- * shard; of others it is not an error to be there. Arrays that are NULL: initial values, seen at
- * the table's version, no sightings. Errors: ERR_CORRUPT a key is there already, or was seen at a
- * later version; ERR_STATE it is too late; ERR_EXHAUSTED. Rows before the one that is named are
- * there then. */
+ * shard; others are passed over. Arrays that are NULL: initial values, seen at the table's version,
+ * no sightings. Errors: ERR_CORRUPT a key is there already, or was seen at a later version;
+ * ERR_STATE it is too late; ERR_EXHAUSTED. Rows before the one that is named are there then. */
 int table_restore_rows(struct table *t, const struct table_chunk *chunk, struct err *err);
 
 /* What admission has counted, as of a pin that was taken with table_pin(): without it the bits
@@ -193,9 +193,10 @@ struct table_counts_chunk {
 /* As table_walk(). Errors: ERR_RANGE it is neither the present version nor pinned. */
 int table_walk_counts(struct table *t, uint64_t version, struct table_cursor *cursor,
                       struct table_counts_chunk *chunk, struct err *err);
-/* How many there are: entries. Errors: ERR_RANGE. */
+/* The number of counts: entries. Errors: ERR_RANGE. */
 int table_count_counts(struct table *t, uint64_t version, uint64_t *count, struct err *err);
-/* As table_restore_rows(): those of this shard. Errors: ERR_CORRUPT; ERR_STATE; ERR_EXHAUSTED. */
+/* Puts counts of this shard in, as table_restore_rows() does rows. Errors: ERR_CORRUPT; ERR_STATE;
+ * ERR_EXHAUSTED. */
 int table_restore_counts(struct table *t, const struct table_counts_chunk *chunk, struct err *err);
 
 struct table_stats {
@@ -222,9 +223,9 @@ struct table_hottest { /* begins zeroed */
     size_t count;
     struct table_hot_key keys[TABLE_HOTTEST_MAX];
 };
-/* Reads the notes of @rows more rows, or a few more than that; false: it has read all, and @h is
- * what there is. The table may change between the calls: then numbers are those of when a row was
- * read, and rows that come or go meanwhile may be left out. */
+/* Reads the notes of about @rows more rows; false: all were read, and @h is the result. The table
+ * may change between the calls: then numbers are those of when a row was read, and rows that come
+ * or go meanwhile may be left out. */
 bool table_hottest(const struct table *t, struct table_hottest *h, size_t rows);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts sightings of keys, exactly or in a filter, and says who has enough of them. */
+/* Counts sightings of keys, exactly or in a filter, and says which keys have enough. */
 #include "table/table_admission.h"
 
 #include <stdlib.h>

@@ -61,13 +61,14 @@ int table_admission_init(struct table_admission *a, const struct table_admission
                          struct table_budget *budget, struct err *err);
 void table_admission_release(struct table_admission *a); /* zeroed is fine */
 
-/* Each of @n keys, none of which has a row, was seen @sightings[i] times more (NULL: once); keys
- * may repeat. Errors: ERR_EXHAUSTED no memory for a count; the keys before the one named are noted.
- */
+/* Notes that each of @n keys, none of which has a row, was seen @sightings[i] times more (NULL:
+ * once); keys may repeat. Errors: ERR_EXHAUSTED no memory for a count; the keys before the one
+ * named are noted. */
 int table_admission_note(struct table_admission *a, const uint64_t *keys, const uint32_t *sightings,
                          size_t n, struct err *err);
-/* The same, wholly or, with an error, not at all. @before ([n]) is what table_admission_undo()
- * needs to take it back, with the same keys and before anything else is done. */
+/* table_admission_note(), wholly or, with an error, not at all. @before ([n]) is what
+ * table_admission_undo() needs to take it back, with the same keys and before anything else is
+ * done. */
 int table_admission_note_all(struct table_admission *a, const uint64_t *keys,
                              const uint32_t *sightings, size_t n, uint32_t *before,
                              struct err *err);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks over the rows of many keys with memory fetched ahead, in blocks that are in three stages at
- * once: of a block of keys the lines of the index are asked for; a block later they are there and
- * name the rows, whose lines are asked for; a block later again these are there, and the rows are
- * visited. A core then waits for many lines at a time instead of one. Only common/table includes
- * this. */
+/* Walks over the rows of many keys with memory fetched ahead. A block of keys goes through three
+ * steps, one with each call: the lines of the index are fetched; these name the rows, whose lines
+ * are fetched; the rows are visited. Three blocks are on the way at once, so a core waits for many
+ * lines at a time instead of one. Only common/table includes this. */
 #ifndef GRADUS_TABLE_TABLE_AHEAD_H
 #define GRADUS_TABLE_TABLE_AHEAD_H
 
@@ -24,7 +23,7 @@ struct table_ahead {
     uint32_t found[2][TABLE_BLOCK];
 };
 
-/* How many keys block @block has. */
+/* The number of keys of block @block. */
 VECTOR_INLINE size_t table_block_keys(const struct table_ahead *a, size_t block)
 {
     const size_t begin = block * TABLE_BLOCK;
@@ -59,7 +58,8 @@ VECTOR_INLINE void table_fetch_rows(struct table_ahead *a, size_t block)
         for (size_t at = 0; at < a->record_bytes; at += TABLE_LINE_BYTES) {
             __builtin_prefetch(record + at);
         }
-        __builtin_prefetch(record + a->record_bytes - 1); /* it may not begin with a line */
+        /* a record may begin in the middle of a line */
+        __builtin_prefetch(record + a->record_bytes - 1);
         if (a->notes) {
             __builtin_prefetch(table_rows_note(a->rows, row));
         }

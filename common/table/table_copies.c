@@ -113,8 +113,8 @@ unsigned table_copies_pinned(const struct table_copies *c)
     return n;
 }
 
-/* Its memory is kept for the next one when that is little: a set for the previous version comes and
- * goes with each update. */
+/* Frees a set, but keeps its memory for the next one when that is little: a set for the previous
+ * version comes and goes with each update. */
 static void retire(struct table_copies *c, struct table_copy_set *s)
 {
     const bool sparse = s->map.fit > SPARSE + 4 * s->map.count; /* slow to clear and to list */
@@ -154,7 +154,7 @@ int table_copies_reserve_drop(struct table_copies *c, size_t i, struct err *err)
     return table_copy_set_reserve(c, c->sets[i - 1], &room, err);
 }
 
-/* All of @from goes to @to, which keeps what it has. */
+/* Moves the copies of @from to @to, which keeps its own. */
 static void merge(struct table_copies *c, struct table_copy_set *to,
                   const struct table_copy_set *from)
 {

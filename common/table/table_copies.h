@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of what changed since versions that can still be read.
  *
- * There is a set for each such version, and all of them are in order. A row that changes is copied
- * to the newest set, unless it is there: so a set has, as of its version, what changed between it
- * and the next one. A reader of version v looks in the set of v, then in those behind it, then in
- * the table. A set that nobody needs any more falls to the one before it, which keeps what it had,
- * or is forgotten when there is none before it.
+ * Each such version has a set of copies; the sets are in order. A row that changes is copied to the
+ * newest set, unless it is there: so a set holds, as of its version, what changed between it and
+ * the next one. A reader of version v looks in the set of v, then in the sets behind it, then in
+ * the table. When nobody needs a set any more its copies fall to the set before it, which keeps its
+ * own, or are freed when there is none before it.
  *
- * Beside rows, a set has what admission had counted, in the same way: by key, or in blocks of a
+ * Beside rows, a set holds what admission had counted, in the same way: by key, or in blocks of a
  * Bloom filter. Only common/table includes this. Owner: that of the table. */
 #ifndef GRADUS_TABLE_TABLE_COPIES_H
 #define GRADUS_TABLE_TABLE_COPIES_H
@@ -15,17 +15,19 @@
 #include "table/table.h"
 #include "table/table_copy_map.h"
 
-#define TABLE_COPY_ABSENT (TABLE_ROW_NONE - 1) /* there was no row, no count */
+/* in place of a number: there was no row, or no count */
+#define TABLE_COPY_ABSENT (TABLE_ROW_NONE - 1)
 #define TABLE_SETS_MAX 32 /* pins, the previous version, and some that could not be merged */
 
 struct table_copy_set {
     uint64_t version;
-    uint64_t rows; /* in the table at that version */
+    uint64_t rows; /* rows of the table at that version */
     unsigned pins;
     struct table_copy_map map;   /* of rows: numbers of records */
     struct table_memory records; /* each a struct table_note and the record's floats */
     uint32_t made;
-    struct table_copy_map counts; /* of keys: what the count was; of blocks: numbers of them */
+    /* by key: the count of before; by block: the number of its copy */
+    struct table_copy_map counts;
     struct table_memory blocks;
     uint32_t blocks_made;
 };
@@ -36,24 +38,25 @@ struct table_copies {
     size_t record_bytes;                         /* of a copy */
     struct table_copy_set *sets[TABLE_SETS_MAX]; /* by version */
     size_t count;
-    struct table_copy_set *spare; /* its memory is used again; NULL */
+    struct table_copy_set *spare; /* a set whose memory is used again; NULL: none */
     bool keeps_spare;
 };
 
 /* @keeps_spare: sets come and go with each update. */
 void table_copies_init(struct table_copies *c, size_t stride, uint64_t bytes_max, bool keeps_spare);
-/* Whether what a set had is kept for the next one. */
+/* Says whether the memory of a freed set is kept for the next one. */
 void table_copies_keep_spare(struct table_copies *c, bool keeps);
 void table_copies_release(struct table_copies *c); /* zeroed is fine */
 
-/* Behind all others. Errors: ERR_EXHAUSTED. */
+/* Adds a set behind all others. Errors: ERR_EXHAUSTED. */
 int table_copies_add(struct table_copies *c, uint64_t version, uint64_t rows,
                      struct table_copy_set **out, struct err *err);
 /* The newest; NULL. */
 struct table_copy_set *table_copies_newest(const struct table_copies *c);
-/* Which set has @version; c->count: none. */
+/* The number of the set of @version; c->count: none. */
 size_t table_copies_find(const struct table_copies *c, uint64_t version);
-/* Set @i goes: what it has falls to the one before. False: there is no memory for it; it stays. */
+/* Removes set @i: its copies fall to the set before it. False: there is no memory for that; it
+ * stays. */
 bool table_copies_drop(struct table_copies *c, size_t i);
 /* Memory for what table_copies_drop() of set @i, 1 or more, adds to the one before.
  * Errors: ERR_EXHAUSTED. */
@@ -70,7 +73,7 @@ int table_copy_set_reserve(struct table_copies *c, struct table_copy_set *s,
                            const struct table_copy_room *room, struct err *err);
 /* Have what the copy of the row of @key will touch of the set brought from memory. */
 void table_copy_fetch(const struct table_copy_set *s, uint64_t key);
-/* What is reserved is used by these. What is there already stays as it is. */
+/* Copies a row into memory that was reserved. A copy that is there already stays. */
 void table_copy_row(struct table_copies *c, struct table_copy_set *s, uint64_t key,
                     const struct table_note *note, const float *record);
 void table_copy_no_row(struct table_copy_set *s, uint64_t key);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What always holds: an entry lies at its home or behind it, all places from the home to it are
- * taken, and entries rise. So a search ends at a free place or at a greater entry. */
+/* Invariant: an entry lies at its home or behind it, all places from the home to it are taken, and
+ * hashes rise. So a search ends at a free place or at a greater hash. */
 #include "table/table_copy_map.h"
 
 #include <stdlib.h>

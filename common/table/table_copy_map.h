@@ -32,8 +32,8 @@ void table_copy_map_clear(struct table_copy_map *m); /* keeps the memory */
 void table_copy_map_fetch(const struct table_copy_map *m, uint64_t hash);
 /* TABLE_ROW_NONE: it is not there. */
 uint32_t table_copy_map_find(const struct table_copy_map *m, uint64_t hash);
-/* Room for it was reserved. @number is less than TABLE_ROW_NONE. False: @hash is there already, and
- * stays what it is. */
+/* Inserts; room was reserved. @number is less than TABLE_ROW_NONE. False: @hash is there already,
+ * and stays as it is. */
 bool table_copy_map_insert(struct table_copy_map *m, uint64_t hash, uint32_t number);
 /* The first @max entries from hash @from on, in their order. */
 size_t table_copy_map_next(const struct table_copy_map *m, uint64_t from, struct table_copy *out,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes rows. To find the least ones without memory for a list of them, the rank and then the key
+/* To find the least rows without memory for a list of them, the rank and then the key
  * that divide them from the rest are found digit by digit, from counts of digits (radix select). */
 #include "table/table_eviction.h"
 
@@ -17,64 +17,6 @@ uint64_t table_rows_in(const struct table_rows *rows, uint64_t bytes)
     return (double)bytes > fixed ? (uint64_t)(((double)bytes - fixed) / row) : 0;
 }
 
-/* What decides about a row, and the limits. */
-struct judge {
-    bool (*goes)(const struct judge *j, const struct table_rows *rows, const struct table_entry *e);
-    enum table_least least;
-    uint64_t version, updates_max;
-    struct table_least_limit limit;
-    double norm;
-};
-
-static uint64_t evict(struct table_rows *rows, const struct judge *j)
-{
-    struct table_cursor cursor = {0};
-    struct table_entry entries[LISTED];
-    uint64_t removed = 0;
-    size_t n;
-    while ((n = table_index_next(&rows->index, &cursor, entries, LISTED)) > 0) {
-        for (size_t i = 0; i < n; i++) {
-            __builtin_prefetch(table_rows_note(rows, entries[i].row));
-        }
-        for (size_t i = 0; i < n; i++) {
-            if (j->goes(j, rows, &entries[i])) {
-                removed += table_rows_remove(rows, entries[i].key);
-            }
-        }
-    }
-    return removed;
-}
-
-static bool is_unseen(const struct judge *j, const struct table_rows *rows,
-                      const struct table_entry *e)
-{
-    const uint64_t seen = table_rows_note(rows, e->row)->seen;
-    return seen <= j->version && j->version - seen >= j->updates_max;
-}
-
-uint64_t table_evict_unseen(struct table_rows *rows, uint64_t version, uint64_t updates_max)
-{
-    const struct judge j = {.goes = is_unseen, .version = version, .updates_max = updates_max};
-    return evict(rows, &j);
-}
-
-static bool is_small(const struct judge *j, const struct table_rows *rows,
-                     const struct table_entry *e)
-{
-    const float *values = table_rows_record(rows, e->row);
-    double sum = 0;
-    for (size_t i = 0; i < rows->dim; i++) {
-        sum += (double)values[i] * (double)values[i];
-    }
-    return sum < j->norm * j->norm;
-}
-
-uint64_t table_evict_small(struct table_rows *rows, double norm)
-{
-    const struct judge j = {.goes = is_small, .norm = norm};
-    return evict(rows, &j);
-}
-
 static uint64_t rank_of(const struct table_note *note, enum table_least least)
 {
     return least == TABLE_LEAST_RECENT ? note->seen : note->sightings;
@@ -89,19 +31,14 @@ bool table_least_has(const struct table_rows *rows, enum table_least least,
            (rank < limit->rank || (rank == limit->rank && e->key <= limit->key));
 }
 
-static bool is_among_least(const struct judge *j, const struct table_rows *rows,
-                           const struct table_entry *e)
-{
-    return table_least_has(rows, j->least, &j->limit, e);
-}
-
-/* A number that is being found from its first digit on: those below come before it. */
+/* Radix selection: finds the k-th smallest number digit by digit, most significant first. */
 struct select {
-    uint64_t found;          /* its digits so far, zeros behind */
-    int bits;                /* that are still unknown */
-    uint64_t left;           /* it is the @left-th, from 1, of those that begin like it */
-    bool whole;              /* all that begin like it go: its other digits are the greatest */
-    uint64_t counts[DIGITS]; /* of them, by their next digit */
+    uint64_t found; /* its digits so far, zeros behind */
+    int bits;       /* number of bits that are still unknown */
+    uint64_t left;  /* it is the @left-th, from 1, of the numbers that begin with these digits */
+    bool whole; /* all numbers that begin with these digits go: the other digits become the greatest
+                 */
+    uint64_t counts[DIGITS]; /* numbers that begin with these digits, by their next digit */
 };
 
 static void select_count(struct select *s, uint64_t x)
@@ -111,7 +48,7 @@ static void select_count(struct select *s, uint64_t x)
     }
 }
 
-/* All have been counted: one more digit is known. */
+/* Takes the next digit from the counts. */
 static void select_digit(struct select *s)
 {
     uint64_t digit = 0;
@@ -146,7 +83,8 @@ static int rank_bits(const struct table_rows *rows, enum table_least least)
     return bits;
 }
 
-/* The rank of the @n-th row, and which it is of those with this rank. */
+/* Finds the rank of the @n-th row in the order of ranks, and which one it is of the rows with this
+ * rank. */
 static void select_rank(struct select *s, const struct table_rows *rows, enum table_least least,
                         uint64_t n)
 {
@@ -162,7 +100,7 @@ static void select_rank(struct select *s, const struct table_rows *rows, enum ta
     }
 }
 
-/* The @n-th key of the rows with @rank. */
+/* Finds the @n-th key of the rows with @rank. */
 static uint64_t select_key(const struct table_rows *rows, enum table_least least, uint64_t rank,
                            uint64_t n)
 {
@@ -196,17 +134,4 @@ struct table_least_limit table_least_find(const struct table_rows *rows, enum ta
         .rank = s.found,
         .key = s.whole ? UINT64_MAX : select_key(rows, least, s.found, s.left),
     };
-}
-
-uint64_t table_evict_least(struct table_rows *rows, enum table_least least, uint64_t rows_max)
-{
-    if (rows->index.count <= rows_max) {
-        return 0;
-    }
-    const struct judge j = {
-        .goes = is_among_least,
-        .least = least,
-        .limit = table_least_find(rows, least, rows->index.count - rows_max),
-    };
-    return evict(rows, &j);
 }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rows go. Each function removes rows and returns how many; called at the boundary of two
- * versions. Which ones these are depends on the keys, notes and values of the rows there are and on
- * nothing else: not on the order in which they came, nor on where they lie. None of them takes
- * memory, so a table that is full can be made emptier.
+/* Finds the least rows of a table, which make room for others (table_least.c evicts them). Which
+ * rows they are depends on the keys and notes of all rows and on nothing else: not on the order in
+ * which they came, nor on where they lie. Takes no memory, so a full table can be made emptier.
  *
- * Memory of rows that went stays with the table, for others. A table that is to hold @bytes holds
+ * Memory of evicted rows stays with the table, for others. A table that is to hold @bytes holds
  * table_rows_in() rows.
  *
- * Owner: that of the rows. Cost: a walk over all rows, however many go: who evicts down to less
- * than a limit walks less often. */
+ * Owner: that of the rows. */
 #ifndef GRADUS_TABLE_TABLE_EVICTION_H
 #define GRADUS_TABLE_TABLE_EVICTION_H
 
@@ -17,28 +15,19 @@
 /* Rows that fit in @bytes for sure, by the formula of table_rows.h. */
 uint64_t table_rows_in(const struct table_rows *rows, uint64_t bytes);
 
-/* Those whose last update is @updates_max or more updates ago: `seen` + @updates_max ≤ @version. */
-uint64_t table_evict_unseen(struct table_rows *rows, uint64_t version, uint64_t updates_max);
-/* Those whose values have an L2 norm below @norm; not those with a NaN. */
-uint64_t table_evict_small(struct table_rows *rows, double norm);
-
 enum table_least {
     TABLE_LEAST_RECENT,   /* `seen` decides, */
     TABLE_LEAST_FREQUENT, /* or `sightings`; then the smaller key */
 };
 
-/* As many as there are above @rows_max. Before the walk there is one over the notes for each byte
- * of the greatest rank, and where not all rows of one rank go, some over the index to find the key.
- */
-uint64_t table_evict_least(struct table_rows *rows, enum table_least least, uint64_t rows_max);
-
-/* What divides the least rows from the others. */
+/* The limit between the least rows and the others. */
 struct table_least_limit {
     uint64_t rank, key; /* the greatest that goes, of rows with that rank the greatest key */
 };
 
-/* The limit of the @n least rows, 1 or more and no more than there are. A row whose `seen` is
- * TABLE_SEEN_UNUSED for a while is none of them. Cost: the walks of table_evict_least(). */
+/* Finds the limit of the @n least rows, 1 or more and no more than there are. A row whose `seen` is
+ * TABLE_SEEN_UNUSED is none of them. Cost: a walk over the notes for each byte of the greatest
+ * rank, and where not all rows of one rank are among them, some over the index to find the key. */
 struct table_least_limit table_least_find(const struct table_rows *rows, enum table_least least,
                                           uint64_t n);
 bool table_least_has(const struct table_rows *rows, enum table_least least,

@@ -124,11 +124,12 @@ VECTOR_INLINE void join_row(struct table_gradient *to, size_t k, const size_t *i
     }
 }
 
-/* From the last row on, so that rows of @to move behind those that are still to be read. */
+/* Goes from the last row to the first, so that rows of @to move behind those that are still to be
+ * read. */
 VECTOR_CLONES
 static void merge(struct table_gradient *to, const struct table_gradient_view *from, size_t n)
 {
-    size_t left = to->n, right = from->n; /* rows that are still to come */
+    size_t left = to->n, right = from->n; /* rows that were not moved yet */
     for (size_t k = n; right > 0;) {
         const size_t i = left - 1, j = right - 1;
         const bool has_left = left > 0 && to->keys[i] >= from->keys[j];

@@ -44,7 +44,7 @@ struct table_gradient {
     float *values;       /* [n × dim] */
 };
 
-/* The same, borrowed. */
+/* A gradient that is borrowed. */
 struct table_gradient_view {
     size_t dim, n;
     const uint64_t *keys;
@@ -67,8 +67,7 @@ int table_gradient_begin(struct table_gradient *g, const struct table_keys *keys
 int table_gradient_add(struct table_gradient *to, const struct table_gradient_view *from,
                        struct err *err);
 
-/* What @g will be when it went through @type and back; what is rounded once is not changed again.
- */
+/* Rounds @g to @type and back; a value that was rounded once is not changed again. */
 void table_gradient_round(struct table_gradient *g, enum value_type type);
 
 /* Bytes of the form above, with values of @type; UINT64_MAX when they cannot be counted. */
@@ -82,9 +81,9 @@ void table_gradient_encode(enum value_type type, const struct table_gradient_vie
 int table_gradient_decode(struct table_gradient *g, enum value_type type, const void *bytes,
                           size_t n, struct err *err);
 
-/* Each row whose L2 norm, of what it is times @scale, is above @norm_max is made that long. Returns
- * how many that were. A row that is not finite is left as it is. A row lies on one shard, and it
- * alone decides: the same bits wherever it is done. Done after the sum of all replicas. */
+/* Clips each row: one whose L2 norm, times @scale, is above @norm_max gets that length. Returns how
+ * many were clipped. A row that is not finite stays. A row lies on one shard, which decides alone:
+ * the same bits on any shard. Called after the sum of all replicas. */
 size_t table_gradient_clip_rows(struct table_gradient *g, float scale, double norm_max);
 
 #endif

@@ -13,7 +13,7 @@
 
 #define HOMES_MIN 16
 #define GROWTH 8        /* a growth adds this part of the homes */
-#define USED_PERCENT 85 /* of the places in homes, when it begins */
+#define USED_PERCENT 85 /* part of the homes that is used when the index begins to grow */
 #define RESERVED_PERCENT                                                                           \
     80                      /* of the places in homes that keys of table_index_reserve() will use  \
                              */
@@ -182,7 +182,7 @@ static int move_some(struct table_index *index, struct err *err)
     return 0;
 }
 
-/* Begins a growth when it is time, and goes on with one that is under way. */
+/* Begins to grow when it is time, and goes on with growing. */
 static int grow(struct table_index *index, struct err *err)
 {
     if (index->unmoved == index->homes &&
@@ -215,7 +215,7 @@ int table_index_insert(struct table_index *index, uint64_t key, uint32_t row, st
 }
 
 /* The first key behind line @hole that may lie in it: one whose home is not behind it. Stops at the
- * line @to that it lies in, or at one that is not full: nothing came past that. */
+ * line @to that has it, or at a line that is not full: no key went past that. */
 static unsigned find_filler(const struct table_index *index, uint64_t hole, uint64_t *to)
 {
     const struct table_line *lines = table_lines(index);

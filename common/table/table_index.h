@@ -36,10 +36,10 @@ struct table_index {
     struct table_memory memory; /* of struct table_line */
     uint64_t count;
     uint64_t homes;     /* lines that are homes; behind them are those that the last ones need */
-    uint64_t homes_new; /* while it grows: how many there will be; else as many */
-    uint64_t unmoved;   /* while it grows: homes below have not been moved; else all */
+    uint64_t homes_new; /* while it grows: homes that it will have; else as many as it has */
+    uint64_t unmoved;   /* while it grows: homes below this have not been moved; else all */
     uint64_t end;       /* lines from here on are empty */
-    struct table_entry *moved; /* where lines are while they are moved */
+    struct table_entry *moved; /* memory for lines while they are moved */
     size_t moved_capacity;
 };
 
@@ -47,7 +47,7 @@ struct table_index {
 int table_index_init(struct table_index *index, struct table_budget *budget, struct err *err);
 void table_index_release(struct table_index *index); /* zeroed is fine */
 
-/* Room for @n keys, before the first: for those that come in the order of table_index_next(), which
+/* Makes room for @n keys, before the first, for keys in the order of table_index_next(), which
  * would crowd at the begin of an index that grows. Errors: ERR_EXHAUSTED. */
 int table_index_reserve(struct table_index *index, uint64_t n, struct err *err);
 
@@ -64,7 +64,7 @@ int table_index_insert(struct table_index *index, uint64_t key, uint32_t row, st
 /* The number that @key had; TABLE_ROW_NONE: it was not there. Memory stays with the index. */
 uint32_t table_index_remove(struct table_index *index, uint64_t key);
 
-/* Where a walk over an index is; begins zeroed. */
+/* The place of a walk over an index; begins zeroed. */
 struct table_cursor {
     uint64_t from; /* a hash */
     bool end;

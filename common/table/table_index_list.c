@@ -10,7 +10,7 @@ VECTOR_INLINE uint64_t rank_of(const struct table_entry *e, bool by_hash)
     return by_hash ? table_mix(e->key) : e->key;
 }
 
-struct heap { /* of the least entries seen */
+struct heap { /* a heap of the least entries seen */
     struct table_entry *entries;
     size_t n, max;
     bool by_hash;
@@ -41,7 +41,7 @@ static void heapify(const struct heap *h)
     }
 }
 
-/* It is a heap from the moment on when it is full. */
+/* The array becomes a heap when it is full. */
 static void heap_offer(struct heap *h, const struct table_entry *e)
 {
     if (h->n < h->max) {
@@ -92,7 +92,7 @@ static bool hash_of_share(uint64_t line, uint64_t n, uint64_t *hash)
     return true;
 }
 
-/* The least hash whose home is @line or behind it; false: there is none. */
+/* Finds the least hash whose home is @line or behind it; false: there is none. */
 static bool hash_of_home(const struct table_index *index, uint64_t line, uint64_t *hash)
 {
     uint64_t moved;
@@ -107,8 +107,8 @@ static bool hash_of_home(const struct table_index *index, uint64_t line, uint64_
     return true;
 }
 
-/* What begins at the cursor, up to the first line that is not full: no key whose home is in these
- * lines lies behind them. */
+/* Lists the entries from the cursor up to the first line that is not full: no key whose home is in
+ * these lines lies behind them. */
 static size_t next_run(const struct table_index *index, struct table_cursor *cursor,
                        struct table_entry *out, size_t max)
 {

@@ -50,7 +50,7 @@ static void swap_arrays(struct table_keys *k)
     k->scratch = sorted;
 }
 
-/* One digit, whose counts are @counts. */
+/* Sorts by one digit, whose counts are @counts. */
 static void sort_by(struct table_keys *k, size_t n, unsigned shift, const uint32_t counts[DIGITS])
 {
     uint32_t to[DIGITS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evicts rows, and copies them first for who may still read them. The least ones of each bucket are
- * kept in a heap with the greatest of them on top while all rows are listed; where those of all
- * buckets are more than PICKS_MAX, some buckets, or some of the least, have their turn later. */
+/* Evicts rows, and copies them first for readers of old versions. While all rows are listed, a heap
+ * keeps the least rows of each bucket, the greatest of them on top; where the buckets together need
+ * more than PICKS_MAX, some buckets, or some of the least rows, have their turn in another pass. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ struct picks {
     uint32_t *first, *room, *count; /* of each bucket, in @all */
 };
 
-/* A row goes; what it was is copied to @set, for which there is room, or @set is NULL. */
+/* Evicts a row; it is copied to @set first, which has room for it (NULL: no copies). */
 static void evict_row(struct table *t, struct table_copy_set *set, const struct table_entry *e)
 {
     if (set != NULL && !MUTANT(evicted_under_pin)) {
@@ -186,26 +186,15 @@ static bool is_unseen(const struct table *t, const struct table_note *note, uint
            version - note->seen + MUTANT(evicted_early) >= t->eviction.unseen;
 }
 
-static bool is_small(const struct table *t, uint32_t row, double norm)
-{
-    const float *values = table_rows_record(&t->rows, row);
-    double sum = 0;
-    for (size_t i = 0; i < t->rows.dim; i++) {
-        sum += (double)values[i] * (double)values[i];
-    }
-    return sum < norm * norm;
-}
-
-/* Visits all rows; those that go, go, or are counted. */
+/* Visits all rows; evicts those that were not seen for too long, or counts them. */
 static uint64_t pass(const struct table *t, struct table *changed, struct table_copy_set *set,
-                     uint64_t version, double small_norm)
+                     uint64_t version)
 {
-    const bool unseen = t->eviction.unseen > 0 && passes_now(t, version);
     struct table_cursor cursor = {0};
     struct table_entry entries[LISTED];
     uint64_t going = 0;
     size_t count;
-    if (!unseen && !(small_norm > 0)) {
+    if (t->eviction.unseen == 0 || !passes_now(t, version)) {
         return 0;
     }
     while ((count = table_index_next(&t->rows.index, &cursor, entries, LISTED)) > 0) {
@@ -213,9 +202,7 @@ static uint64_t pass(const struct table *t, struct table *changed, struct table_
             __builtin_prefetch(table_rows_note(&t->rows, entries[i].row));
         }
         for (size_t i = 0; i < count; i++) {
-            const uint32_t row = entries[i].row;
-            if (!(unseen && is_unseen(t, table_rows_note(&t->rows, row), version)) &&
-                !(small_norm > 0 && is_small(t, row, small_norm))) {
+            if (!is_unseen(t, table_rows_note(&t->rows, entries[i].row), version)) {
                 continue;
             }
             going++;
@@ -227,7 +214,8 @@ static uint64_t pass(const struct table *t, struct table *changed, struct table_
     return going;
 }
 
-/* What is above the limit in each bucket; returns the sum. @added: keys of new rows. */
+/* Finds how many rows are above the limit in each bucket; returns the sum. @added: keys of new
+ * rows. */
 static uint64_t excess(const struct table *t, uint64_t *quotas, const uint64_t *added, size_t n)
 {
     uint64_t sum = 0;
@@ -244,21 +232,19 @@ static uint64_t excess(const struct table *t, uint64_t *quotas, const uint64_t *
     return sum;
 }
 
-void table_evict_pass(struct table *t, struct table_copy_set *set, uint64_t version,
-                      double small_norm)
+void table_evict_pass(struct table *t, struct table_copy_set *set, uint64_t version)
 {
     uint64_t quotas[TABLE_BUCKETS];
-    (void)pass(t, t, set, version, small_norm);
+    (void)pass(t, t, set, version);
     if (t->eviction.rows_max > 0 && passes_now(t, version) && excess(t, quotas, NULL, 0) > 0) {
         evict_quotas(t, set, quotas);
     }
 }
 
-uint64_t table_evict_bound(const struct table *t, uint64_t version, double small_norm,
-                           const uint64_t *added, size_t n)
+uint64_t table_evict_bound(const struct table *t, uint64_t version, const uint64_t *added, size_t n)
 {
     uint64_t quotas[TABLE_BUCKETS];
-    uint64_t sum = pass(t, NULL, NULL, version, small_norm);
+    uint64_t sum = pass(t, NULL, NULL, version);
     if (t->eviction.rows_max > 0 && passes_now(t, version)) {
         sum += excess(t, quotas, added, n);
     }

@@ -10,7 +10,7 @@
 #define TABLE_LINE_KEYS 5
 
 struct table_line {
-    uint64_t keys[TABLE_LINE_KEYS]; /* those from @count on mean nothing */
+    uint64_t keys[TABLE_LINE_KEYS]; /* keys from @count on mean nothing */
     uint32_t rows[TABLE_LINE_KEYS];
     uint32_t count;
 };
@@ -59,7 +59,7 @@ VECTOR_INLINE struct table_line *table_lines(const struct table_index *index)
     return (struct table_line *)(void *)index->memory.base;
 }
 
-/* Where in @line @key is: the position, or TABLE_LINE_KEYS. */
+/* The position of @key in @line, or TABLE_LINE_KEYS. */
 VECTOR_INLINE unsigned table_line_find(const struct table_line *line, uint64_t key)
 {
     unsigned hits = 0;
@@ -70,7 +70,7 @@ VECTOR_INLINE unsigned table_line_find(const struct table_line *line, uint64_t k
     return (unsigned)__builtin_ctz(hits | 1U << TABLE_LINE_KEYS);
 }
 
-/* The number of @key, whose search begins at @line. */
+/* The number of @key, for which the search begins at @line. */
 VECTOR_INLINE uint32_t table_line_search(const struct table_line *line, uint64_t key)
 {
     for (;; line++) {

@@ -59,8 +59,9 @@ int table_memory_init(struct table_memory *m, struct table_budget *budget, size_
     return 0;
 }
 
-/* A little more than what is needed, so that growing is rare. A large array ends with a huge page:
- * what is touched before all of its page is there gets small ones, for ever. */
+/* The next size of an array: a little more than needed, so that growing is rare. A large array ends
+ * with a huge page, because memory that is touched before all of its huge page is there gets small
+ * pages for ever. */
 static size_t next_bytes(const struct table_memory *m, size_t need)
 {
     const size_t more = m->bytes + m->bytes / STEPS;

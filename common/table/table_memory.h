@@ -16,8 +16,8 @@
 
 #include "base/err.h"
 
-/* What a table may take, and takes. Every byte of it that grows is counted here before it is asked
- * for. Lives longer than what takes from it. */
+/* What a table may take, and takes. Growing arrays count every byte here before they ask for it.
+ * Lives longer than all of them. */
 struct table_budget {
     uint64_t bytes_max;
     uint64_t bytes;
@@ -33,7 +33,7 @@ struct table_memory {
     char *base; /* stays where it is; zeroed where nothing was written */
     size_t bytes;
     size_t bytes_max;
-    char *reserved; /* of the system, a little more on both sides */
+    char *reserved; /* from the system, a little more on both sides */
     size_t reserved_bytes;
     struct table_budget *budget;
 };

@@ -103,7 +103,7 @@ void table_rows_begin(const struct table_rows *rows, uint64_t key, float *record
     }
 }
 
-/* Memory for one more row, which is @row from then on. */
+/* Takes memory for one more row, whose number is @row from then on. */
 static int next_row(struct table_rows *rows, uint32_t *row, struct err *err)
 {
     if (rows->unused != TABLE_ROW_NONE) {
@@ -160,7 +160,7 @@ int table_rows_add(struct table_rows *rows, const uint64_t *keys, size_t n, uint
         for (size_t i = 0; i < count; i++) {
             if (found[i] != TABLE_ROW_NONE ||
                 table_index_find(&rows->index, keys[at + i]) != TABLE_ROW_NONE) {
-                continue; /* the second: it came twice */
+                continue; /* the key came twice: this is the second */
             }
             int rc = add_one(rows, keys[at + i], seen, err);
             if (rc != 0) {

@@ -26,11 +26,11 @@
 #include "table/table_squares.h"
 #include "tensor/init.h"
 
-#define TABLE_SEEN_UNUSED UINT64_MAX /* in notes of rows that are in no use */
+#define TABLE_SEEN_UNUSED UINT64_MAX /* `seen` of rows that are not in use */
 #define TABLE_DIM_MAX 65536          /* floats; an embedding of a large language model has 16,384 */
 
 struct table_spec {
-    const char *name; /* only read by table_rows_init() */
+    const char *name; /* read by table_rows_init() alone */
     uint64_t seed;
     size_t dim;
     struct init init;
@@ -40,7 +40,7 @@ struct table_spec {
 
 struct table_note {       /* on one row */
     uint64_t seen;        /* the version that its last update made; at first what the maker said */
-    uint32_t sightings;   /* in updates; stays at its maximum */
+    uint32_t sightings;   /* in how many batches; stays at its maximum */
     uint32_t next_unused; /* of unused rows */
 };
 
@@ -56,7 +56,7 @@ struct table_rows {
     size_t stride;
     size_t slot_at[RULE_SLOTS_MAX]; /* floats from the record's begin */
     uint32_t made;                  /* rows that are or were in use */
-    uint32_t unused;                /* the first of those that are not; TABLE_ROW_NONE */
+    uint32_t unused;                /* the first row that is not in use; TABLE_ROW_NONE */
     float *scratch;                 /* a record */
     float *shaped; /* [2 × dim] a gradient, and values before an update; NULL: not needed yet */
 };
@@ -69,18 +69,18 @@ bool table_takes_rule(const struct rule *rule);
 int table_rows_init(struct table_rows *rows, const struct table_spec *spec, struct err *err);
 void table_rows_release(struct table_rows *rows); /* zeroed is fine */
 
-/* Make rows for those of the @n keys that have none; keys may repeat. @seen: the updates that they
- * count as having had: of a lazy table the present version, with catch-up 0.
- * Errors: ERR_EXHAUSTED: the table is full; the keys before the one that is named have rows. */
+/* Makes rows for those of the @n keys that have none; keys may repeat. @seen: the updates that the
+ * rows count as having had: of a lazy table the present version, with catch-up 0. Errors:
+ * ERR_EXHAUSTED: the table is full; the keys before the one that is named have rows. */
 int table_rows_add(struct table_rows *rows, const uint64_t *keys, size_t n, uint64_t seen,
                    struct err *err);
 /* False: there is none. Its memory stays with the table, for other rows. */
 bool table_rows_remove(struct table_rows *rows, uint64_t key);
 
-/* With which past a row is read or updated. */
+/* The past with which a row is read or updated. */
 struct table_catch_up {
     const struct rule_past *past; /* NULL: lazy */
-    uint64_t version;             /* rows are brought to it; of an update the number it has */
+    uint64_t version;             /* rows are brought to this version; of an update its number */
 };
 
 /* The values of @n keys, [n × dim] to @out; keys may repeat. A key without a row gets what its row
@@ -94,14 +94,15 @@ void table_rows_gather(struct table_rows *rows, const struct table_catch_up *up,
 void table_rows_catch_up(const struct table_rows *rows, const struct table_catch_up *up,
                          uint64_t seen, float *record);
 
-/* What is done to the gradient of a row, times gradient_scale, before the rule gets it, in the
- * order of a dense update (rule/update/update.h): no element is larger than clip.value; the row is
- * no longer than clip.norm; times the factor; + l2 · w + l1 · sign(w). And after it: the values
- * lose decay times what they were. Of rows that are updated alone. 0: nothing of the kind. */
+/* What is done to the gradient of a row before the rule, in the order of a dense update
+ * (rule/update/update.h): the gradient times gradient_scale; no element is larger than clip.value;
+ * the row is no longer than clip.norm; times the factor; + l2 · w + l1 · sign(w). And after the
+ * rule: the values lose decay times what they were. Only rows that are updated are shaped. 0:
+ * nothing of that kind. */
 struct table_shaping {
     float l1, l2, decay;
     struct table_clip clip; /* of single rows */
-    bool scaled; /* by @factor, that of clips by the norm of the table and by the global norm */
+    bool scaled; /* times @factor, that of clips by the norm of the table and by the global norm */
     float factor;
 };
 
@@ -118,8 +119,8 @@ struct table_update {
     const uint32_t *sightings; /* [n] of each key in this update; NULL: one */
 };
 
-/* One update of each row; returns how many that are. Keys without a row are passed over. With
- * catch-up the rule is one that can: `still`, or with catch_up. */
+/* Updates each row; returns how many. Keys without a row are passed over. With catch-up the rule is
+ * one that can: `still`, or with catch_up. */
 size_t table_rows_update(struct table_rows *rows, const struct table_update *update);
 
 /* The record and the note of a row that is in use. */
@@ -140,11 +141,11 @@ static inline void table_rows_fetch(const struct table_rows *rows, uint32_t row,
     for (size_t at = 0; at < bytes; at += 64) {
         __builtin_prefetch(record + at);
     }
-    __builtin_prefetch(record + bytes - 1); /* it may not begin with a line */
+    __builtin_prefetch(record + bytes - 1); /* a record may begin in the middle of a line */
     __builtin_prefetch(table_rows_note(rows, row));
 }
 
-/* What the row of @key begins with, slots included: [stride]. */
+/* The floats that the row of @key begins with, slots included: [stride]. */
 void table_rows_begin(const struct table_rows *rows, uint64_t key, float *record);
 
 #endif

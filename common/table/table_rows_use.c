@@ -41,7 +41,7 @@ void table_rows_catch_up(const struct table_rows *rows, const struct table_catch
     }
 }
 
-/* The same of a copy; and of rows that are not there. */
+/* Reads a copy of a row, brought up to date; or the initial values of a row that is not there. */
 static void read_one(struct table_rows *rows, const struct table_catch_up *up, uint64_t key,
                      uint32_t row, float *out)
 {
@@ -108,7 +108,7 @@ static const float *shape(struct table_rows *rows, const struct table_shaping *s
     return to;
 }
 
-/* One update of @row, which is that of key @i. @span has what is the same for all of them. */
+/* Updates @row, which is that of key @i. @span has what is the same for all rows. */
 static void update_one(struct table_rows *rows, const struct table_update *u, size_t i,
                        uint32_t row, struct rule_span *span)
 {

@@ -16,9 +16,9 @@
 #include "rule/rules/exact_sum.h"
 #include "table/table_gradient.h"
 
-struct table_clip { /* of a single row; 0: not */
+struct table_clip { /* limits for a single row; 0: no limit */
     float value;    /* of each element */
-    double norm;    /* of the row, afterwards */
+    double norm;    /* largest norm of the row */
 };
 
 /* Adds the squares of what @g is times @scale (rounded to float, as a rule sees it), after @clip
@@ -27,10 +27,10 @@ void table_squares_add(struct exact_sum *s, const struct table_gradient_view *g,
                        const struct table_clip *clip, float *scratch);
 /* Of one row of @dim floats: the double that is added, which may be infinite or NaN. */
 double table_squares_of_row(const float *row, size_t dim, float scale);
-/* Makes a row what it is times @scale, clipped. */
+/* Multiplies a row by @scale and clips it. */
 void table_row_shape(float *row, size_t dim, float scale, const struct table_clip *clip);
-/* Makes a row whose L2 norm, of what it is times @scale, is above @norm_max that long; true when it
- * was. A row that is not finite is left as it is. */
+/* Shortens a row whose L2 norm, times @scale, is above @norm_max to that length; true when it did.
+ * A row that is not finite stays. */
 bool table_row_clip(float *row, size_t dim, float scale, double norm_max);
 
 #endif

@@ -11,14 +11,14 @@
 #include "table/table_line.h"
 
 #define COPIED_AT_ONCE 1024 /* keys: their records stay in the cache for the rule */
-#define COPIED_AHEAD 16     /* keys whose rows are on their way from memory */
-#define LEAST_SHARE 16      /* when the table is full, so much of it goes */
+#define COPIED_AHEAD 16     /* keys whose rows are fetched ahead */
+#define LEAST_SHARE 16      /* when the table is full, this share of it is evicted */
 
 /* An update under way. */
 struct updating {
     struct table *t;
     const struct table_step *step;
-    struct table_copy_set *set; /* to which is copied what changes; NULL */
+    struct table_copy_set *set; /* copies of what changes; NULL: none */
     size_t absent, admitted;    /* keys */
 };
 
@@ -82,8 +82,8 @@ static void look_up(struct updating *u)
 
 /* ---- copies ---- */
 
-/* The set that takes what changes; with what is previous now, it falls to the one before it when
- * the update is done, and memory for that is taken first. */
+/* Prepares the set that takes copies. When the update is done, the set of the version that is
+ * previous now falls to the set before it; memory for that is taken first. */
 static int prepare_copies(struct updating *u, struct err *err)
 {
     struct table *t = u->t;
@@ -99,7 +99,7 @@ static int prepare_copies(struct updating *u, struct err *err)
                    : rc;
 }
 
-/* What was counted of the absent keys, when a version is pinned. */
+/* Copies the counts of the absent keys, when a version is pinned. */
 static int copy_counts(struct updating *u, struct err *err)
 {
     const struct table_admission *a = &u->t->admission;
@@ -132,8 +132,8 @@ static int copy_counts(struct updating *u, struct err *err)
     return rc;
 }
 
-/* Memory for all rows that this update may change, @going of them to make room. When that is not
- * there, those that were copied before are left out. */
+/* Reserves memory for copies of all rows that this update may change, and of @going rows that make
+ * room. When that is too much, rows that were copied before are not counted again. */
 static int reserve_rows(struct updating *u, uint64_t going, struct err *err)
 {
     struct table *t = u->t;
@@ -141,8 +141,7 @@ static int reserve_rows(struct updating *u, uint64_t going, struct err *err)
     if (u->set == NULL) {
         return 0;
     }
-    going += table_evict_bound(t, u->step->version, u->step->small_norm, t->scratch.admitted,
-                               u->admitted);
+    going += table_evict_bound(t, u->step->version, t->scratch.admitted, u->admitted);
     struct table_copy_room room = {.rows = g->n - u->absent + (size_t)going, .absent = u->admitted};
     if (table_copy_set_reserve(&t->copies, u->set, &room, NULL) == 0) {
         return 0;
@@ -156,7 +155,7 @@ static int reserve_rows(struct updating *u, uint64_t going, struct err *err)
 
 /* ---- rows ---- */
 
-/* How many rows go so that @lacking more fit. */
+/* Finds how many rows must go so that @lacking more fit. */
 static int find_room(const struct updating *u, uint64_t lacking, uint64_t *going, struct err *err)
 {
     const struct table *t = u->t;
@@ -228,7 +227,7 @@ static int admit(struct updating *u, struct err *err)
     return 0;
 }
 
-/* What a copy of the row of key @i will touch. */
+/* Fetches what a copy of the row of key @i will touch. */
 static void fetch_copied(const struct updating *u, size_t i)
 {
     const struct table_rows *rows = &u->t->rows;
@@ -239,7 +238,7 @@ static void fetch_copied(const struct updating *u, size_t i)
     }
 }
 
-/* Of keys [at, at + n), before they change. */
+/* Copies the rows of keys [at, at + n), before they change. */
 static void copy_rows(struct updating *u, size_t at, size_t n)
 {
     struct table *t = u->t;
@@ -270,7 +269,7 @@ static void apply(struct updating *u)
         if (u->set != NULL) {
             copy_rows(u, at, n);
         }
-        if (u->admitted > 0) { /* some of them have rows now */
+        if (u->admitted > 0) { /* some of the keys have rows now */
             table_index_find_batch(&t->rows.index, step->gradient.keys + at, n,
                                    t->scratch.found + at);
         }
@@ -312,7 +311,7 @@ int table_update(struct table *t, const struct table_step *step, struct err *err
     apply(&u);
     t->opened = true;
     t->version = step->version;
-    table_evict_pass(t, u.set, step->version, step->small_norm);
+    table_evict_pass(t, u.set, step->version);
     for (size_t i = 0; i < u.admitted && MUTANT(limit_before_admission); i++) {
         t->bucket_rows[table_bucket(t, t->scratch.admitted[i])]++;
     }

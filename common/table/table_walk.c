@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists a table as of a version, and puts rows into an empty one. What was copied and what is still
- * in the table are streams in the order of hashes, which are merged: of what is in several, that of
+/* Lists a table as of a version, and puts rows into an empty one. The copies and the table itself
+ * are streams in the order of hashes, which are merged: of a row that is in several, the copy of
  * the oldest version is right. */
 #include <inttypes.h>
 #include <string.h>
@@ -14,10 +14,10 @@
 struct stream {
     struct table_copy entries[LISTED];
     size_t at, n;
-    bool cut; /* there are more behind these */
+    bool cut; /* the stream goes on behind these */
 };
 
-/* @notes: of these rows, which are looked at soon; NULL: they are no rows. */
+/* @notes: fetches the notes of these rows, which are read soon; NULL: there are none. */
 static void read_index(const struct table_index *index, const struct table_rows *notes,
                        uint64_t from, struct stream *s)
 {

@@ -17,7 +17,7 @@ struct sparse_names {
  * field lie together. The list of record i in field f is keys[k] and weights[k] for k from
  * offsets[f × (capacity + 1) + i] up to the next offset. */
 struct sparse_batch {
-    size_t capacity, count; /* records that fit, and are there */
+    size_t capacity, count; /* records that fit, and that are there */
     size_t fields;
     size_t keys_capacity;
     uint64_t *offsets; /* [fields × (capacity + 1)] */

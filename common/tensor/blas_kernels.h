@@ -6,7 +6,12 @@
  * and falls back to kernels of 2004 with SSE3 (Prescott), however many AVX units there are: the
  * matrix products then take three to four times as long, and nothing says so. The environment
  * variable OPENBLAS_CORETYPE overrides the choice, but it has to be there before the library is
- * loaded, so a program can set it for itself only by starting itself again. */
+ * loaded, so a program can set it for itself only by starting itself again.
+ *
+ * So main() sets the variable and executes the same file once, before there is anything to lose;
+ * that takes 13 ms (decision 46). Loading the library later, by dlopen(), would need a table of
+ * functions; a script around the program would be missing where somebody starts the program itself.
+ */
 #ifndef GRADUS_TENSOR_BLAS_KERNELS_H
 #define GRADUS_TENSOR_BLAS_KERNELS_H
 

@@ -3,7 +3,13 @@
  *
  * Rounding is to the nearest, ties to even, as IEEE 754 has it: denormals are exact to their last
  * bit, what is too large for fp16 (from 65520 on) becomes infinite, a NaN stays one and is quiet.
- * What was rounded once is not changed by rounding it again. Little-endian, aligned or not. */
+ * What was rounded once is not changed by rounding it again. Little-endian, aligned or not.
+ *
+ * A gradient is rounded to 16 bits where it is computed, one replica at a time, and is then the
+ * same number in 16 bits and in 32: it may be added up first or sent first (decision 31). Sums are
+ * never rounded: a worker with several replicas sends one sum of 32 bits, which is no more bytes
+ * than two gradients of 16. Types travel with the values and are checked, never negotiated, because
+ * they decide bits. */
 #ifndef GRADUS_TENSOR_HALF_H
 #define GRADUS_TENSOR_HALF_H
 
@@ -18,7 +24,7 @@ size_t value_type_bytes(enum value_type type);
 /* @n floats from and to as many values of @type; the arrays do not overlap. */
 void values_encode(enum value_type type, const float *in, size_t n, void *out);
 void values_decode(enum value_type type, const void *in, size_t n, float *out);
-/* What the other side of the wire will have, in place. */
+/* Rounds values, in place, to what the other side of the wire will have. */
 void values_round(enum value_type type, float *values, size_t n);
 
 #endif

@@ -41,16 +41,17 @@ struct variable_spec {
     char name[VARIABLE_NAME_BYTES]; /* "dense_1.kernel" */
     struct shape shape;             /* partitions are ranges along dims[0] */
     struct init init;
-    /* 0: gradients train it. Else no gradients come but what the batches have of a statistic, and
-     * each update takes it so far, up to 1, towards their mean. */
+    /* 0: a variable that gradients train. Else a statistic: its gradient is the statistic of the
+     * batches, and each update moves it this share, up to 1, towards their mean. */
     double statistic;
 };
 
 /* The variables of a model that a program of the user's computes. Borrows. */
 struct given_variables {
     const struct variable_spec *variables; /* of INIT_GIVEN */
-    size_t count;                          /* 0: there is no such model */
-    uint64_t fingerprint;                  /* of them and their values; equal on every worker */
+    size_t count;                          /* 0: the model tells no variables */
+    /* of the variables and their values; equal on every worker */
+    uint64_t fingerprint;
 };
 
 /* Elements @first .. @first+@count-1 (flat, row-major) of variable @name into @out. */

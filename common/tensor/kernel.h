@@ -41,8 +41,8 @@ void kernel_column_moments(size_t rows, size_t width, const float *x, double *su
 void kernel_batch_norm(size_t rows, size_t width, float epsilon, const float *x, const float *mean,
                        const float *variance, const float *gamma, const float *beta, float *factors,
                        float *y);
-/* Where mean and variance are those of @x. Writes @dgamma, @dbeta, and @dx unless NULL. @sums
- * [2 · width] and @factors [width] are scratch. */
+/* For mean and variance of @x itself. Writes @dgamma, @dbeta, and @dx unless NULL. @sums [2 ·
+ * width] and @factors [width] are scratch. */
 void kernel_batch_norm_backward(size_t rows, size_t width, float epsilon, const float *x,
                                 const float *mean, const float *variance, const float *gamma,
                                 const float *dy, double *sums, float *factors, float *dx,

@@ -184,7 +184,7 @@ void window_patches_add(const struct window *w, const float *patches, float *ima
     }
 }
 
-/* What the pooling loops do at one pixel under one window, for all channels. */
+/* Pools one pixel under one window, for all channels. */
 VECTOR_CLONES
 static void max_pixel(size_t n, const float *restrict pixel, uint32_t number, float *restrict best,
                       uint32_t *restrict winner)

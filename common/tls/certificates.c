@@ -215,7 +215,7 @@ static int issue_node(const struct certificates_options *o, const struct tls_ide
     return rc;
 }
 
-/* For those who only connect. */
+/* Issues a certificate for clients that only connect. */
 static int issue_client(const struct certificates_options *o, const struct tls_identity *ca,
                         const char *role, struct err *err)
 {
@@ -285,7 +285,7 @@ static int read_ca(const char *dir, struct tls_identity *out, struct err *err)
     return rc;
 }
 
-/* With another CA than the one that certificates were made with, they would end before it does. */
+/* Refuses certificates that would end after their CA. */
 static int check_days(X509 *ca, unsigned days, struct err *err)
 {
     int left_days = 0;
@@ -381,7 +381,7 @@ static int renew_with(const struct certificates_options *o, const struct tls_ide
     return rc != 0 ? rc : renew_others(o, ca, err);
 }
 
-/* With the authority of the directory. */
+/* Runs a function with the authority of the directory. */
 static int with_ca(const struct certificates_options *o,
                    int (*make)(const struct certificates_options *o, const struct tls_identity *ca,
                                struct err *err),

@@ -3,7 +3,7 @@
 
 #include "tls/tls_openssl.h"
 
-/* What fails here is said where it is used. */
+/* A failure here shows where OpenSSL is used. */
 void tls_keep_at_exit(void)
 {
     (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);

@@ -65,7 +65,7 @@ static X509_STORE *store_of(STACK_OF(X509) * cas)
     return store;
 }
 
-/* Who believes the same CA as we do must be able to believe us. */
+/* Checks the chain: a peer that believes the same CA must be able to believe this side. */
 static int check_chain(STACK_OF(X509) * own, STACK_OF(X509) * cas, const struct tls_files *f,
                        time_t now, struct err *err)
 {

@@ -21,7 +21,7 @@ void tls_identity_release(struct tls_identity *i)
 
 /* ---- files ---- */
 
-/* The whole content is in another file before the name is taken, so nobody reads half of it. */
+/* Writes the whole content to another file before it takes the name, so nobody reads half of it. */
 static int put(const char *path, const char *data, size_t n, mode_t mode, bool replace,
                struct err *err)
 {

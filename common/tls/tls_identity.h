@@ -13,7 +13,7 @@ struct tls_identity {
 };
 
 void tls_identity_release(struct tls_identity *i);
-/* Into NAME.key, which its owner alone may read, and NAME.crt of @dir, each whole or not at all.
+/* Writes NAME.key, which its owner alone may read, and NAME.crt of @dir, each whole or not at all.
  * Errors: ERR_EXISTS one is there and not to be replaced; those of writing. */
 int tls_identity_put(const char *dir, const char *name, const struct tls_identity *i, bool replace,
                      struct err *err);

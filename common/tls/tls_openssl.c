@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
-/* Of what returned @rc, with errno 0 before. */
+/* True if a call that returned @rc, with errno 0 before, was interrupted. */
 static bool was_interrupted(const SSL *ssl, int rc)
 {
     const int reason = errno;
@@ -149,7 +149,7 @@ STACK_OF(X509) * tls_read_certificates(const char *path, struct err *err)
     return all;
 }
 
-/* Nobody is there to type one. */
+/* Nobody is there to type a passphrase. */
 static int no_passphrase(char *out, int n, int writing, void *encrypted)
 {
     (void)out;
@@ -172,7 +172,7 @@ EVP_PKEY *tls_read_key(const char *path, struct err *err)
             (void)err_set(err, ERR_INVALID, "%s has a key with a passphrase; it must have none",
                           path);
         } else if (ERR_GET_REASON(ERR_peek_last_error()) == ERR_R_UNSUPPORTED) {
-            ERR_clear_error(); /* of all decoders, none has found anything */
+            ERR_clear_error(); /* errors of decoders that did not recognise the file */
             (void)err_set(err, ERR_INVALID,
                           "%s has no private key (PEM: -----BEGIN PRIVATE KEY-----)", path);
         } else {

@@ -28,8 +28,9 @@
 /* Fill @err with the message and ": " and what OpenSSL says; its queue of errors is empty then. */
 int tls_error(struct err *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* On a socket whose reads and writes end by themselves (SO_RCVTIMEO), they are interrupted when the
- * process goes on after it was stopped; these go on then, and return what OpenSSL's return. */
+/* tls_connect(), tls_read(), tls_write(): as OpenSSL's, for a socket with time-outs (SO_RCVTIMEO),
+ * whose reads and writes are interrupted when the process goes on after it was stopped; these go on
+ * then. */
 int tls_connect(SSL *ssl);
 bool tls_read(SSL *ssl, char *out, size_t n, size_t *got);
 bool tls_write(SSL *ssl, const char *bytes, size_t n, size_t *sent);
@@ -38,8 +39,8 @@ const char *tls_subject(X509 *certificate, char out[TLS_NAME_BYTES]);
 const char *tls_issuer(X509 *certificate, char out[TLS_NAME_BYTES]);
 /* "2026-11-22 10:20:30 UTC"; returns @out. */
 const char *tls_date(const ASN1_TIME *time, char out[TLS_DATE_BYTES]);
-/* All certificates of a PEM file, at least one; returns owned (sk_X509_pop_free).
- * Errors: those of reading it; ERR_INVALID there is none, or one that is damaged. */
+/* Reads all certificates of a PEM file, at least one; returns owned (sk_X509_pop_free). Errors:
+ * those of reading it; ERR_INVALID there is none, or one that is damaged. */
 STACK_OF(X509) * tls_read_certificates(const char *path, struct err *err);
 /* Returns owned (EVP_PKEY_free). Errors: those of reading it; ERR_INVALID. */
 EVP_PKEY *tls_read_key(const char *path, struct err *err);

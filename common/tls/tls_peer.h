@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names in a peer's certificate, for whoever decides what they are good for. Plain data. */
+/* The names in a peer's certificate, for the code that decides what they are good for. Plain data.
+ */
 #ifndef GRADUS_TLS_TLS_PEER_H
 #define GRADUS_TLS_TLS_PEER_H
 

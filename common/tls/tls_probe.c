@@ -15,7 +15,7 @@
 
 #define NAMES_SHOWN 6
 
-/* ---- what is wrong with its certificate ---- */
+/* ---- the server's certificate ---- */
 
 /* "localhost, 127.0.0.1" */
 static void list_names(X509 *certificate, struct buf *out)
@@ -98,7 +98,7 @@ static int wrong_certificate(X509 *peer, long why, const char *host, const struc
     }
 }
 
-/* ---- what it does not like ---- */
+/* ---- refusals of the server ---- */
 
 static int refused(const struct tls_files *files, struct err *err)
 {
@@ -188,8 +188,8 @@ static int verify(int ok, X509_STORE_CTX *context)
     return ok;
 }
 
-/* In TLS 1.3 a client is through before the server has looked at its certificate; then, from gRPC,
- * settings come, or an alert, or the end. */
+/* Waits for the server's word after the handshake. In TLS 1.3 a client is through before the server
+ * has looked at its certificate; then, from gRPC, settings come, or an alert, or the end. */
 static int await_welcome(SSL *ssl, const struct tls_files *files, struct err *err)
 {
     char byte;
@@ -218,7 +218,7 @@ static int shake_hands(SSL *ssl, const char *host, const struct tls_files *files
     if (why == SSL_ERROR_SSL && SSL_get0_peer_certificate(ssl) != NULL) {
         return refused(files, err); /* TLS 1.2 */
     }
-    return 0; /* silent or gone: the network's business */
+    return 0; /* silent or gone: that is not about TLS */
 }
 
 static int probe_with(int fd, const char *host, const struct tls_files *files, struct err *err)
@@ -250,7 +250,7 @@ static int probe_with(int fd, const char *host, const struct tls_files *files, s
     return rc;
 }
 
-/* Whoever answers a hello of TLS in TLS speaks it, whatever the answer is. */
+/* A server that answers a TLS hello in TLS speaks it, whatever the answer is. */
 static int probe_without(int fd, struct err *err)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());

@@ -45,7 +45,7 @@ static bool is_same(const struct file_version *a, const struct file_version *b)
 }
 
 /* The handshake goes on whatever is wrong with a client's certificate; SSL_get_verify_result()
- * keeps it. */
+ * keeps the reason. */
 static int verify(int ok, X509_STORE_CTX *context)
 {
     (void)ok;
@@ -83,7 +83,7 @@ struct tls_server *tls_server_new(const struct tls_files *files, struct err *err
     s->paths[0] = mem_strdup(files->certificate);
     s->paths[1] = mem_strdup(files->key);
     s->paths[2] = mem_strdup(files->ca);
-    look(s, s->taken); /* before they are read: what changes meanwhile is read again */
+    look(s, s->taken); /* noted before they are read: files that change meanwhile are read again */
     s->context = make_context(s, err);
     if (s->context == NULL) {
         tls_server_free(s);
@@ -115,7 +115,8 @@ void tls_server_refresh(struct tls_server *s, uint64_t now_ms)
     if (is_same(s->taken, now)) {
         return;
     }
-    SSL_CTX *fresh = make_context(s, NULL); /* one of two files is there already: look again */
+    /* perhaps only one of the two files is new: look again */
+    SSL_CTX *fresh = make_context(s, NULL);
     if (fresh != NULL) {
         SSL_CTX_free(s->context);
         s->context = fresh;

@@ -32,22 +32,22 @@ enum tls_step {
     TLS_DONE,
     TLS_WANTS_READ,  /* again when the socket can be read */
     TLS_WANTS_WRITE, /* again when it can be written */
-    TLS_ENDED,       /* by the peer, or it broke */
+    TLS_ENDED,       /* by the peer, or the connection broke */
 };
 
 /* Borrows @fd, which does not block. Returns owned; NULL: no memory. */
 struct tls_session *tls_session_new(struct tls_server *s, int fd);
 void tls_session_free(struct tls_session *t); /* NULL is fine */
 enum tls_step tls_session_shake_hands(struct tls_session *t);
-/* At least one byte, with its count in @done, when TLS_DONE. */
+/* When TLS_DONE: at least one byte, with the count in @done. */
 enum tls_step tls_session_read(struct tls_session *t, void *out, size_t n, size_t *done);
 enum tls_step tls_session_write(struct tls_session *t, const void *data, size_t n, size_t *done);
-/* Tell the peer that nothing more comes, if there is room. */
+/* Tells the peer that nothing more comes, if there is room. */
 void tls_session_end(struct tls_session *t);
-/* After the handshake: why the peer is not believed, into @out; NULL: it is, its certificate leads
+/* After the handshake: writes why the peer is not believed into @out; NULL: its certificate leads
  * to one of the CAs. */
 const char *tls_session_refusal(struct tls_session *t, char out[TLS_REFUSAL_BYTES]);
-/* After the handshake, of one that is believed: who it is. Nothing in it without a certificate. */
+/* After the handshake, for a peer that is believed: its names; empty without a certificate. */
 void tls_session_peer(struct tls_session *t, struct tls_peer *out);
 
 #endif

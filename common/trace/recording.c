@@ -82,7 +82,8 @@ static bool is_complete(const struct recording *r)
 struct recording_step recording_step(struct recording *r, uint64_t step)
 {
     struct recording_step out = {0};
-    bool goes_on = r->seen && r->seen_step == step; /* with another of its replicas */
+    /* the step goes on with another of its replicas */
+    bool goes_on = r->seen && r->seen_step == step;
     r->seen = true;
     r->seen_step = step;
     if (goes_on) {

@@ -18,9 +18,9 @@
 
 enum recording_state {
     RECORDING_IDLE,
-    RECORDING_WAITING, /* of a worker: for the first step */
+    RECORDING_WAITING, /* a worker waits for the first step */
     RECORDING_ON,
-    RECORDING_CLOSING, /* of a worker: the steps are complete, their exchanges are not */
+    RECORDING_CLOSING, /* a worker's steps are complete, their exchanges are not */
 };
 
 struct recording {
@@ -30,17 +30,17 @@ struct recording {
     size_t over_next;
     uint32_t steps_wanted;                  /* 0: until it is taken */
     uint32_t steps;                         /* complete */
-    bool seen;                              /* whatever the state: */
-    uint64_t seen_step;                     /* of the last computation */
+    bool seen;                              /* kept in every state: */
+    uint64_t seen_step;                     /* step of the last computation */
     uint64_t exchange_first, exchange_last; /* begun while it was on */
     unsigned open;                          /* of these exchanges */
 };
 
 enum recording_asked {
     RECORDING_BEGUN,
-    RECORDING_AGAIN, /* for this very trace, already */
-    RECORDING_OTHER, /* for another one, which is under way */
-    RECORDING_OVER,  /* this trace was here, and is over */
+    RECORDING_AGAIN, /* records for this very trace already */
+    RECORDING_OTHER, /* records for another trace */
+    RECORDING_OVER,  /* this trace was recorded, and is over */
 };
 
 /* RECORD of @id (0: one that has none). @steps 0: from now on until it is taken. */
@@ -48,18 +48,18 @@ enum recording_asked recording_ask(struct recording *r, uint64_t id, uint32_t st
                                    uint64_t now_ns, uint64_t deadline_ns);
 /* TAKE. False: there is no recording of @id; nor will there be. */
 bool recording_take(struct recording *r, uint64_t id);
-/* It ends, whatever it has. */
+/* Ends the recording with what it has. */
 void recording_end(struct recording *r);
 
-/* Is anything recorded now? A server whose time is up waits to be taken, or replaced. */
+/* True if something is recorded now. A server whose time is up waits to be taken, or replaced. */
 bool recording_is_on(const struct recording *r);
 
 /* ---- of a worker ---- */
 
 struct recording_step {
-    bool begins;    /* the recording begins with it */
+    bool begins;    /* the recording begins with this computation */
     bool completes; /* it ends the step before it, which counts */
-    bool ends;      /* all is recorded that was asked for */
+    bool ends;      /* everything that was asked for is recorded */
 };
 /* A computation of @step begins: another step than that of the computation before, or one more of
  * its replicas. */

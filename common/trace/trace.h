@@ -49,7 +49,7 @@ struct trace_span {
     uint64_t waited_ns, applied_ns;
 };
 
-/* What a recording held. */
+/* The spans of a recording. */
 struct trace_spans {
     struct trace_span *items;
     size_t count;
@@ -71,12 +71,12 @@ struct trace {
 void trace_init(struct trace *t);
 void trace_release(struct trace *t);
 
-/* Begin recording @job, at most @spans_max spans (at most TRACE_SPANS_MAX; 0: so many) that end
+/* Begins to record @job: at most @spans_max spans (at most TRACE_SPANS_MAX; 0: so many) that end
  * before @deadline_ns. The same @id again goes on with what there is. Errors: ERR_EXISTS another
- * recording is under way; ERR_CANCELLED that of this @id is over; ERR_EXHAUSTED no memory. */
+ * recording is under way; ERR_CANCELLED the one of this @id is over; ERR_EXHAUSTED no memory. */
 int trace_begin(struct trace *t, uint64_t id, const char *job, size_t spans_max, uint64_t now_ns,
                 uint64_t deadline_ns, struct err *err);
-/* Is anything recorded? For those who would have to read a clock. */
+/* True while something is recorded. For code that would have to read a clock. */
 static inline bool trace_on(const struct trace *t)
 {
     return atomic_load_explicit(&t->on, memory_order_relaxed);
@@ -86,7 +86,7 @@ void trace_add(struct trace *t, const char *job, const struct trace_span *span, 
 /* End it; @out is overwritten on success. Errors: ERR_NOT_FOUND no recording of this @id. */
 int trace_take(struct trace *t, uint64_t id, struct trace_spans *out, struct err *err);
 
-/* What is the same for all processes that share chrono_now_ns(): the machine's boot. At most
+/* An id that all processes with the same chrono_now_ns() share: that of the machine's boot. At most
  * TRACE_BOOT_BYTES with the NUL; empty when it is not known. */
 #define TRACE_BOOT_BYTES 64
 void trace_boot(char out[TRACE_BOOT_BYTES]);

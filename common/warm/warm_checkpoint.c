@@ -8,7 +8,7 @@
 #include "storage/storage.h"
 #include "warm/warm_kinds.h"
 
-/* What is meant by the path: a checkpoint, or the result or the best version of a job. */
+/* Resolves the path: a checkpoint, or the result or the best version of a job. */
 static int resolve(struct warm_source *s, const struct from_spec *from,
                    const struct data_roots *roots, struct err *err)
 {
@@ -39,6 +39,27 @@ static int resolve(struct warm_source *s, const struct from_spec *from,
     return rc;
 }
 
+struct warm_tensor *warm_checkpoint_tensors(const struct manifest *m, size_t *count)
+{
+    struct warm_tensor *tensors = mem_new(m->variable_count + m->table_count + 1, sizeof *tensors);
+    for (size_t i = 0; i < m->variable_count; i++) {
+        const struct variable_spec *v = &m->variables[i];
+        tensors[i] = (struct warm_tensor){
+            .name = v->name, .type = "F32", .shape = v->shape, .readable = true};
+    }
+    for (size_t i = 0; i < m->table_count; i++) {
+        const struct table_file_info *t = &m->tables[i].info;
+        tensors[m->variable_count + i] =
+            (struct warm_tensor){.name = t->name,
+                                 .type = "F32",
+                                 .shape = {.rank = 1, .dims = {t->dim}},
+                                 .table = true,
+                                 .readable = true};
+    }
+    *count = m->variable_count + m->table_count;
+    return tensors;
+}
+
 static int open_checkpoint(struct warm_source *s, const struct from_spec *from,
                            const struct data_roots *roots, struct err *err)
 {
@@ -50,14 +71,15 @@ static int open_checkpoint(struct warm_source *s, const struct from_spec *from,
     }
     const struct manifest *m = checkpoint_manifest(c);
     s->state = c;
-    s->count = m->variable_count;
-    s->tensors = mem_new(s->count + 1, sizeof *s->tensors);
-    for (size_t i = 0; i < s->count; i++) {
-        const struct variable_spec *v = &m->variables[i];
-        s->tensors[i] = (struct warm_tensor){
-            .name = v->name, .type = "F32", .shape = v->shape, .readable = true};
-    }
+    s->rows_manifest = m->checksum;
+    s->version = m->shard_count == 0 ? 0 : m->shards[0].version;
+    s->tensors = warm_checkpoint_tensors(m, &s->count);
     return 0;
+}
+
+const struct checkpoint *warm_checkpoint_of(const struct warm_source *s)
+{
+    return s->kind == &warm_checkpoint ? s->state : NULL;
 }
 
 static void close_checkpoint(struct warm_source *s)

@@ -7,9 +7,10 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "warm/warm_names.h"
 
-#define LIST_BYTES_MAX 260 /* of one kind of names; those that do not fit are counted */
+#define LIST_BYTES_MAX 260 /* of one kind of names; names that do not fit are counted */
 
 /* Names of one kind, for a message. */
 struct names {
@@ -19,11 +20,11 @@ struct names {
 
 struct matching {
     const struct warm_tensor *tensors;
-    const struct variable_spec *variables;
+    const struct warm_wanted *wanted;
     const struct from_spec *from;
-    size_t variable_count;
-    size_t *sorted;     /* [variable_count] by name */
-    bool *used, *known; /* [map_count] a tensor matches; one of them is a variable */
+    size_t *sorted; /* [wanted->count] variables by name, then tables by name */
+    /* [map_count] a tensor matches the pattern; one of these tensors is a variable */
+    bool *used, *known;
     struct warm_match *out;
     /* missing: not there; differs: in shape; wrong: whatever is asked for */
     struct names missing, differs, left, wrong;
@@ -37,6 +38,13 @@ static void add(struct names *n, const char *text)
         return;
     }
     buf_printf(&n->text, "%s%s", n->text.len > 0 ? ", " : "", text);
+}
+
+static void add_of(struct names *n, bool table, const char *name)
+{
+    char *said = mem_printf("%s%s", table ? "table " : "", name);
+    add(n, said);
+    free(said);
 }
 
 static void put(const struct names *n, const char *what, struct buf *out)
@@ -64,6 +72,22 @@ struct shape warm_shape(const uint64_t *dims, size_t rank)
     return out;
 }
 
+struct variable_spec *warm_wanted_new(const struct variable_spec *variables, size_t count,
+                                      const struct model_spec *model)
+{
+    struct variable_spec *wanted = mem_new(count + model->table_count + 1, sizeof *wanted);
+    if (count > 0) {
+        memcpy(wanted, variables, count * sizeof *wanted);
+    }
+    for (size_t i = 0; i < model->table_count; i++) {
+        const struct model_table *t = &model->tables[i];
+        struct variable_spec *v = &wanted[count + i];
+        v->shape = (struct shape){.rank = 1, .dims = {(uint64_t)t->dim}};
+        text_copy(v->name, sizeof v->name, t->name);
+    }
+    return wanted;
+}
+
 /* ---- looking up ---- */
 
 static int by_name(const void *a, const void *b, void *ctx)
@@ -72,25 +96,33 @@ static int by_name(const void *a, const void *b, void *ctx)
     return strcmp(variables[*(const size_t *)a].name, variables[*(const size_t *)b].name);
 }
 
-static void sort(struct matching *m)
+static bool is_table(const struct matching *m, size_t variable)
 {
-    m->sorted = mem_new(m->variable_count + 1, sizeof *m->sorted);
-    for (size_t i = 0; i < m->variable_count; i++) {
-        m->sorted[i] = i;
-    }
-    union { /* qsort_r has no pointer to const for what it passes on */
-        const struct variable_spec *in;
-        void *out;
-    } ctx = {.in = m->variables};
-    qsort_r(m->sorted, m->variable_count, sizeof *m->sorted, by_name, ctx.out);
+    return variable >= m->wanted->count - m->wanted->tables;
 }
 
-static size_t find(const struct matching *m, const char *name)
+static void sort(struct matching *m)
 {
-    size_t low = 0, high = m->variable_count;
+    const size_t count = m->wanted->count, tables = m->wanted->tables;
+    m->sorted = mem_new(count + 1, sizeof *m->sorted);
+    for (size_t i = 0; i < count; i++) {
+        m->sorted[i] = i;
+    }
+    union { /* qsort_r has no pointer to const for its argument */
+        const struct variable_spec *in;
+        void *out;
+    } ctx = {.in = m->wanted->variables};
+    qsort_r(m->sorted, count - tables, sizeof *m->sorted, by_name, ctx.out);
+    qsort_r(m->sorted + count - tables, tables, sizeof *m->sorted, by_name, ctx.out);
+}
+
+static size_t find(const struct matching *m, const char *name, bool table)
+{
+    const size_t variables = m->wanted->count - m->wanted->tables;
+    size_t low = table ? variables : 0, high = table ? m->wanted->count : variables;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const int order = strcmp(m->variables[m->sorted[middle]].name, name);
+        const int order = strcmp(m->wanted->variables[m->sorted[middle]].name, name);
         if (order == 0) {
             return m->sorted[middle];
         }
@@ -105,7 +137,7 @@ static size_t find(const struct matching *m, const char *name)
 static void give(struct matching *m, size_t tensor, size_t variable)
 {
     const struct warm_tensor *t = &m->tensors[tensor];
-    const struct variable_spec *v = &m->variables[variable];
+    const struct variable_spec *v = &m->wanted->variables[variable];
     char *said = NULL, here[64], there[64];
     if (m->out->tensors[variable] != WARM_NONE) {
         said = mem_printf("%s and %s are both %s", m->tensors[m->out->tensors[variable]].name,
@@ -118,9 +150,9 @@ static void give(struct matching *m, size_t tensor, size_t variable)
     } else {
         m->out->tensors[variable] = tensor;
         if (!shape_equal(&t->shape, &v->shape)) {
-            said =
-                mem_printf("%s %s, %s there", v->name, shape_format(&v->shape, here, sizeof here),
-                           shape_format(&t->shape, there, sizeof there));
+            said = mem_printf("%s%s %s, %s there", is_table(m, variable) ? "rows of table " : "",
+                              v->name, shape_format(&v->shape, here, sizeof here),
+                              shape_format(&t->shape, there, sizeof there));
             add(&m->differs, said);
         } else {
             m->out->taken++;
@@ -135,7 +167,7 @@ static void place(struct matching *m, size_t tensor)
     struct buf name = {0};
     size_t map = 0;
     const bool wanted = warm_name(m->from->map, m->from->map_count, t->name, &name, &map);
-    const size_t variable = wanted ? find(m, buf_str(&name)) : WARM_NONE;
+    const size_t variable = wanted ? find(m, buf_str(&name), t->table) : WARM_NONE;
     if (map < m->from->map_count) {
         m->used[map] = true;
         m->known[map] = m->known[map] || !wanted || variable != WARM_NONE;
@@ -143,7 +175,7 @@ static void place(struct matching *m, size_t tensor)
     if (variable != WARM_NONE) {
         give(m, tensor, variable);
     } else if (wanted && !t->aside) {
-        add(&m->left, t->name);
+        add_of(&m->left, t->table, t->name);
     }
     buf_release(&name);
 }
@@ -163,14 +195,15 @@ static void check_map(struct matching *m)
     }
 }
 
-/* Who has no tensor with its shape begins as in any job. */
+/* Finds variables without a tensor of their shape, which begin as in any job. */
 static void find_missing(struct matching *m)
 {
-    for (size_t i = 0; i < m->variable_count; i++) {
+    for (size_t i = 0; i < m->wanted->count; i++) {
+        const struct variable_spec *v = &m->wanted->variables[i];
         size_t *t = &m->out->tensors[i];
         if (*t == WARM_NONE) {
-            add(&m->missing, m->variables[i].name);
-        } else if (!shape_equal(&m->tensors[*t].shape, &m->variables[i].shape)) {
+            add_of(&m->missing, is_table(m, i), v->name);
+        } else if (!shape_equal(&m->tensors[*t].shape, &v->shape)) {
             *t = WARM_NONE;
         }
     }
@@ -200,13 +233,29 @@ static int judge(struct matching *m, struct err *err)
     return rc;
 }
 
+/* Says of @count variables from @first on how many have values. */
+static void summarize_some(const struct matching *m, size_t first, size_t count, const char *what,
+                           struct buf *out)
+{
+    size_t taken = 0;
+    for (size_t i = first; i < first + count; i++) {
+        taken += m->out->tensors[i] != WARM_NONE;
+    }
+    if (taken == count) {
+        buf_printf(out, "all %zu %s", count, what);
+    } else {
+        buf_printf(out, "%zu of %zu %s", taken, count, what);
+    }
+}
+
 static char *summarize(const struct matching *m)
 {
     struct buf out = {0};
-    if (m->out->taken == m->variable_count) {
-        buf_printf(&out, "all %zu variables", m->variable_count);
-    } else {
-        buf_printf(&out, "%zu of %zu variables", m->out->taken, m->variable_count);
+    const size_t tables = m->wanted->tables, variables = m->wanted->count - tables;
+    summarize_some(m, 0, variables, "variables", &out);
+    if (tables > 0) {
+        buf_add_str(&out, " and ");
+        summarize_some(m, variables, tables, "tables", &out);
     }
     put(&m->missing, "not there: ", &out);
     put(&m->differs, "of another shape: ", &out);
@@ -214,19 +263,17 @@ static char *summarize(const struct matching *m)
     return buf_take(&out);
 }
 
-int warm_match(const struct warm_tensor *tensors, size_t count,
-               const struct variable_spec *variables, size_t variable_count,
+int warm_match(const struct warm_tensor *tensors, size_t count, const struct warm_wanted *wanted,
                const struct from_spec *from, struct warm_match *out, struct err *err)
 {
-    struct warm_match made = {.tensors = mem_new(variable_count + 1, sizeof *made.tensors)};
+    struct warm_match made = {.tensors = mem_new(wanted->count + 1, sizeof *made.tensors)};
     struct matching m = {.tensors = tensors,
-                         .variables = variables,
+                         .wanted = wanted,
                          .from = from,
-                         .variable_count = variable_count,
                          .used = mem_new(from->map_count + 1, sizeof *m.used),
                          .known = mem_new(from->map_count + 1, sizeof *m.known),
                          .out = &made};
-    for (size_t i = 0; i < variable_count; i++) {
+    for (size_t i = 0; i < wanted->count; i++) {
         made.tensors[i] = WARM_NONE;
     }
     sort(&m);

@@ -2,7 +2,7 @@
 /* Matches names with patterns; each star takes the shortest text with which the rest matches. */
 #include "warm/warm_names.h"
 
-/* What the stars of a pattern took of a name. */
+/* The parts of a name that the stars of a pattern matched. */
 struct taken {
     struct {
         const char *text;
@@ -15,7 +15,7 @@ struct taken {
  * have to, for what stands between them was found as early as it can be. */
 static bool matches(const char *pattern, const char *name, struct taken *out)
 {
-    const char *again = NULL; /* in the pattern, behind the last star */
+    const char *again = NULL; /* place in the pattern, behind the last star */
     out->count = 0;
     while (*name != '\0' || *pattern != '\0') {
         if (*pattern == '*' && out->count < FROM_STARS_MAX) {

@@ -6,9 +6,9 @@
 #include "base/buf.h"
 #include "job/spec/from_spec.h"
 
-/* What @name of the source is called in the job: appended to @out. The first of @map [count] whose
- * pattern matches says it; without one it keeps its name. @used (may be NULL): which, or @count.
- * False: it is left out. */
+/* Appends the name that @name of the source has in the job to @out. The first of @map [count] whose
+ * pattern matches gives it; without one the name stays. @used (may be NULL): the number of that
+ * pattern, or @count. False: it is left out. */
 bool warm_name(const struct from_map *map, size_t count, const char *name, struct buf *out,
                size_t *used);
 

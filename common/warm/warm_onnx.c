@@ -10,7 +10,7 @@
 #include "onnx_net/onnx_initializers.h"
 #include "warm/warm_kinds.h"
 
-#define FILE_BYTES_MAX ((size_t)INT32_MAX) /* what protobuf can say */
+#define FILE_BYTES_MAX ((size_t)INT32_MAX) /* the limit of protobuf */
 
 struct onnx_state {
     struct onnx_initializers *file;

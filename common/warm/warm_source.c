@@ -17,7 +17,7 @@ char *warm_source_locate(const char *path, const struct data_roots *roots, struc
     if (data_roots_check(roots, path, err) != 0) {
         return NULL;
     }
-    /* What is opened afterwards is what was checked, whatever a link leads to by then. */
+    /* The checked file is the one that is opened afterwards, wherever a link leads by then. */
     char *real = storage_is_url(path) ? NULL : realpath(path, NULL);
     char *found = mem_strdup(real != NULL ? real : path);
     free(real);

@@ -122,13 +122,13 @@ const char *wire_state_name(Gradus__V1__JobState state);
 const char *wire_role_name(Gradus__V1__NodeRole role);
 const char *wire_mode_name(Gradus__V1__Mode mode);
 const char *wire_policy_name(Gradus__V1__StalenessPolicy policy);
-/* From the name; false when there is none such. */
+/* The state of that name; false: there is none. */
 bool wire_state_parse(const char *name, Gradus__V1__JobState *state);
 bool wire_role_parse(const char *name, Gradus__V1__NodeRole *role);
 /* enum training_mode ↔ Mode. From the wire: ERR_INVALID for other numbers. */
 Gradus__V1__Mode wire_mode_to_proto(enum training_mode mode);
 int wire_mode_from_proto(Gradus__V1__Mode in, enum training_mode *out, struct err *err);
-/* The same for enum staleness_policy ↔ StalenessPolicy. */
+/* enum staleness_policy ↔ StalenessPolicy. */
 Gradus__V1__StalenessPolicy wire_policy_to_proto(enum staleness_policy policy);
 int wire_policy_from_proto(Gradus__V1__StalenessPolicy in, enum staleness_policy *out,
                            struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How workers keep together, as a message and back. What a peer sends goes through the same
- * check as what a job file says. */
+/* The consistency of a job as a message and back. A peer's message goes through the same check as a
+ * job file. */
 #include "wire/wire.h"
 
 void wire_consistency_to_proto(const struct consistency *c, Gradus__V1__Consistency *out)

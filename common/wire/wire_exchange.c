@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each kind of exchange, to the wire and back. */
+/* Each kind of exchange as a message and back. */
 #include "wire/wire_exchange.h"
 
 #include <inttypes.h>
@@ -17,7 +17,8 @@ _Static_assert((int)PULL_LATEST == (int)GRADUS__V1__PULL__KIND__LATEST &&
                    (int)PULL_AT_LEAST == (int)GRADUS__V1__PULL__KIND__AT_LEAST,
                "exchange.h and ps.proto number the kinds of pulls alike");
 
-/* Messages have pointers to what is not const; those that are sent borrow and are only read. */
+/* Messages have pointers to data that are not const; messages that are sent borrow, and are only
+ * read. */
 static ProtobufCBinaryData borrow_bytes(const void *bytes, size_t count)
 {
     ProtobufCBinaryData out = {.len = count};

@@ -12,7 +12,7 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "job/progress/exchange.h"
 
-/* What a request points to. */
+/* Memory that the message of a request points to. */
 struct wire_request_room {
     Gradus__V1__Training training;
     Gradus__V1__Push push;
@@ -26,7 +26,7 @@ struct wire_request_room {
         Gradus__V1__RowsRequest rows;
     };
 };
-/* What @out is: its oneof, and nothing else of it. */
+/* Fills in the oneof of @out, and nothing else of it. */
 void wire_request_to_proto(const struct exchange_request *in, struct wire_request_room *room,
                            Gradus__V1__ExchangeRequest *out);
 /* @out is overwritten on success. Errors: ERR_INVALID nothing is set, or something that this build
@@ -40,7 +40,7 @@ int wire_push_from_proto(const Gradus__V1__Push *in, struct exchange_request *ou
 int wire_pull_from_proto(const Gradus__V1__Pull *in, struct exchange_request *out, struct err *err);
 void wire_pinned_from_proto(const Gradus__V1__PinnedPull *in, struct exchange_request *out);
 
-/* What an answer points to. */
+/* Memory that the message of an answer points to. */
 struct wire_answer_room {
     Gradus__V1__Decision decision;
     union {

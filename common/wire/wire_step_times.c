@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the time of steps went, as a message and back: nanoseconds here, microseconds there.
- * Larger numbers than make sense are cut, so that adding some of them cannot overflow. */
+/* The times of steps as a message and back: nanoseconds here, microseconds there. Numbers that are
+ * too large to make sense are cut, so that adding some of them cannot overflow. */
 #include "wire/wire.h"
 
 #define NS_PER_US 1000

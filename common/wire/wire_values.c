@@ -16,7 +16,7 @@ int wire_type_from_proto(Gradus__V1__WireType in, enum value_type *out, struct e
     return 0;
 }
 
-/* Slices end anywhere: a value whose bytes are in two of them is put together. */
+/* Slices end anywhere: a value whose bytes lie in two of them is put together. */
 bool wire_values_read(struct rpc_spans *s, enum value_type type, float *out, size_t count)
 {
     if (type == VALUE_FP32) {

@@ -95,7 +95,7 @@ static void add_json(const struct saved_model *m, const float *answer, struct bu
     buf_add_str(out, "}}");
 }
 
-/* Which record it is an answer to. */
+/* Writes the id of the record that the answer is for. */
 static void add_id(enum answer_format format, const char *id, const char *text, struct buf *out)
 {
     if (format == ANSWER_CSV) {

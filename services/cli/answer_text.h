@@ -8,8 +8,8 @@
 
 enum answer_format { ANSWER_CSV, ANSWER_JSON };
 
-/* What comes before all answers: the header line of CSV ("class,p_setosa,…" or "value"; with @id
- * "ID,class,…"). */
+/* Writes the text before all answers: the header line of CSV ("class,p_setosa,…" or "value"; with
+ * @id "ID,class,…"). */
 void answer_text_begin(const struct saved_model *m, enum answer_format format, const char *id,
                        struct buf *out);
 /* Append @count answers; @ids: of each a text with its NUL, which comes first under the name @id;

@@ -16,7 +16,7 @@
 #include "service/service.h"
 #include "service/tls_settings.h"
 
-/* Exit codes of every command; README and --help name them. */
+/* Exit codes of every command; --help names them. */
 enum cli_exit {
     CLI_OK = 0,          /* done; run, watch: the job succeeded */
     CLI_FAILED = 1,      /* the job failed, or the command did */
@@ -111,22 +111,23 @@ struct cli_common {
 /* "gradus: " and the message on stderr; returns the exit code that goes with the error. With --json
  * stdout gets it, too, when the command ends with another code than CLI_OK. */
 int cli_fail(const struct err *err);
-/* For --json alone: what is wrong with @file, or with the command line (""); copies. */
+/* For --json: keeps a copy of the errors of @file, or of the command line (""). */
 void cli_remember(const char *file, const struct diags *diags);
-/* All of that as one object on stdout, with @print; nothing when there was nothing. Forgets it. */
+/* Prints the kept errors as one object on stdout, with @print; nothing when there are none. Forgets
+ * them. */
 void cli_remembered(int code, bool print);
 /* Append @word as one word for a shell. */
 void cli_add_word(const char *word, struct buf *out);
-/* Load the plug-ins of --rules-dir; what is refused is told on stderr, and is no error. For
- * commands with CLI_RULES_DIR_ROW, before anything else. Returns CLI_OK, or the exit code when
+/* Loads the plug-ins of --rules-dir; a plug-in that is refused is told on stderr, and is no error.
+ * For commands with CLI_RULES_DIR_ROW, before anything else. Returns CLI_OK, or the exit code when
  * there is no such directory. */
 int cli_load_rules(const struct cli_common *common);
 /* "gradus: " and @text, wrapped for the terminal that stderr may be. */
 void cli_say(const char *text);
-/* The same of a message that printf makes. */
+/* cli_say() of a message that printf makes. */
 void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Where an output goes that is called @path: "-" is standard output, and then what the command says
- * goes to *@said, standard error. */
+/* The file for an output that is called @path: "-" is standard output, and then messages of the
+ * command go to *@said, standard error. */
 const char *cli_output(const char *path, FILE **said);
 /* The state directory: @given, or the default. Returns owned. */
 char *cli_state_dir(const char *given);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which master a command speaks with when it is not told: that of this host, or of a `gradus run`
- * that goes on. */
+/* Finds the master for a command that names none: the one of this host, or of a `gradus run` that
+ * goes on. */
 #include "cli/client_common.h"
 
 #include "base/buf.h"

@@ -6,9 +6,9 @@
 #include "cli/cli.h"
 #include "client/master_client.h"
 
-/* To the master that --master or --state-dir names, or that of this host; with @local, else to that
- * of a `gradus run` which goes on. Errors: ERR_NOT_FOUND no master runs in the state directory;
- * ERR_UNAVAILABLE none was named, and none is here: what to type. */
+/* Connects to the master that --master or --state-dir names, or that of this host; with @local,
+ * else to that of a `gradus run` that goes on. Errors: ERR_NOT_FOUND no master runs in the state
+ * directory; ERR_UNAVAILABLE none was named, and none is here: what to type. */
 int client_open_common(struct client *c, const struct cli_common *common, bool local,
                        struct err *err);
 

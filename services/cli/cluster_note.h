@@ -11,13 +11,12 @@
 
 struct cluster_counts {
     size_t workers, ps; /* alive */
-    bool known;         /* else nothing is to be said */
+    bool known;         /* otherwise there is nothing to say */
 };
 
 void cluster_count(Gradus__V1__NodeInfo *const *nodes, size_t count, struct cluster_counts *out);
-/* Append one line without a newline when @job, whose file asks for @workers_min workers at least
- * and
- * @ps servers, waits for nodes or goes on with fewer; nothing else. */
+/* Appends one line, without a newline, when @job, whose file asks for at least @workers_min workers
+ * and @ps servers, waits for nodes or goes on with fewer; otherwise nothing. */
 void cluster_note(const Gradus__V1__Job *job, uint64_t workers_min, uint64_t ps,
                   const struct cluster_counts *counts, struct buf *out);
 

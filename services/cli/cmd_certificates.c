@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradus certificates: make what a cluster speaks TLS with, so that nobody needs to know openssl's
- * command line. */
+/* gradus certificates: makes a CA and certificates for a cluster's TLS, so that nobody needs the
+ * command line of openssl. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static const struct field fields[] = {
      .help = "Days that certificates are valid; the CA is ten years"},
 };
 
-/* Cut @text, which is changed, at its commas. */
+/* Cuts @text, which is changed, at its commas. */
 static int split_hosts(char *text, const char *hosts[CERTIFICATES_HOSTS_MAX], size_t *count,
                        struct err *err)
 {

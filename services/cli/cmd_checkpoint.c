@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradus checkpoint: write one now, and say where it lies. It waits for as long as that takes,
- * which depends on the job, its disks and what else goes on. */
+/* gradus checkpoint: writes a checkpoint now, and says where it lies. The command waits for as long
+ * as that takes, which depends on the job, its disks and other work. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradus drop: a node is gone for good, and nobody need wait for it. */
+/* gradus drop: says that a node is gone for good, so that nobody waits for it. */
 #include <stdlib.h>
 
 #include "base/mem.h"

@@ -111,7 +111,7 @@ static bool is_onnx(const struct options *o, const char *out_path)
            (o->format == FORMAT_AUTO && n > m && strcasecmp(out_path + n - m, ".onnx") == 0);
 }
 
-/* What is said of another format than that of OUT. */
+/* Checks that no option is given that belongs to another format than that of OUT. */
 static int check(const struct cli_args *args, const char *out_path, struct err *err)
 {
     const struct options *o = args->options;

@@ -20,7 +20,7 @@ struct options {
     int state;
 };
 
-/* After these come the states, in the order of JobState in types.proto. */
+/* Behind these come the states, in the order of JobState in types.proto. */
 enum { ANY, UNFINISHED, FINISHED, FIRST_STATE };
 static const char *const states[] = {"any",      "unfinished", "finished",   "pending",
                                      "starting", "running",    "recovering", "succeeded",
@@ -78,7 +78,7 @@ static void page_release(struct page *p)
     free(p->replies);
 }
 
-/* One answer more, of the jobs behind those that there are. */
+/* Asks for one more answer, with the jobs behind those of the page. */
 static int ask_more(struct client *client, const struct options *o, struct page *p, bool *more,
                     struct err *err)
 {
@@ -123,7 +123,7 @@ static int ask(const struct place *place, const struct options *o, struct page *
     return rc;
 }
 
-/* Other rows are not shown. */
+/* Drops rows that are not to be shown. */
 static void keep_wanted(struct page *p, const struct options *o)
 {
     size_t kept = 0;
@@ -207,7 +207,7 @@ static int list(const struct options *o, const struct places *places)
     for (size_t i = 0; i < places->count; i++) {
         struct err err = {0};
         if (read_page(&places->items[i], o, &pages[i], &err) != 0) {
-            int failed = cli_fail(&err); /* of one place of many: what can be read is shown */
+            int failed = cli_fail(&err); /* one of many places failed: the others are shown */
             code = places->given ? failed : CLI_OK;
         }
     }

@@ -74,7 +74,7 @@ static int run(const struct cli_args *args)
         struct model *model = NULL;
         struct dataset *train = NULL, *test = NULL;
         struct err err = {0};
-        (void)from_source_resolve(&file, &o->common, NULL); /* its cluster may be elsewhere */
+        (void)from_source_resolve(&file, &o->common, NULL); /* the job's cluster may be elsewhere */
         int rc = job_file_model(&file.spec, &model, &train, &test, &err);
         if (rc == 0) {
             rc = print_plan(o, &file.spec, model, train, test, &err);

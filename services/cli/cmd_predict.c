@@ -163,7 +163,7 @@ static bool reads_json(const struct options *o)
 
 /* ---- the checkpoint ---- */
 
-/* That of --step beside the newest one, @path, which it replaces. */
+/* Replaces @path, the newest checkpoint, by that of --step beside it. */
 static int choose_step(const struct options *o, char **path, struct err *err)
 {
     if (o->step < 0) {

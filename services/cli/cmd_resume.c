@@ -28,7 +28,7 @@ static const struct field fields[] = {
     CLI_LOCAL_ROWS(struct options),
 };
 
-/* What a job that has ended goes on from, in words: its state says only that it waits. */
+/* Says from where a job that has ended goes on: its state only says that it waits. */
 static void tell(const Gradus__V1__Job *before)
 {
     const char *why = before->reason[0] == '\0' ? "" : ": ";
@@ -58,7 +58,7 @@ static int ask(struct client *client, const struct cli_args *args, struct rpc_ms
     return rc;
 }
 
-/* ---- a job of `gradus run`, whose master has ended with it ---- */
+/* ---- jobs of `gradus run`, whose master has ended ---- */
 
 struct resuming {
     const struct cli_args *args;

@@ -36,7 +36,7 @@ static const char *const slot_owners[] = {
     [RULE_SLOT_VARIABLE] = "variable",
 };
 
-/* How rows of tables can be updated, NULL-terminated. */
+/* The ways in which rows of tables can be updated, NULL-terminated. */
 static const char *const *row_ways(const struct rule *rule)
 {
     static const char *const exact[] = {"exact", NULL};
@@ -181,7 +181,7 @@ static void text_of_rule(const struct rule *rule, struct buf *out)
     }
 }
 
-#define WHAT_COLUMN 26 /* where the words about a rule begin */
+#define WHAT_COLUMN 26 /* column in which the text about a rule begins */
 
 static void text_of_all(size_t columns, struct buf *out)
 {

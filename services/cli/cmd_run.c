@@ -21,7 +21,7 @@ static const struct field fields[] = {
     CLI_STATE_DIR_ROW(struct options), CLI_RULES_DIR_ROW(struct options),
     CLI_TIMEOUT_ROW(struct options), CLI_JSON_ROW(struct options), CLI_LOCAL_ROWS(struct options)};
 
-/* What is submitted once the cluster is there. */
+/* The job that is submitted once the cluster is ready. */
 struct submission {
     const struct job_file *file;
     const struct cli_args *args;

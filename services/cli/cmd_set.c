@@ -12,7 +12,7 @@
 #include "cli/submit.h"
 #include "cli/terminal.h"
 
-#define KEYS_MAX 1000 /* as the master takes */
+#define KEYS_MAX 1000 /* the limit of the master */
 
 struct options {
     struct cli_common common;
@@ -40,7 +40,7 @@ static void say_pending(const char *why, const struct cli_args *args)
 
 static int fail(const struct err *err, const struct cli_args *args)
 {
-    if (err->code == ERR_TIMEOUT) { /* the master answered before, so it is there */
+    if (err->code == ERR_TIMEOUT) { /* the master has answered before, so it can be reached */
         struct err late;
         (void)err_set(&late, ERR_STATE, PENDING, "not in force within --wait", args->positional[0],
                       args->where);

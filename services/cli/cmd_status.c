@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradus status: all that is known of one job, of its master or of what it has left. */
+/* gradus status: shows all that is known of one job, by its master or by the state directory that a
+ * master has left. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -29,7 +30,7 @@ static void show(const struct cli_common *common, const struct found_job *found,
     }
 }
 
-/* Its checkpoint is that of the best version. @shown: the job as it is told then. */
+/* Makes the checkpoint of the best version that of the job. @shown: the job as it is shown then. */
 static int take_best(struct found_job *found, Gradus__V1__Job *shown, struct err *err)
 {
     const Gradus__V1__BestVersion *best = found->job->best;

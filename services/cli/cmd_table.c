@@ -7,7 +7,7 @@
 #include "cli/output_tables.h"
 #include "cli/query.h"
 
-#define ANSWER_MS 30000 /* the master waits for 20 s of that */
+#define ANSWER_MS 30000 /* of which the master waits 20 s for servers */
 
 struct options {
     struct cli_common common;

@@ -71,17 +71,24 @@ static int fill(const struct options *o, struct token_entry *entry, struct err *
     return rc;
 }
 
-/* The file as it is has to be one of tokens, and its last line may lack its end. */
-static int check_file(const char *path, bool *ended, struct err *err)
+/* The file of tokens to which a line is appended. */
+struct token_file {
+    bool ended;  /* with the end of a line */
+    size_t same; /* tokens of the same holder */
+};
+
+/* Checks that the file, if it is there, is one of tokens. */
+static int look_at_file(const char *path, const char *name, struct token_file *out, struct err *err)
 {
     struct buf text = {0};
-    *ended = true;
+    *out = (struct token_file){.ended = true};
     int rc = file_exists(path) ? file_read(path, TOKEN_LIST_BYTES_MAX, &text, err) : 0;
     if (rc == 0 && text.len > 0) {
         struct token_list *list = token_list_parse(buf_str(&text), text.len, path, err);
         rc = list != NULL ? 0 : ERR_INVALID;
+        out->same = list != NULL ? token_list_count_of(list, name) : 0;
         token_list_free(list);
-        *ended = text.data[text.len - 1] == '\n';
+        out->ended = text.data[text.len - 1] == '\n';
     }
     buf_release(&text);
     return rc;
@@ -89,13 +96,19 @@ static int check_file(const char *path, bool *ended, struct err *err)
 
 static int append(const char *path, const struct token_entry *entry, struct err *err)
 {
-    bool ended = true;
-    int rc = check_file(path, &ended, err);
+    struct token_file file;
+    int rc = look_at_file(path, entry->name, &file, err);
     if (rc != 0) {
         return rc;
     }
+    if (file.same > 0) {
+        (void)fprintf(
+            stderr,
+            "gradus: tokens of %s in %s: %zu, of which each counts until its line is taken out\n",
+            entry->name, path, file.same + 1);
+    }
     struct buf line = {0};
-    buf_add_str(&line, ended ? "" : "\n");
+    buf_add_str(&line, file.ended ? "" : "\n");
     token_line(entry, &line);
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, FILE_MODE);
     if (fd < 0) {

@@ -13,7 +13,7 @@
 #include "cli/query.h"
 #include "cli/trace_json.h"
 
-#define ANSWER_MS 100000 /* what the master takes at most beside the steps */
+#define ANSWER_MS 100000 /* time that the master takes at most beside the steps */
 
 struct options {
     struct cli_common common;
@@ -45,7 +45,7 @@ static const struct field fields[] = {
      .help = "Take what there is after this time"},
 };
 
-/* What is missing in it, a line each; the number of steps that every worker has. */
+/* Tells what the trace lacks, a line each. Returns the number of steps that every worker has. */
 static uint32_t tell_problems(const Gradus__V1__TraceJobResponse *r, int64_t wanted)
 {
     uint32_t least = UINT32_MAX;

@@ -78,7 +78,7 @@ static int check_model(const char *path, struct job_file *file, bool json)
     } else if (!planned && job_file_data_elsewhere(&file->spec, rc) && json) {
         print_valid(path, file->spec.name, "nothing", NULL);
     } else if (!planned && job_file_data_elsewhere(&file->spec, rc)) {
-        /* The data may well be somewhere else; what the file says is right. */
+        /* The data may be somewhere else; the file itself is right. */
         struct buf out = {0};
         buf_printf(&out, "%s is valid; not checked against its data: %s\n", path, err.msg);
         terminal_print(&out);
@@ -103,7 +103,7 @@ static int run(const struct cli_args *args)
     int code = o->common.json ? job_file_parse(&file, args, &o->common, &diags)
                               : job_file_read(&file, args, &o->common);
     if (code == CLI_OK) {
-        (void)from_source_resolve(&file, &o->common, NULL); /* its cluster may be elsewhere */
+        (void)from_source_resolve(&file, &o->common, NULL); /* the job's cluster may be elsewhere */
         code = check_model(path, &file, o->common.json);
     } else if (diags.count > 0) {
         cli_remember(path, &diags);

@@ -45,8 +45,8 @@ int find_checkpoint_in(const char *dir, char **path, struct err *err)
     return rc;
 }
 
-/* What the master, or its row, says. Where the state directory was moved, the checkpoints are in it
- * all the same. */
+/* The checkpoint that the master, or its row, names. Where the state directory was moved, the
+ * checkpoint is looked for in it. */
 static int of_job(const struct found_job *found, char **path, struct err *err)
 {
     const Gradus__V1__Job *job = found->job;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From what a user says to a checkpoint's directory. */
+/* From the words of a user to a checkpoint's directory. */
 #ifndef GRADUS_CLI_FIND_CHECKPOINT_H
 #define GRADUS_CLI_FIND_CHECKPOINT_H
 
 #include "base/err.h"
 #include "cli/cli.h"
 
-/* @what is a checkpoint's directory, a directory of checkpoints, or a job id: then the newest of
- * that job, which is looked for as find_job() does; of one that ended with its best version as its
- * result, that. A master that is named is asked, unless @what has a '/'; else a directory goes
- * before a job. @best, or @what ends with "@best": the best version that is kept beside it
- * (training.checkpoints_keep_best).
- * @path returns owned. Errors: ERR_NOT_FOUND says where it looked, or that no best version is kept;
- * those of find_job(). */
+/* Finds the checkpoint that @what means: a checkpoint's directory; a directory of checkpoints; or a
+ * job id, whose newest checkpoint it is, found as find_job() finds the job, or its best version if
+ * the job ended with that as its result. A master that is named is asked, unless @what has a '/';
+ * otherwise a directory goes before a job. @best, or "@best" at the end of @what: the best version
+ * that is kept beside it (training.checkpoints_keep_best). @path returns owned. Errors:
+ * ERR_NOT_FOUND says where it looked, or that no best version is kept; those of find_job(). */
 int find_checkpoint(const char *what, const struct cli_common *common, bool best, char **path,
                     struct err *err);
 /* The same, or a file that `gradus export` wrote: @what, which has no versions to choose from. */

@@ -20,8 +20,8 @@ bool job_has_ended(const Gradus__V1__Job *job)
            job->state == GRADUS__V1__JOB_STATE__CANCELLED;
 }
 
-/* A row says what was when its master ended; say what is. @hint: what starts one in @state_dir,
- * once that was needed. */
+/* Unpacks a row, which says how things were when its master ended, and makes it say how they are.
+ * @hint: what starts a master in @state_dir, once a row needed that. */
 static Gradus__V1__Job *unpack(const void *data, size_t n, const char *state_dir, struct buf *hint)
 {
     Gradus__V1__Job *job = gradus__v1__job__unpack(NULL, n, data);
@@ -77,7 +77,7 @@ int find_rows(const char *state_dir, size_t limit, Gradus__V1__Job ***jobs, size
         rows.items[i] = rows.items[rows.count - 1 - i];
         rows.items[rows.count - 1 - i] = first;
     }
-    while (rows.count > limit) { /* those that have not ended come on top of it */
+    while (rows.count > limit) { /* jobs that have not ended come on top of the limit */
         gradus__v1__job__free_unpacked(rows.items[--rows.count], NULL);
     }
     buf_release(&rows.hint);
@@ -164,7 +164,7 @@ static int not_found(const struct places *places, const char *id, struct err *er
     return rc;
 }
 
-/* What was found so far. */
+/* The result of the search so far. */
 struct search {
     struct found_job found; /* the first one */
     struct buf places;      /* of all, for people */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the id of a job to what is known of it, and to the master that has it. */
+/* From the id of a job to its record, and to the master that has it. */
 #ifndef GRADUS_CLI_FIND_JOB_H
 #define GRADUS_CLI_FIND_JOB_H
 
@@ -8,8 +8,8 @@
 
 /* A zeroed one is valid and empty. */
 struct found_job {
-    const Gradus__V1__Job *job; /* as its master, or the row that one left, has it */
-    struct client client;       /* of its master; no channel when none runs */
+    const Gradus__V1__Job *job; /* as its master, or the row that a master left, has it */
+    struct client client;       /* to its master; no channel when none runs */
     char *state_dir;            /* where it was found; NULL: at a master that was named */
     struct rpc_msg *reply;      /* one of these two holds @job */
     Gradus__V1__Job *row;

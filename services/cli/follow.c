@@ -24,11 +24,12 @@
 #include "wire/wire.h"
 
 #define TICK_MS 200
-#define PLAIN_PROGRESS_MS 5000 /* between progress lines when nobody looks at a terminal */
-#define LOST_MS 15000          /* without word from the master for so long: give up */
-#define LOST_OWN_MS 600000     /* its own master, whose end it would see */
+#define PLAIN_PROGRESS_MS 5000 /* between progress lines when the output is no terminal */
+/* without a word from the master for so long, the command gives up */
+#define LOST_MS 15000
+#define LOST_OWN_MS 600000 /* for a master of this process, whose end it would see */
 #define REOPEN_MS 500
-#define SETTLE_MS 2000 /* for what workers report of an epoch after its evaluation is there */
+#define SETTLE_MS 2000 /* for reports of workers about an epoch after its evaluation */
 #define PROGRESS_BYTES_MAX 1024
 
 struct follower {
@@ -113,7 +114,7 @@ static bool settled(struct follower *f, const Gradus__V1__Job *job)
     return job_has_ended(job) || now >= f->newest_since_ms + SETTLE_MS;
 }
 
-/* Each once. Returns true if any was shown. */
+/* Shows each evaluation once. Returns true if any was shown. */
 static bool show_evaluations(struct follower *f, const Gradus__V1__Job *job)
 {
     size_t count = job->n_evaluations;
@@ -148,7 +149,7 @@ static void show_events(struct follower *f, const Gradus__V1__Job *job)
         (void)fputs(buf_str(&wrapped), stderr);
     }
     if (f->events.back && f->evaluation_step > f->events.from) {
-        f->evaluation_step = f->events.from; /* what was evaluated behind it is done again */
+        f->evaluation_step = f->events.from; /* evaluations behind it are made again */
     }
     buf_release(&lines);
     buf_release(&wrapped);

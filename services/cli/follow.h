@@ -13,15 +13,15 @@ enum follow_interrupt {
 
 struct follow_options {
     const char *job;
-    const char *where; /* of struct cli_args, for commands to type next */
+    const char *where; /* that of struct cli_args, for commands to type next */
     bool json;
     enum follow_interrupt interrupt;
     /* Called several times a second; lines added to @notices are shown, a negative code ends it
      * with
      * @err. May be NULL. */
     int (*tick)(void *ctx, struct buf *notices, struct err *err);
-    /* Called before Ctrl-Z stops this process, with true, and when it goes on. NULL: nothing else
-     * stops with it. */
+    /* Called with true before Ctrl-Z stops this process, and with false when it goes on. NULL:
+     * nothing else is stopped with it. */
     void (*suspend)(void *ctx, bool stop);
     void *ctx;
 };

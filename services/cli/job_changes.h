@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is different between two canonical job files. */
+/* The differences between two canonical job files. */
 #ifndef GRADUS_CLI_JOB_CHANGES_H
 #define GRADUS_CLI_JOB_CHANGES_H
 

@@ -14,7 +14,7 @@
 #define JOB_FILE_CACHE_DIR                                                                         \
     "GRADUS_CACHE_DIR" /* as of a worker: where indexes of data are written */
 
-/* A job file as the user wrote it, and what it says. */
+/* A job file as the user wrote it, and its content. */
 struct job_file {
     const char *path; /* borrowed */
     struct buf text;
@@ -28,17 +28,17 @@ struct job_file {
  * caller, is to be released after CLI_OK. Returns an exit code. */
 int job_file_read(struct job_file *file, const struct cli_args *args,
                   const struct cli_common *common);
-/* The same, but what is wrong goes to @diags (the file that cannot be read as well). */
+/* job_file_read() whose errors go to @diags (that the file cannot be read as well). */
 int job_file_parse(struct job_file *file, const struct cli_args *args,
                    const struct cli_common *common, struct diags *diags);
 void job_file_release(struct job_file *file);
-/* Does the error @rc of opening the data of @spec mean that they are not here: there is no such
- * file, or a store does not let this process in, or is not to be reached from here? */
+/* True if @rc, the error of opening the data of @spec, means that they are not here: there is no
+ * such file, or a store does not let this process in, or cannot be reached from here. */
 bool job_file_data_elsewhere(const struct job_spec *spec, int rc);
-/* ERR_UNSUPPORTED: nobody knows the model but workers. */
+/* ERR_UNSUPPORTED: only workers know the model. */
 int job_file_refuse_program(const struct job_spec *spec, struct err *err);
-/* Build the model of @spec for model.input, or else for the data itself, which is opened for it
- * (@train may come back NULL). Errors: what the data, the model or the source of `from` has. */
+/* Builds the model of @spec for model.input, or else for the data themselves, which are opened for
+ * it (@train may come back NULL). Errors: those of the data, the model or the source of `from`. */
 int job_file_model(struct job_spec *spec, struct model **model, struct dataset **train,
                    struct dataset **test, struct err *err);
 /* How the job would be spread over its servers, as its master plans it. @plan is to be released in

@@ -14,19 +14,23 @@
 #include "base/chrono.h"
 #include "base/file.h"
 #include "base/host_cpus.h"
+#include "base/host_threads.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 
-#define READY_MS 600000 /* a program may read much before it is ready */
+#define READY_MS 600000 /* a worker or server may read much data before it is ready */
 #define READY_NOTE_MS 5000
 #define READY_POLL_MS 200
 #define GRACE_MS 5000
-#define STABLE_MS 10000  /* who has lived so long did not fail at its start */
-#define AGAIN_MS_MIN 250 /* between an end and the next start; the first one is at once */
+#define STABLE_MS 10000  /* a process that has run for so long did not fail at its start */
+#define AGAIN_MS_MIN 250 /* pause between an end and the next start; the first start is at once */
 #define AGAIN_MS_MAX 4000
-#define FAILURES_MAX 20 /* in a row: one that cannot live is not started for ever */
+#define FAILURES_MAX 20 /* ends in a row: a process that cannot live is not started for ever */
 #define ARGUMENTS_MAX 32
 #define PROBE_BYTES 65536
+#define THREADS_OF_A_PROCESS                                                                       \
+    24 /* about so many have a service and this program while they train                           \
+        */
 
 static int find_bin_dir(struct local *l, struct err *err)
 {
@@ -64,12 +68,13 @@ static int make_dirs(struct local *l, const char *state_dir, struct err *err)
     return file_make_dirs(l->log_dir, err);
 }
 
-/* Nobody else reaches 127.0.0.1; the certificates and tokens of the environment are those of
- * another cluster. */
+/* Settings that take TLS and tokens away: only this host reaches 127.0.0.1, and the certificates
+ * and tokens of the environment belong to another cluster. */
 static const char *const without_tls[] = {
     "--tls-cert=",   "--tls-key=", "--tls-ca=",  "--tls-name=",
     "--token-file=", "--tokens=",  "--jwt-keys="};
-/* Who runs a job reads what they can read. */
+/* The processes of a run read data with the rights of the user who runs it, so every path is
+ * allowed. */
 #define ANY_DATA "--data-root="
 
 static int start_one(struct local *l, struct spawn *s, const char *kind, size_t number,
@@ -81,7 +86,8 @@ static int start_one(struct local *l, struct spawn *s, const char *kind, size_t 
     argv[n++] = mem_strdup("--listen=127.0.0.1:0");
     argv[n++] = mem_strdup("--http-listen=127.0.0.1:0");
     argv[n++] = mem_strdup("--exit-with-parent");
-    argv[n++] = mem_strdup("--advertise="); /* the environment is that of one service at most */
+    /* the variables of the environment are those of one service at most */
+    argv[n++] = mem_strdup("--advertise=");
     for (size_t i = 0; i < sizeof without_tls / sizeof without_tls[0]; i++) {
         argv[n++] = mem_strdup(without_tls[i]);
     }
@@ -103,7 +109,7 @@ static int start_one(struct local *l, struct spawn *s, const char *kind, size_t 
     return rc;
 }
 
-/* Signals are blocked: one that came waits for whoever asks. */
+/* Signals are blocked: a signal that came stays pending until this function takes it. */
 static bool interrupted(void)
 {
     sigset_t waiting;
@@ -166,9 +172,10 @@ static int start_child(struct local *l, struct local_child *c, const char *kind,
     return start_one(l, &c->process, kind, number, extra, err);
 }
 
-/* The nodes of one job know of some of each other; who starts all of them knows of all. Where they
- * are more than the processors, polling takes from one what it gives another. NULL: they may see
- * for themselves; so they may where the environment says it. */
+/* How the processes of a run are told not to poll. A node knows of some of the nodes on its host;
+ * the run knows of all that it starts. Where these are more than the processors, a polling thread
+ * takes time from another node. NULL: each node decides by itself, as it does where the environment
+ * says something. */
 static const char *no_polling(const struct local *l)
 {
     const char *said = getenv("GRADUS_POLL_US");
@@ -198,7 +205,8 @@ static int start_worker(struct local *l, size_t i, struct err *err)
     return rc;
 }
 
-/* A full disk takes the reason of an end with it, for there the logs are. Is it full? */
+/* Names a full disk of the logs as the reason of a failure: a log that could not be written does
+ * not say why a process ended. */
 static void add_disk(const struct local *l, struct err *err)
 {
     static const char block[PROBE_BYTES];
@@ -213,6 +221,20 @@ static void add_disk(const struct local *l, struct err *err)
     free(path);
 }
 
+/* Said before anything is started: who lacks one of them later waits for it, and so does all. */
+static int look_for_threads(size_t processes, struct err *err)
+{
+    struct err told;
+    int rc = host_threads_need("", processes * THREADS_OF_A_PROCESS, "this run", &told);
+    if (rc != 0) {
+        (void)err_set(err, rc,
+                      "%s: allow more, or take fewer processes (--set cluster.workers=1 --set "
+                      "cluster.ps=1)",
+                      told.msg);
+    }
+    return rc;
+}
+
 int local_start(struct local *l, const char *state_dir, const char *rules_dir, const char *program,
                 size_t ps, size_t workers, struct err *err)
 {
@@ -223,7 +245,10 @@ int local_start(struct local *l, const char *state_dir, const char *rules_dir, c
     l->ps_count = ps;
     l->worker_count = workers;
     (void)unsetenv("GRADUS_CONFIG"); /* a file of one service */
-    int rc = find_bin_dir(l, err);
+    int rc = look_for_threads(ps + workers + 2, err);
+    if (rc == 0) {
+        rc = find_bin_dir(l, err);
+    }
     if (rc == 0) {
         rc = make_dirs(l, state_dir, err);
     }
@@ -311,7 +336,7 @@ static void ask(struct spawn *s)
     }
 }
 
-/* Was asked before: a second signal would end it without order. */
+/* Called after the process was told to end: a second signal would end it without order. */
 static void await_end(struct spawn *s)
 {
     if (s->pid != 0 && spawn_wait(s, GRACE_MS, NULL) != 0) {
@@ -353,7 +378,7 @@ void local_stop(struct local *l, bool at_once)
 {
     stop_children(l->workers, l->worker_count, at_once);
     stop_children(l->ps, l->ps_count, at_once);
-    /* The master last, so that the others can say good-bye to it. */
+    /* The master ends last, so that nodes can leave it in order. */
     if (!at_once) {
         ask(&l->master);
         await_end(&l->master);

@@ -16,7 +16,7 @@
 #include "cli/places.h"
 #include "cli/run_dir.h"
 
-#define UNFINISHED_TOLD 8 /* of the newest jobs, all that have not ended come on top */
+#define UNFINISHED_TOLD 8 /* newest jobs; all that have not ended come on top */
 
 static int tick(void *ctx, struct buf *notices, struct err *err)
 {
@@ -59,7 +59,7 @@ static int train(struct local *local, const struct local_job *j)
     return code;
 }
 
-/* What earlier runs have left, of which some process was killed: nobody goes on with it unasked. */
+/* Tells of jobs of earlier runs that were killed: nobody goes on with them unasked. */
 static void tell_unfinished(const struct local_job *j)
 {
     Gradus__V1__Job **jobs = NULL;
@@ -155,7 +155,7 @@ static int check_plan(struct job_spec *spec, const struct job_file *file, bool o
     return cli_fail(&err);
 }
 
-/* What the program is, only its workers will tell. */
+/* Checks the program; what its model is, only workers will tell. */
 static int check_program(const struct job_spec *spec, const char *worker)
 {
     struct err err = {0};

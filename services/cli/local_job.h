@@ -13,7 +13,7 @@ struct local_job { /* all borrowed */
     const char *state_dir;
     const char *rules_dir, *worker; /* "": none */
     const char *where;              /* of struct cli_args */
-    const char *resumed;            /* the job that goes on; "": a new one */
+    const char *resumed;            /* id of the job that goes on; "": a new one */
     bool json;
     /* Make the master have the job. @job returns owned. */
     int (*begin)(void *ctx, struct client *client, char **job, struct err *err);

@@ -54,7 +54,7 @@ static const struct cli_command *const commands[] = {CLI_COMMANDS(X)};
 #undef X
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
-#define NAME_COLUMNS 16 /* with the blanks around the longest name of a command */
+#define NAME_COLUMNS 16 /* width of the longest command name, with the blanks around it */
 
 static void usage(FILE *to)
 {
@@ -147,7 +147,7 @@ static int unknown_command(const char *name)
     return CLI_USAGE;
 }
 
-/* What --help shows below the options. */
+/* The text that --help shows below the options. */
 static char *notes_of(const struct cli_command *command)
 {
     return mem_printf("%s%sExamples:\n%s", command->notes != NULL ? command->notes : "",
@@ -183,7 +183,7 @@ static const char *typed(const struct config_command *c, const struct config_lin
     return value[0] == '\0' ? NULL : value;
 }
 
-/* What was typed goes before what the environment says, also where --state-dir is typed and
+/* Lets typed options go before those of the environment, also where --state-dir is typed and
  * GRADUS_MASTER is set. */
 static void prefer_typed(const struct config_command *c, const struct config_line *line)
 {
@@ -280,10 +280,10 @@ static void remember_wrong(const struct diags *wrong)
     diags_release(&diags);
 }
 
-/* @code, or CLI_FAILED where what was printed did not arrive. */
+/* Returns @code, or CLI_FAILED where the output did not arrive. */
 static int printed(int code)
 {
-    /* Of what is longer than its buffer, the last part alone would be seen. */
+    /* When the output is longer than its buffer, only an error of the last part would be seen. */
     const bool lost = ferror(stdout) != 0;
     if ((fflush(stdout) != 0 || lost) && code == CLI_OK) {
         (void)fputs("gradus: cannot write to stdout\n", stderr);

@@ -51,7 +51,7 @@ static uint64_t part_floats(const struct output_update *u, uint32_t shard, enum 
 {
     const struct plan_memory *m = &u->memory[shard];
     switch (part) {
-    case PART_VALUES: /* two, and one that is pinned while the training goes on */
+    case PART_VALUES: /* two versions, and one that is pinned while the training goes on */
         return m->values + m->values / 2;
     case PART_SLOTS:
     case PART_PINS:
@@ -60,7 +60,7 @@ static uint64_t part_floats(const struct output_update *u, uint32_t shard, enum 
         return m->bases;
     case PART_TABLES:
         return m->tables;
-    default: /* those in shared memory are the workers' */
+    default: /* gradients in shared memory count for the workers */
         return shared_memory ? 0 : m->gradients;
     }
 }
@@ -145,8 +145,8 @@ static void add_workers(struct memory_need *need, const struct output_update *u,
     }
 }
 
-/* Memory that each worker shares with its servers: blocks for what it pushes and what it pulls to
- * train. */
+/* Adds the memory that each worker shares with its servers: blocks for values that it pushes and
+ * pulls to train. */
 static void add_shared_memory(struct memory_need *need, const struct output_update *u,
                               const struct consistency *c)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the processes of a job take in memory when all of them run on one host, and whether there is
- * so much: a job that does not fit is better refused at once than killed by the kernel in its
+/* The memory that the processes of a job take when all of them run on one host, and whether the
+ * host has it: a job that does not fit is better refused at once than killed by the kernel in its
  * second hour. */
 #ifndef GRADUS_CLI_MEMORY_NEED_H
 #define GRADUS_CLI_MEMORY_NEED_H
@@ -36,7 +36,7 @@ void memory_need_of(const struct output_update *update, const struct model *mode
  * model or the plan has. */
 int memory_need_of_job(struct job_spec *spec, struct memory_need *out, struct err *err);
 bool memory_need_fits(const struct memory_need *need, const struct host_memory *host);
-/* A table, and what there is. */
+/* Writes a table of the needs, and of what the host has. */
 void memory_need_text(const struct memory_need *need, const struct host_memory *host,
                       struct buf *out);
 

@@ -5,7 +5,8 @@
 
 #include "saved/saved_model.h"
 
-/* As saved_model_open(); warns of a checkpoint that keeps nothing of what was measured. */
+/* saved_model_open(), with a warning for a checkpoint that does not keep what was measured on the
+ * train data. */
 int open_saved(const struct saved_model_request *request, struct saved_model **out,
                struct err *err);
 

@@ -51,7 +51,7 @@ static size_t character_bytes(const char *s)
 const char *output_fit(const char *line, size_t columns, char *out, size_t n)
 {
     static const char ellipsis[] = "…";
-    size_t k = 0, kept = 0; /* kept: what is left when an ellipsis must follow */
+    size_t k = 0, kept = 0; /* kept: length of the text when an ellipsis must follow */
     for (size_t column = 0; *line != '\0'; column++) {
         size_t bytes = character_bytes(line);
         if (column == columns || k + bytes + sizeof ellipsis > n) {

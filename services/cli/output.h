@@ -21,10 +21,10 @@
 /* The result object of run and watch: {job, state, reason, steps, epochs, metrics, …}. */
 void output_result_json(const Gradus__V1__Job *job, struct buf *out);
 void output_result_text(const Gradus__V1__Job *job, struct buf *out);
-/* Everything that is known of one job. */
+/* Writes everything that is known of one job. */
 void output_status_json(const Gradus__V1__Job *job, struct buf *out);
 void output_status_text(const Gradus__V1__Job *job, size_t columns, struct buf *out);
-/* What `gradus set` has changed, and what the job is now. */
+/* Writes the changes that `gradus set` made, and the job as it is now. */
 void output_change_json(const Gradus__V1__Job *job, const struct job_changes *changes,
                         struct buf *out);
 void output_change_text(const Gradus__V1__Job *job, const struct job_changes *changes,
@@ -59,7 +59,7 @@ void output_diags_json(const char *file, const char *status, const struct diags 
                        struct buf *out);
 /* {"key": "value", …} from a NULL-terminated list of pairs. */
 void output_object(struct buf *out, ...);
-/* One line of progress: epoch, step, metrics, examples/s, time left, nodes, and what was stale,
+/* One line of progress: epoch, step, metrics, examples/s, time left, nodes, and how much was stale,
  * dropped, speculated or recovered. Where it does not fit, whole parts are left out: the epoch, the
  * step, the speed and the time left stay. */
 void output_progress(const Gradus__V1__Job *job, const struct job_events *events, size_t columns,

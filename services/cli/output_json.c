@@ -174,7 +174,7 @@ static json_t *evaluations(const Gradus__V1__Job *job)
     return array;
 }
 
-/* What it waits for, in a word. */
+/* The word for what a job waits for. */
 static json_t *waiting(const Gradus__V1__Job *job)
 {
     static const char *const WORDS[] = {"", "nodes", "turn", "quota", "resume", "retry", "reader"};
@@ -449,7 +449,7 @@ void output_diags_json(const char *file, const char *status, const struct diags 
         const struct diag *d = &diags->items[i];
         json_t *error = json_object();
         struct buf key = {0};
-        if (d->file[0] != '\0') { /* other words are no keys of a job file */
+        if (d->file[0] != '\0') { /* other texts are no keys of a job file */
             diag_key(d->message, &key);
         }
         json_put(error, "file", file_or_null(d->file));

@@ -15,7 +15,7 @@
 
 /* ---- text ---- */
 
-/* At most 6 characters: 123456, 12.3M. */
+/* A count in at most 6 characters: 123456, 12.3M. */
 static const char *count_text(uint64_t count, char out[32])
 {
     static const char units[] = "MGTPE";
@@ -196,7 +196,7 @@ static void put_integer(json_t *o, const char *key, uint64_t value)
     json_put(o, key, json_integer((json_int_t)value));
 }
 
-/* What a table and its part on a shard have alike. */
+/* Writes the numbers that a table and its part on a shard both have. */
 static void put_numbers(json_t *o, const Gradus__V1__TableStats *t)
 {
     put_integer(o, "rows", t->rows);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people and programs see of the tables of a job. */
+/* Shows the tables of a job, as text and as JSON. */
 #ifndef GRADUS_CLI_OUTPUT_TABLES_H
 #define GRADUS_CLI_OUTPUT_TABLES_H
 

@@ -29,7 +29,7 @@ static void add_update(struct output_update *o, uint64_t number)
     o->update_count++;
 }
 
-/* Where a schedule begins, ends and turns. */
+/* Adds the updates at which a schedule begins, ends and turns. */
 static void add_turns(struct output_update *o, const struct schedule *s)
 {
     const uint64_t warm = (uint64_t)s->warmup;

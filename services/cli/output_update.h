@@ -7,14 +7,14 @@
 #include "job/spec/job_spec.h"
 #include "job/plan/plan_memory.h"
 
-#define OUTPUT_UPDATES_MAX 12 /* at which scheduled values are shown */
+#define OUTPUT_UPDATES_MAX 12 /* updates for which scheduled values are shown */
 
 struct output_update {
     const struct plan *plan;
     const struct job_spec *spec;
-    uint32_t rounds;            /* of sums between the servers, in each step of sync */
-    bool sends_norms;           /* with each push, in other modes */
-    size_t workers;             /* that memory is counted for */
+    uint32_t rounds;            /* rounds of sums between the servers, in each step of sync */
+    bool sends_norms;           /* in other modes: with each push */
+    size_t workers;             /* the number of workers for which memory is counted */
     struct plan_memory *memory; /* [plan->shard_count] */
     struct update_slot slots[UPDATE_SLOTS_MAX];
     size_t slot_count;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists where commands look for a job: what the user names, or else the master of this host and the
- * directories of earlier runs. `gradus run` adds its own to a file of these; old ones drop out. */
+/* Lists the places where commands look for a job: those that the user names, or else the master of
+ * this host and the directories of earlier runs. `gradus run` adds its own to a file of these; old
+ * ones drop out. */
 #include "cli/places.h"
 
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #define CONNECT_MS 1000
 #define ADDRESS_BYTES_MAX 1024
 #define RUNS_BYTES_MAX (1U << 20)
-#define RUNS_BYTES_KEPT (1U << 15) /* a longer list of runs is written anew, with the newest */
+#define RUNS_BYTES_KEPT (1U << 15) /* a longer list of runs is cut to the newest ones */
 
 bool places_answers(const char *address)
 {
@@ -37,7 +38,8 @@ bool places_answers(const char *address)
     return fd >= 0;
 }
 
-/* What the master of @state_dir wrote there, when it answers; else NULL. Returns owned. */
+/* The address that the master of @state_dir wrote there, if the master answers; else NULL. Returns
+ * owned. */
 static char *address_in(const char *state_dir)
 {
     struct buf text = {0};
@@ -46,7 +48,7 @@ static char *address_in(const char *state_dir)
     if (file_read(path, ADDRESS_BYTES_MAX, &text, &err) == 0) {
         address = mem_printf("%.*s", (int)strcspn(buf_str(&text), "\n"), buf_str(&text));
     }
-    if (address != NULL && !places_answers(address)) { /* of a master that was killed */
+    if (address != NULL && !places_answers(address)) { /* its master was killed */
         free(address);
         address = NULL;
     }
@@ -167,7 +169,8 @@ void places_remember(const char *state_dir)
         int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
         struct stat st = {0};
         if (fd >= 0) {
-            ssize_t n = write(fd, line, strlen(line)); /* one write: runs may do so at once */
+            /* one write, as several runs may write at once */
+            ssize_t n = write(fd, line, strlen(line));
             (void)n;
             (void)fstat(fd, &st);
             (void)close(fd);

@@ -15,14 +15,14 @@
 struct place {
     char *address;   /* of its master; NULL: none answers */
     char *state_dir; /* NULL: only the address is known */
-    /* To speak with it; borrowed from what places_find() was given; NULL: without, as `gradus run`
-     * does. */
+    /* Settings for connections to it; borrowed from places_find(); NULL: no TLS, as with `gradus
+     * run`. */
     const struct tls_settings *tls;
 };
 struct places {
     struct place items[PLACES_MAX + 2];
     size_t count;
-    bool given; /* by --master, --state-dir or their variables: there is no other */
+    bool given; /* --master, --state-dir or their variables name it: there is no other place */
 };
 
 /* All places, in the order in which they are looked through. A master that was named is not tried
@@ -34,11 +34,10 @@ void places_release(struct places *p);
 void places_remember(const char *state_dir);
 /* Append where was looked, for people: "127.0.0.1:7000 (no master answers), /x and /y". */
 void places_describe(const struct places *p, struct buf *out);
-/* Append what to type so that a master goes on with what is in @state_dir: its checkpoint directory
- * is named where it is not the usual one, and an address where another process has that of masters.
- */
+/* Appends what to type so that a master goes on with @state_dir: its checkpoint directory is named
+ * where it is not the usual one, and an address where another process has the usual one. */
 void places_start_hint(const char *state_dir, struct buf *out);
-/* Whether somebody listens at "host:port". */
+/* True if a process listens at "host:port". */
 bool places_answers(const char *address);
 
 #endif

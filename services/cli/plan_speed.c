@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what was typed of the machines, and shows what common/job/plan/forecast.h predicts. */
+/* Reads the options about machines, and shows what common/job/plan/forecast.h predicts. */
 #include "cli/plan_speed.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ struct unit {
     double factor;
 };
 
-/* A number, perhaps blanks, and one of @units. */
+/* Reads a number, perhaps blanks, and one of @units. */
 static bool quantity(const char *text, const struct unit *units, size_t count, double *value)
 {
     char number[32];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of `gradus plan` about time: what a step is predicted to take, what of it goes where,
- * and whether the servers keep up with the workers. */
+/* The part of `gradus plan` about time: the predicted time of a step, its parts, and whether the
+ * servers keep up with the workers. */
 #ifndef GRADUS_CLI_PLAN_SPEED_H
 #define GRADUS_CLI_PLAN_SPEED_H
 
@@ -13,7 +13,7 @@
 #include "job/plan/forecast.h"
 #include "json/json_write.h"
 
-/* What is said of the machines, as it was typed. */
+/* The options about machines, as they were typed. */
 struct plan_speed_options {
     char *step_compute; /* "": tried out */
     char *link, *server_link, *round_trip;
@@ -53,9 +53,10 @@ struct plan_speed {
     struct forecast_job job;
     struct forecast forecast; /* zeros when the computation is not known */
     bool known, stated;       /* stated: by --step-compute */
-    bool tables;              /* whose rows are not counted */
-    uint64_t servers;         /* so many would keep up; 0: as there are, or nobody knows */
-    struct err why;           /* it is not known */
+    bool tables;              /* the model has tables, whose rows are not counted */
+    /* so many servers would keep up; 0: as many as there are, or not known */
+    uint64_t servers;
+    struct err why; /* it is not known */
 };
 
 /* "5ms", "1.5 s", "800us", or a number of milliseconds; false for others, and for what is not above
@@ -64,8 +65,8 @@ bool plan_speed_seconds(const char *text, bool zero, double *seconds);
 /* "1Gbit", "2.5 Gbit/s", "100Mbit"; 0 for "none". */
 bool plan_speed_bits(const char *text, double *bits);
 
-/* Where the computation can be neither tried out nor is stated, it is not known, which is no error.
- * Errors: ERR_INVALID an option; those of the data. */
+/* Predicts the time of a step. A computation that can be neither tried out nor is stated is not
+ * known, which is no error. Errors: ERR_INVALID an option; those of the data. */
 int plan_speed_of(const struct plan_speed_options *o, const struct job_spec *spec,
                   const struct plan *plan, const struct model *model, const struct dataset *train,
                   struct plan_speed *out, struct err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One call to the master, wherever it is, and what it answers on standard output. */
+/* Makes one call to the master, wherever it is, and prints the answer. */
 #include "cli/query.h"
 
 #include <stdio.h>

@@ -6,20 +6,20 @@
 #include "cli/cli.h"
 #include "client/master_client.h"
 
-/* Write what @reply says to @out: text, or JSON where @common says so. */
+/* Writes @reply to @out: as text, or as JSON where @common says so. */
 typedef void query_show_fn(const struct cli_common *common, const ProtobufCMessage *reply,
                            struct buf *out);
 
-/* A reply that is a job: its state, or all of it in JSON. */
+/* Shows a reply that is a job: its state, or all of it in JSON. */
 void query_show_state(const struct cli_common *common, const ProtobufCMessage *reply,
                       struct buf *out);
 
-/* @out to standard output: as it is when it is JSON, else so that it fits the terminal. */
+/* Prints @out: JSON as it is, text so that it fits the terminal. */
 void query_print(const struct cli_common *common, const struct buf *out);
-/* One call to @client, which is open; @show prints the reply. Returns the exit code. */
+/* Makes one call to @client, which is open; @show prints the reply. Returns the exit code. */
 int query(struct client *client, const struct cli_common *common, const char *method,
           const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show);
-/* The same, to the master that has job @id. */
+/* query() to the master that has job @id. */
 int query_job(const struct cli_common *common, const char *id, const char *method,
               const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show);
 struct query_call {

@@ -16,10 +16,10 @@
 #include "cli/cli.h"
 #include "master/store/store.h"
 
-#define RUNS_MAX 100 /* at once on one host with the default directory */
+#define RUNS_MAX 100 /* runs at the same time on one host in the default directory */
 #define OWNER_BYTES 256
 
-/* Does a master have @dir? Then who, as it wrote there. */
+/* True if a master has @dir; @owner: its process, as it wrote there. */
 static bool has_master(const char *dir, char owner[OWNER_BYTES])
 {
     char *path = file_join(dir, "master.lock");
@@ -42,7 +42,7 @@ static int in_use(const char *dir, const char *owner, struct err *err)
                    dir, owner[0] != '\0' ? owner : "another gradus run");
 }
 
-/* Errors: ERR_STATE somebody has it. */
+/* Claims @dir. Errors: ERR_STATE another process has it. */
 static int claim(const char *dir, struct run_dir *out, struct err *err)
 {
     char owner[OWNER_BYTES] = "";

@@ -8,7 +8,7 @@
 #include "graph/model.h"
 #include "job/spec/job_spec.h"
 
-#define STEP_COST_SECONDS 0.3    /* not begun after so long; one batch is always computed */
+#define STEP_COST_SECONDS 0.3    /* no batch is begun after so long; one is always computed */
 #define STEP_COST_BATCHES_MAX 40 /* nor more than these */
 #define STEP_COST_FLOATS_MAX                                                                       \
     (256U << 20) /* parameters, gradients and activations together: 1 GiB */

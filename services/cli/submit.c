@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends a job file to the master, for `gradus run` and `gradus submit`. A random number goes with
- * it, by which the master knows a request that is repeated, so it never makes two jobs of one. */
+ * it, by which the master recognises a request that is repeated, so that it never makes two jobs of
+ * one. */
 #include "cli/submit.h"
 
 #include <inttypes.h>
@@ -90,7 +91,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     return rc;
 }
 
-/* ---- what the cluster lacks ---- */
+/* ---- notes about the cluster ---- */
 
 void submit_count_nodes(struct client *client, struct cluster_counts *counts)
 {

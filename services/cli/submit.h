@@ -8,7 +8,7 @@
 #include "cli/job_file.h"
 #include "data/data_spec.h"
 
-/* Submit @file as the user wrote it, so that what the master says of it has the user's lines, but
+/* Submits @file as the user wrote it, so that messages of the master have the user's lines, but
  * with data.dir as an absolute path (submit_data_dir()). Safe to repeat: the master makes one job
  * of it, and of all submissions with one @request_id ("": one of its own). Its number is @least or
  * a higher one (0: any). @job returns owned. */

@@ -33,7 +33,7 @@ static void add(Gradus__V1__TableStats *sum, const Gradus__V1__TableStats *t)
     sum->read += t->read;
 }
 
-/* As table_hottest() orders those of one shard. */
+/* Adds a key, in the order of table_hottest(). */
 static void add_key(struct table_sums *s, const Gradus__V1__HotKey *key, uint32_t shard)
 {
     size_t at = s->hottest_count;

@@ -12,9 +12,9 @@
 
 #include "base/text.h"
 
-#define COLUMNS_DEFAULT 80 /* of a terminal that does not say */
+#define COLUMNS_DEFAULT 80 /* of a terminal that does not say its width */
 #define COLUMNS_MIN 20     /* narrower ones are treated as if they had so many */
-#define INDENT 4           /* of what follows a line without columns */
+#define INDENT 4           /* blanks before the rest of a line without columns */
 
 size_t terminal_columns(int fd)
 {
@@ -39,7 +39,7 @@ static size_t bytes_of(const char *line, size_t n, size_t columns)
     return i;
 }
 
-/* Where what follows @line goes. */
+/* The column in which the rest of @line goes on. */
 static size_t indent_of(const char *line, size_t n, size_t columns)
 {
     size_t indent = 0;
@@ -54,7 +54,7 @@ static size_t indent_of(const char *line, size_t n, size_t columns)
     return indent == 0 || indent > columns / 2 ? INDENT : indent;
 }
 
-/* Where to break @line, of which the first @fits bytes fit: at the blank that ends a word, behind
+/* The place to break @line, of which the first @fits bytes fit: the blank that ends a word, behind
  * the first @least bytes. @n when there is none. */
 static size_t break_of(const char *line, size_t n, size_t fits, size_t least)
 {

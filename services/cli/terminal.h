@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How wide the reader's lines are, and text that keeps to it. */
+/* The width of the reader's lines, and text that keeps to it. */
 #ifndef GRADUS_CLI_TERMINAL_H
 #define GRADUS_CLI_TERMINAL_H
 
@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 
-#define TERMINAL_ANY SIZE_MAX /* columns of what is no terminal: lines are as long as they are */
+#define TERMINAL_ANY SIZE_MAX /* width of an output that is no terminal: lines are not cut */
 
 /* Columns of the terminal that @fd is; TERMINAL_ANY when it is none. */
 size_t terminal_columns(int fd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words for the consistency of a job (its mode and what belongs to it), and for the staleness of
- * its gradients: how many updates came between what a worker read and what it sent. */
+/* Words for the consistency of a job (its mode and the parameters of it), and for the staleness of
+ * its gradients: how many updates came between reading the parameters and applying the gradient. */
 #include "cli/text_consistency.h"
 
 #include <inttypes.h>
@@ -95,7 +95,7 @@ static const char *bucket_name(size_t i, char *out, size_t n)
 
 struct histogram {
     uint64_t total;
-    size_t median, max; /* buckets; 0 when there is nothing in it */
+    size_t median, max; /* buckets; 0 when the histogram is empty */
 };
 
 static struct histogram histogram_of(const uint64_t *counts, size_t n)
@@ -115,7 +115,8 @@ static struct histogram histogram_of(const uint64_t *counts, size_t n)
 void text_staleness_brief(const Gradus__V1__Job *job, struct buf *out)
 {
     struct histogram h = histogram_of(job->staleness, job->n_staleness);
-    if (h.total > 0 && job->mode != GRADUS__V1__MODE__SYNC) { /* else of before a change of mode */
+    if (h.total > 0 && job->mode != GRADUS__V1__MODE__SYNC) {
+        /* otherwise they are of the time before a change of mode */
         char median[48], max[48];
         buf_printf(out, "staleness %s (max %s)", bucket_name(h.median, median, sizeof median),
                    bucket_name(h.max, max, sizeof max));

@@ -111,7 +111,7 @@ void text_confusion_json(json_t *metrics, const uint64_t *cells, size_t count)
     json_put(metrics, metric_kind_names[METRIC_CONFUSION_MATRIX], rows);
 }
 
-/* Owned; NULL where there is none. */
+/* The counts; owned; NULL where there are none. */
 static uint64_t *confusion_of(const struct metrics *m)
 {
     uint64_t *cells = m->confusion.count == 0 ? NULL : mem_new(m->confusion.count, sizeof *cells);

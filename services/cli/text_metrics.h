@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was measured, for people and for programs. */
+/* Metrics as text and as JSON. */
 #ifndef GRADUS_CLI_TEXT_METRICS_H
 #define GRADUS_CLI_TEXT_METRICS_H
 

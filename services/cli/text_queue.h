@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose a job is, and where it stands among those that wait, as text. */
+/* The owner of a job and its place in the queue, as text. */
 #ifndef GRADUS_CLI_TEXT_QUEUE_H
 #define GRADUS_CLI_TEXT_QUEUE_H
 

@@ -12,7 +12,7 @@
 /* Servers or links hold up a job whose workers spend more of a step on them, over so many steps. */
 #define HELD_UP 0.6
 #define HELD_UP_STEPS 20
-#define HELD_UP_STEP_NS 1000000 /* shorter ones are latency whatever the servers are */
+#define HELD_UP_STEP_NS 1000000 /* a shorter step is latency, whatever the servers are */
 
 /* The columns that the name of the longest worker takes. */
 static int label_columns(const Gradus__V1__Job *job)
@@ -40,7 +40,7 @@ static void add_ms(double ms, struct buf *out)
     buf_printf(out, ms < 1000 ? " %8.3f" : ms < 100000 ? " %8.1f" : " %8.0f", ms);
 }
 
-/* One line of milliseconds, and below it what part of the step each is. */
+/* Prints a line of milliseconds, and below it the share of each in the step. */
 static void row(int columns, const char *label, const struct step_times *t, struct buf *out)
 {
     uint64_t all = step_times_ns(t);

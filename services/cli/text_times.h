@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the time of steps goes, in words. */
+/* The parts of the time of steps, as text. */
 #ifndef GRADUS_CLI_TEXT_TIMES_H
 #define GRADUS_CLI_TEXT_TIMES_H
 

@@ -20,7 +20,7 @@
 #define SHARD_THREADS (TRACE_WORKERS_MAX + 1)
 
 struct event {
-    int64_t ns; /* of the master's clock */
+    int64_t ns; /* by the master's clock */
     uint64_t length_ns;
     char phase; /* X, b, e; s, t, f */
     uint32_t process, thread;
@@ -30,9 +30,9 @@ struct event {
     uint64_t order;
 };
 
-/* One end of an arrow, in the exchange that it belongs to. */
+/* One end of an arrow, in the exchange of the arrow. */
 struct point {
-    bool sent; /* it is the worker's end of a push or pull */
+    bool sent; /* the worker's end of a push or pull */
     const char *worker;
     uint32_t shard;
     uint64_t exchange;
@@ -131,7 +131,7 @@ static void add_points(struct writer *w, const Gradus__V1__NodeTrace *n, const G
     case GRADUS__V1__SPAN_KIND__SPAN_ANSWER:
         add_point(w, &p);
         break;
-    case GRADUS__V1__SPAN_KIND__SPAN_QUEUE: /* it ends where the update begins */
+    case GRADUS__V1__SPAN_KIND__SPAN_QUEUE: /* the wait ends where the update begins */
         if (s->applied_ns > 0) {
             p.ns = plus(p.ns, (int64_t)s->ns);
             p.thread = 1 + (p.thread - 1) / SHARD_THREADS * SHARD_THREADS;
@@ -393,7 +393,7 @@ static void add_event(struct writer *w, const struct event *e, int64_t first_ns)
     buf_add_char(out, '}');
 }
 
-/* By time; of those that begin together the longer is the outer one. */
+/* By time; of spans that begin together the longer one is the outer one. */
 static int by_time(const void *a, const void *b)
 {
     const struct event *x = a, *y = b;

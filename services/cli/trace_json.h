@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the nodes of a job did, as the JSON of Chrome's trace viewer, which Perfetto reads as well:
- * a process for each node, a thread for each of a worker's job and its connections, and for each
- * shard and those who send to it; arrows from a push to its update to its answer. */
+/* The spans of a job's nodes, as the JSON of Chrome's trace viewer, which Perfetto reads as well: a
+ * process for each node, a thread for each worker's job and its connections, and for each shard and
+ * its clients; arrows from a push to its update to its answer. */
 #ifndef GRADUS_CLI_TRACE_JSON_H
 #define GRADUS_CLI_TRACE_JSON_H
 

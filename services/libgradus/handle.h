@@ -20,28 +20,29 @@
 struct handle_array {
     struct program_memory memory;
     bool writable;
-    float **variables; /* where each begins; NULL: nobody has asked */
+    float **variables; /* where each variable begins; NULL: the program has not asked */
 };
 
-/* What there is as long as one job. */
+/* What lives as long as one job. */
 struct handle_job {
     struct gradus_job shown; /* points into the two below */
     struct program_job said;
     char *text;
     struct program_variable *variables; /* NULL: not described */
-    uint64_t *offsets;                  /* of each variable in an array, in floats */
+    uint64_t *offsets;                  /* place of each variable in an array, in floats */
     size_t variable_count;
     uint64_t floats; /* of an array */
     bool started;    /* a START came */
     struct program_start start;
     uint64_t feature_count;
     char (*field_names)[PROGRAM_NAME_BYTES]; /* [start.field_count], like the next */
-    struct gradus_field *fields;             /* of the batch that is shown */
+    struct gradus_field *fields;             /* fields of the batch that the program sees */
     struct program_table *tables;            /* [said.table_count], like the next three */
     struct gradus_table *shown_tables;
-    size_t *described;          /* of each table, its place in the description */
-    struct gradus_rows *rows;   /* of the batch that is shown, in the order of the description */
-    struct program_memory keys; /* that answers lie in; bytes NULL: there was none yet */
+    size_t *described; /* of each table, its place in the description */
+    /* rows of the batch that the program sees, in the order of the description */
+    struct gradus_rows *rows;
+    struct program_memory keys; /* memory for answers with keys; bytes NULL: none yet */
     struct handle_array arrays[PROGRAM_ARRAYS_MAX];
 };
 
@@ -54,7 +55,8 @@ struct gradus_worker {
     uint64_t number; /* of that */
     bool has_job;
     struct handle_job job;
-    bool has_kept; /* a message that comes after the end of a job that it implies */
+    /* a message is kept for later, which came after the end of a job that it implies */
+    bool has_kept;
     struct program_message kept;
     int kept_fd;
     struct handle_watch *watch; /* NULL: none */
@@ -73,25 +75,25 @@ void handle_watch_forget(struct handle_watch *watch);
 /* Fill w->err and return @status (enum gradus_status). */
 int handle_error(struct gradus_worker *w, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same, and everything fails like that from now on. */
+/* handle_error() for good: everything fails like that from now on. */
 int handle_break(struct gradus_worker *w, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* As handle_break(), with the code and text of w->err, which a channel's function filled. */
 int handle_break_as(struct gradus_worker *w, const char *what);
 
-/* Unmap and free what the job had; zero what is left. */
+/* Unmaps and frees what the job had; zeroes the rest. */
 void handle_job_release(struct handle_job *job);
 
-/* What came of the kind ARRAY; @fd is taken. Errors: MEMORY, ABI. */
+/* Takes a message of the kind ARRAY, and @fd. Errors: MEMORY, ABI. */
 int handle_array_set(struct gradus_worker *w, const struct program_array *array, int fd);
-/* What came of the kinds GRADIENT and EVALUATION, as the program is to see it. Errors: ABI the
- * message names something that is not there; MEMORY. */
+/* Takes a message of the kinds GRADIENT and EVALUATION, as the program is to see it. Errors: ABI
+ * the message names something that is not there; MEMORY. */
 int handle_work(struct gradus_worker *w, const struct program_message *m, struct gradus_work *work);
 /* The gradients of a batch without records. Errors: as handle_work(). */
 int handle_clear_gradients(struct gradus_worker *w, const struct program_work *work);
 
 /* handle_tables.c: tables of the job, sparse fields of its data. */
-/* What came at the beginning of a JOB's memory. Errors: MEMORY. */
+/* Takes the tables at the beginning of a JOB's memory. Errors: MEMORY. */
 int handle_take_tables(struct gradus_worker *w, const struct program_table *from);
 /* The tables of a description are those of the job. Errors: USE, with the difference; MEMORY. */
 int handle_describe_tables(struct gradus_worker *w, const struct gradus_description *d);
@@ -108,7 +110,7 @@ int handle_put_keys(struct gradus_worker *w, const struct gradus_keys *keys, siz
                     struct program_keys *out, int *fd);
 
 /* handle_arrays.c: */
-/* The array of that number, at least so long. NULL: w->err. */
+/* The array of that number, with at least that length. NULL: w->err. */
 struct handle_array *handle_array(struct gradus_worker *w, uint32_t number, uint64_t bytes,
                                   bool writable, const char *what);
 /* @count things of @size bytes each, at @at of @array. NULL: w->err. */
@@ -122,8 +124,8 @@ int handle_describe(struct gradus_worker *w, const struct gradus_description *gi
 
 /* Send what the worker waits for. Errors: LOST. */
 int handle_answer(struct gradus_worker *w, struct program_message *m, int fd);
-/* What came, with the memory that it brought (-1: none), which is taken. @shown: @work says what
- * the program has to hear of. Errors: ABI, MEMORY, LOST, all for good. */
+/* Takes a message with the memory that it brought (-1: none). @shown: @work tells what the program
+ * has to hear. Errors: ABI, MEMORY, LOST, all for good. */
 int handle_take(struct gradus_worker *w, const struct program_message *m, int fd,
                 struct gradus_work *work, bool *shown);
 

@@ -46,7 +46,7 @@ int handle_array_set(struct gradus_worker *w, const struct program_array *array,
     }
     struct handle_array *a = &w->job.arrays[array->array];
     release_array(a);
-    /* Nobody writes parameters by mistake: that is a fault of the process. */
+    /* Mapped for reading: a program that writes parameters by mistake gets a fault. */
     if (program_memory_map(fd, array->bytes, false, &a->memory, &w->err) != 0) {
         return handle_break_as(w, "memory of the worker's");
     }
@@ -145,7 +145,7 @@ static bool set_records(struct gradus_worker *w, const struct program_work *in,
            (job->start.has_classes == 0 || out->classes != NULL);
 }
 
-/* What it is, and how many records it may have at most. */
+/* Sets the kind of work, and returns how many records it may have at most. */
 static uint32_t set_kind(const struct handle_job *job, const struct program_message *m,
                          struct gradus_work *work)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptions of models: what is wrong with one, and how it travels. */
+/* Descriptions of models: checks them, and sends them. */
 #include "handle.h"
 
 #include <inttypes.h>
@@ -10,9 +10,9 @@
 
 /* The first description that there was ended here: programs that were built then have no more. */
 #define SIZE_FIRST offsetof(struct gradus_description, tables)
-#define ELEMENTS_MAX (UINT64_C(1) << 40) /* of all variables: far above any memory */
+#define ELEMENTS_MAX (UINT64_C(1) << 40) /* elements of all variables: far above any memory */
 
-/* Where it is not a name; NULL: it is one. */
+/* The place where the text is not a name; NULL: it is one. */
 static const char *wrong_name(const char *name)
 {
     if (name == NULL || name[0] == '\0') {
@@ -62,7 +62,7 @@ static int set_dims(struct gradus_worker *w, size_t i, const struct gradus_varia
         }
         out->dims[d] = v->dims[d];
     }
-    *total += elements; /* of up to 4096, each up to 2^40 */
+    *total += elements; /* up to 4096 variables of up to 2^40 each */
     if (*total > ELEMENTS_MAX) {
         return wrong(w, i, v->name, "with it the variables have more than 2^40 elements");
     }

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAMES_BYTES 160      /* of names in a message */
-#define KEYS_BYTES_MIN 16384 /* of the memory for keys; it grows by half at least */
+#define NAMES_BYTES 160      /* bytes of the names in a message */
+#define KEYS_BYTES_MIN 16384 /* least memory for keys; it grows by half at least */
 
 /* ---- what there is ---- */
 
@@ -66,7 +66,7 @@ static const char *declared(const struct handle_job *job, char out[NAMES_BYTES])
     return out;
 }
 
-/* SIZE_MAX: there is none. */
+/* The number of the table; SIZE_MAX: there is none. */
 static size_t find_table(const struct handle_job *job, const char *name)
 {
     for (size_t i = 0; name != NULL && i < job->said.table_count; i++) {

@@ -119,7 +119,7 @@ static int take_work(struct gradus_worker *w, const struct program_message *m,
     if (!w->job.started) {
         return handle_break(w, GRADUS_ERROR_ABI, "a batch came before the start of its job");
     }
-    if (m->work.count == 0) { /* nothing to compute: nobody has to write it */
+    if (m->work.count == 0) { /* an empty batch: the gradient is zero, and nobody else writes it */
         int rc = m->kind == PROGRAM_KEYS ? handle_break(w, GRADUS_ERROR_ABI, "keys of no records")
                  : m->kind == PROGRAM_GRADIENT ? handle_clear_gradients(w, &m->work)
                                                : GRADUS_OK;
@@ -155,7 +155,7 @@ int handle_take(struct gradus_worker *w, const struct program_message *m, int fd
                 struct gradus_work *work, bool *shown)
 {
     if (m->kind == PROGRAM_JOB) {
-        if (w->has_job) { /* the one before ends first */
+        if (w->has_job) { /* the job before ends first */
             w->kept = *m;
             w->kept_fd = fd;
             w->has_kept = true;

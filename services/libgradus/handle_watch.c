@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread that sleeps until the worker's end of the socket is closed. Whoever waits for work
- * learns of it there; code that hangs does not, and would stay for ever after a worker that was
- * killed. */
+/* A thread that sleeps until the worker's end of the socket is closed. A program that waits for
+ * work learns of the end by itself; one that hangs does not, and would stay for ever after its
+ * worker was killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,15 +15,15 @@
 
 #include "handle.h"
 
-#define GRACE_MS 10000 /* to find out, to save what there is, to end */
+#define GRACE_MS 10000 /* time for the program to find out, to save what it has, and to end */
 
 struct handle_watch {
     pthread_t thread;
-    int socket; /* of the same connection, its own to close */
+    int socket; /* a descriptor of the same connection, its own to close */
     int stop_fd;
 };
 
-/* Whether one of @fds has something, or the @timeout_ms (-1: none) is over: 0. */
+/* Waits until one of @fds has something, or @timeout_ms (-1: none) is over: 0. */
 static int wait_for(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
     int n;

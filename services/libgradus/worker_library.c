@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of libgradus.so.1, which include/gradus/worker.h describes: the order of the
- * conversation, and who hears of what. */
+/* The functions of libgradus.so.1, which include/gradus/worker.h describes: keeps the order of the
+ * conversation. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -163,7 +163,7 @@ static int open_at(int fd, const char *name, struct gradus_worker **out)
         return fail_open(GRADUS_ERROR_USE, "this process has opened its worker already");
     }
     (void)pthread_once(&fork_once, watch_forks);
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* what the program starts does not get it */
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* processes that the program starts do not get it */
     int rc = say_hello(w, name);
     if (rc != GRADUS_OK) {
         gradus_worker_close(w);

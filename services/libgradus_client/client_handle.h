@@ -10,14 +10,14 @@
 
 struct job_view { /* begins zeroed */
     struct gradus_job_status status;
-    struct gradus_metric *metrics; /* of both kinds, in one array */
+    struct gradus_metric *metrics; /* train and test metrics, in one array */
 };
 
 struct gradus_client {
     struct client client;
     unsigned timeout_ms;
     struct err err;
-    struct rpc_msg *shown; /* that strings of @view are in; NULL: none */
+    struct rpc_msg *shown; /* the message that holds the strings of @view; NULL: none */
     struct job_view view;
 };
 
@@ -26,11 +26,11 @@ int handle_status(const struct err *err);
 /* Fill c->err and return the status that @code (enum err_code) means. */
 int handle_fail(struct gradus_client *c, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* One call; @reply (NULL: not wanted) is owned. */
+/* Makes one call; @reply (NULL: not wanted) is owned. */
 int handle_call(struct gradus_client *c, const char *method, const ProtobufCMessage *body,
                 unsigned timeout_ms, struct rpc_msg **reply);
 
-/* @view as @job says; it points into both. What was in it before is gone. */
+/* Makes @view show @job; it points into both. Its old content is gone. */
 void job_view_set(struct job_view *view, const Gradus__V1__Job *job);
 void job_view_release(struct job_view *view);
 

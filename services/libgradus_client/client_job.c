@@ -70,7 +70,7 @@ void job_view_release(struct job_view *view)
 
 /* ---- following ---- */
 
-/* What a caller who has seen one need not see again. */
+/* The parts of a job that a caller has seen and need not see again. */
 struct seen {
     int state;
     uint64_t steps, examples, generation;

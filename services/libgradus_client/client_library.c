@@ -183,7 +183,7 @@ int gradus_client_submit(struct gradus_client *c, const struct gradus_submission
     return rc;
 }
 
-/* A call whose request is a job's name. */
+/* Makes a call whose request is a job's name. */
 static int call_with_job(struct gradus_client *c, const char *method, const char *job,
                          struct rpc_msg **reply)
 {

@@ -14,7 +14,7 @@ int main(int argc, char **argv)
         .field_count = ps_field_count,
         .config_bytes = sizeof(struct ps_settings),
         .local_socket = true,
-        .few_connections = true, /* one per worker, the master's */
+        .few_connections = true, /* one connection per worker, and the master's */
         .descriptors = gradus_descriptors,
         .descriptors_bytes = (size_t)(gradus_descriptors_end - gradus_descriptors),
         .send_bytes_max =

@@ -6,6 +6,7 @@ without a language only what looks like an example of a help page is taken: line
 with one of our programs. In other files, a comment is read as such a text."""
 
 import os
+import random
 import re
 
 PROGRAMS = re.compile(r"(script/|build/bin/|gradus(-\w+)? |docker |docker-compose |make |cmake |cc )")
@@ -87,3 +88,21 @@ def documents(source):
     pages = sorted(name for name in os.listdir(os.path.join(source, "docs")) if name.endswith(".md"))
     top = sorted(name for name in os.listdir(source) if name.endswith(".md"))
     return top + ["docs/" + name for name in pages] + ["deploy/compose.yaml", "docker/Dockerfile"]
+
+
+def write_own_csv(source, directory):
+    """The job file that the README shows, and the files that it speaks of."""
+    with open(os.path.join(source, "README.md")) as f:
+        shown = re.search(r"^```yaml\n(name: churn\n.*?)^```", f.read(), re.M | re.S).group(1)
+    with open(directory + "/churn.yaml", "w") as f:
+        f.write(shown)
+    draw = random.Random(3)
+    with open(directory + "/customers.csv", "w") as known, open(directory + "/new.csv", "w") as new:
+        known.write("customer,plan,months,calls,churned\n")
+        new.write("customer,plan,months,calls\n")
+        for number in range(600):
+            plan, months, calls = draw.choice(("basic", "team")), draw.randrange(60), draw.randrange(9)
+            churned = "yes" if plan == "basic" and calls > 4 else "no"
+            known.write(f"c-{number},{plan},{months},{calls},{churned}\n")
+            if number < 20:
+                new.write(f"n-{number},{plan},{months},{calls}\n")

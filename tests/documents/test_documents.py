@@ -28,7 +28,7 @@ import private
 SOURCE = os.environ["GRADUS_SOURCE_DIR"]
 BIN = os.environ.get("GRADUS_BIN_DIR", "")
 CLEAN = os.environ.get("GRADUS_CLEAN_CLONE") == "1"
-CLEAN_PAGES = ("README.md", "docs/simulator.md")
+CLEAN_PAGES = ("README.md", "docs/first-job.md", "docs/simulator.md")
 COMMAND_S = 900 if CLEAN else 180
 ENDLESS = 100000  # epochs of a job that is over when its page is
 
@@ -78,7 +78,7 @@ BY_CLEAN_CLONE = "script/test-documents, in a clean tree"
 BY_KUBERNETES = "script/test-kubernetes, on a cluster"
 BY_PROGRAMS = "tests/integration/test_programs.py, where there is what the programs need"
 ELSEWHERE = [
-    ("README.md", r"docker-compose ", BY_CONTAINERS),
+    ("docs/deployment.md", r"(tar .*)?docker-compose ", BY_CONTAINERS),
     ("deploy/compose.yaml", r".*", BY_CONTAINERS),
     ("docker/Dockerfile", r".*", BY_CONTAINERS),
     ("docs/deployment.md", r"(docker|kubectl) ", BY_KUBERNETES),
@@ -88,7 +88,8 @@ ELSEWHERE = [
     ("docs/python.md", r"gradus run examples/pytorch/", BY_PROGRAMS),
     ("README.md", r"script/test$", "this test is a part of it"),
     ("docs/simulator.md", r"script/sim --mutants$", "the step of script/test for deliberate bugs"),
-    ("README.md", r"script/(demo|build)$", BY_CLEAN_CLONE),
+    ("README.md", r"script/demo$", BY_CLEAN_CLONE),
+    ("docs/first-job.md", r"script/build$", BY_CLEAN_CLONE),
     ("docs/simulator.md", r"script/sim |build/sim/bin/sim ", BY_CLEAN_CLONE),
 ]
 
@@ -340,8 +341,13 @@ def data_files(page):
             f.write("label,number\n" + "".join(f"{n % 2},{n}\n" for n in range(100)))
 
 
+def own_csv(page):
+    documents.write_own_csv(SOURCE, page.tree)
+
+
 # (page, command, what comes before it)
 PREPARATIONS = [
+    ("README.md", r"build/bin/gradus run churn\.yaml", own_csv),
     ("README.md", r"build/bin/gradus submit job\.yaml", job_of_the_readme),
     ("README.md", r"build/bin/gradus set job-1 ", second_worker),
     ("docs/cli.md", r"gradus (run|validate|plan) job\.yaml", job_file),

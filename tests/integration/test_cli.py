@@ -514,8 +514,8 @@ class Cluster(ClusterTest):
 
 
 class Texts(unittest.TestCase):
-    def test_the_job_file_of_the_readme(self):
-        with open(SOURCE + "/README.md") as f:
+    def test_the_job_file_of_the_first_job(self):
+        with open(SOURCE + "/docs/first-job.md") as f:
             shown = re.search(r"^```yaml\n(.*?)^```", f.read(), re.M | re.S).group(1)
         with open(DIGITS) as f:
             self.assertEqual(shown, f.read())

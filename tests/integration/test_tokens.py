@@ -84,6 +84,12 @@ class Tokens(AccessTest):
         self.drawn.append(done.stdout.strip())
         return self.drawn[-1]
 
+    def test_a_second_token_of_a_name_is_told(self):
+        self.assertEqual(gradus("token", "new", "--role", "viewer", "--name", "ann", "--tokens", self.list).stderr, "")
+        second = gradus("token", "new", "--role", "viewer", "--name", "ann", "--tokens", self.list)
+        self.assertEqual(second.returncode, 0)
+        self.assertEqual(second.stderr, f"gradus: tokens of ann in {self.list}: 2, of which each counts until its line is taken out\n")
+
     def server_certificate(self):
         """One without any role: its holder can serve, and is nobody."""
         base = self.keys + "/server"

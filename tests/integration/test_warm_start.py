@@ -12,6 +12,7 @@ import sys
 import onnx_bytes as onnx
 from cluster import ENDLESS, SOURCE, gradus
 from faults import Digits, FaultTest, main
+from test_tables import JOB as JOB_OF_TABLES, Clicks, click_lines
 
 FROZEN = {"update": "{rule: sgd, learning_rate: 0}", "training__epochs": 1}  # the result is what it began with
 
@@ -71,7 +72,7 @@ class Values(WarmTest):
         self.assertEqual(self.began_with("warm", **{"from__checkpoint": checkpoint}), values)
         self.assertEqual(self.began_with("of-job", **{"from__checkpoint": os.path.dirname(checkpoint)}), values)
         status = json.loads(gradus("status", "digits-1", "--json", "--state-dir", os.path.join(self.dir, "warm")).stdout)
-        self.assertEqual(status["started_from"], f"all {len(values)} variables from checkpoint {checkpoint}")
+        self.assertEqual(status["started_from"], f"all {len(values)} variables from checkpoint {checkpoint}; and the encoding of records")
         text = gradus("status", "digits-1", "--state-dir", os.path.join(self.dir, "warm")).stdout
         self.assertIn(f"from        all {len(values)} variables from checkpoint {checkpoint}", text)
         cold = json.loads(gradus("status", "digits-1", "--json", "--state-dir", os.path.join(self.dir, "cold")).stdout)
@@ -224,6 +225,92 @@ class SameBits(WarmTest):
         warm = self.run_job("warm", training__epochs=1, from__checkpoint=checkpoint)
         self.assertLess(warm["metrics"]["test"]["loss"], cold["metrics"]["test"]["loss"])
         self.assertEqual((warm["steps"], warm["epochs"]), (cold["steps"], 1))
+
+
+class Tables(Clicks, FaultTest):
+    """A model of clicks and its tables, gone on with on the clicks of another day."""
+    epochs = 2
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        keeps = JOB_OF_TABLES.replace(", evict: {unseen: 60, every: 7}", "").replace("rows_max: 1500, evict: {every: 5, least: frequent}",
+                                                                                    "rows_max: 100000")
+        for name, text in (("keeps.yaml", keeps), ("later", "".join(click_lines(1000, 3)))):
+            with open(os.path.join(cls.shared, name), "w") as f:
+                f.write(text)
+
+    def source(self, **sets):
+        done = self.run_job("source", self.file, **self.keys(cluster__ps=3, training__evaluate_every="1 epoch", **sets))
+        return done, done["checkpoint"]
+
+    def rows(self, tensors, table):
+        """{key: bytes of its row}"""
+        keys, values = tensors[table + ".keys"][2], tensors[table + ".values"][2]
+        each = len(values) // (len(keys) // 8)
+        return {key: values[i * each:(i + 1) * each] for i, (key,) in enumerate(struct.iter_unpack("<Q", keys))}
+
+    def test_rows_of_a_checkpoint(self):
+        done, checkpoint = self.source()
+        sets = {"data__train": "{file: later}", "update": "{rule: adam, learning_rate: 0}", "training__epochs": 1, "training__evaluate_every": "1 epoch",
+                "cluster__ps": 2}
+        keeps = os.path.join(self.shared, "keeps.yaml")
+        warm = self.run_job("warm", keeps, **self.keys(**sets, from__checkpoint=checkpoint))
+        cold = self.run_job("cold", keeps, **self.keys(**sets))
+        self.assertEqual(warm["metrics"]["test"]["loss"], done["metrics"]["test"]["loss"])
+        self.assertNotEqual(cold["metrics"]["test"]["loss"], done["metrics"]["test"]["loss"])
+        first, later, anew = (self.tensors("clicks-1", state) for state in ("source", "warm", "cold"))
+        for table in "weights", "factors", "all":
+            before, after, new = (self.rows(t, table) for t in (first, later, anew))
+            self.assertEqual({key: after.get(key) for key in before}, before)  # that of `all` is caught up
+            self.assertEqual(set(after), set(before) | set(new))  # keys are admitted as in any job
+            self.assertTrue(set(new) - set(before))
+        status = json.loads(gradus("status", "clicks-1", "--json", "--state-dir", os.path.join(self.dir, "warm")).stdout)
+        self.assertEqual(status["started_from"], f"all 5 variables and all 3 tables from checkpoint {checkpoint}; and the encoding of records")
+
+    def test_the_same_bits_whatever_dies(self):
+        _, checkpoint = self.source()
+        sets = {"data__train": "{file: later}", "from__checkpoint": checkpoint, "training__replicas": 2}
+        self.quiet("whole", **sets)
+        bits = self.bits("clicks-1", "whole")
+        self.cluster(workers=2, ps=3)
+        sets.update(cluster__workers="1..2", cluster__ps=2, cluster__partitions=2)
+        job = self.submit(**self.keys(**sets))
+        self.replace_worker(0)
+        self.replace_ps(0)
+        self.replace_ps(1)
+        self.wait_end(job)
+        self.assertEqual(self.bits(job), bits)
+
+    def test_what_does_not_fit_is_said_with_the_variables(self):
+        _, checkpoint = self.source(training__epochs=1)
+        other = self.shared + "/other.yaml"
+        with open(other, "w") as f:
+            f.write(JOB_OF_TABLES.replace("name: factors, dim: 5", "name: factors, dim: 4").replace("name: all,", "name: some,")
+                    .replace("table: all,", "table: some,").replace("units: 8", "units: 7"))
+        for command in "validate", "run":
+            done = gradus(command, other, *self.sets(**self.keys(from__checkpoint=checkpoint)))
+            self.assertNotEqual(done.returncode, 0)
+            said = " ".join(done.stderr.split())
+            self.assertIn("not there: table some; of another shape: ", said)
+            self.assertIn("rows of table factors [4], [5] there", said)
+            self.assertIn("left over there: table all", said)
+            self.assertIn("hidden.kernel [9, 7], [9, 8] there", said)
+        warm = self.run_job("warm", other, **self.keys(**{"from": f"{{checkpoint: {checkpoint}, map: [{{from: all, to: some}}], strict: false}}"}))
+        status = json.loads(gradus("status", "clicks-1", "--json", "--state-dir", os.path.join(self.dir, "warm")).stdout)
+        self.assertIn("and 2 of 3 tables from checkpoint", status["started_from"])
+        self.assertEqual(warm["state"], "SUCCEEDED")
+
+    def test_what_a_server_may_not_read(self):
+        _, checkpoint = self.source(training__epochs=1)
+        self.cluster(workers=1, ps=0)
+        root = os.path.join(self.dir, "nothing")
+        os.mkdir(root)
+        self.start("ps", f"--master={self.master.address}", f"--checkpoint-dir={self.state_dir}/checkpoints", f"--data-root={root}")
+        job = self.submit(**self.keys(cluster__ps=1, from__checkpoint=checkpoint))
+        self.wait_for("the end", lambda: self.now(job)["state"] == "FAILED")
+        self.assertIn(f"from.checkpoint {checkpoint}: ", self.status(self.master, job)["reason"])
+        self.assertIn("outside of what this node reads (data_root)", self.status(self.master, job)["reason"])
 
 
 class Refused(WarmTest):

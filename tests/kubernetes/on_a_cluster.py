@@ -213,7 +213,7 @@ def of_tls(command):
 
 def follow_page():
     """The commands of the page, in their order."""
-    commands = [c for c in documents.commands(SOURCE, PAGE) if not c.words.startswith("docker ")]
+    commands = [c for c in documents.commands(SOURCE, PAGE) if not c.words.startswith(("docker ", "docker-compose "))]
     check(len(commands) >= 10, f"{PAGE} has lost its commands")
     begin = time.time()
     for command in commands:

@@ -22,6 +22,11 @@ const struct given_variables given_program = {variables, 2, 7};
 
 /* ---- the master ---- */
 
+uint64_t given_slots_version(const struct sim_job *j)
+{
+    return j->from && !j->tables ? 5 : 0;
+}
+
 /* What it says of a source, which may be gone when the job has a checkpoint. */
 void given_asked(struct world *w, const struct sim_job *j, const struct master_call *c)
 {
@@ -32,6 +37,20 @@ void given_asked(struct world *w, const struct sim_job *j, const struct master_c
     if (c->kind == MASTER_CALL_START && j->from && !j->named &&
         c->from_fingerprint != GIVEN_FROM_FINGERPRINT) {
         violated(w, INVARIANT_GIVEN, "a worker may bring other values of the source of %s", j->id);
+    }
+    const bool told =
+        c->kind == MASTER_CALL_START || (c->kind == MASTER_CALL_INSPECT && !c->begins);
+    if (told && strcmp(c->encoding, j->from ? GIVEN_ENCODING : "") != 0) {
+        violated(w, INVARIANT_GIVEN, "records of %s are encoded as '%s'", j->id, c->encoding);
+    }
+    const bool begins = c->kind == MASTER_CALL_OPEN && j->from && c->restore[0] == '\0';
+    if (begins && c->version != given_slots_version(j)) {
+        violated(w, INVARIANT_GIVEN, "slots of %s are those of version %llu", j->id,
+                 (unsigned long long)c->version);
+    }
+    if (c->kind == MASTER_CALL_OPEN && (strcmp(c->rows_from, begins ? GIVEN_ROWS_FROM : "") != 0 ||
+                                        c->rows_manifest != (begins ? GIVEN_ROWS_MANIFEST : 0))) {
+        violated(w, INVARIANT_GIVEN, "tables of %s begin with rows of '%s'", j->id, c->rows_from);
     }
 }
 

@@ -185,6 +185,11 @@ extern const char *const given_models[2]; /* of a job file: of layers, of a prog
 extern const struct given_variables given_program;
 #define GIVEN_FROM "from:\n  checkpoint: /a\n" /* likewise */
 #define GIVEN_FROM_FINGERPRINT 9
+#define GIVEN_ROWS_FROM "/a"
+#define GIVEN_ROWS_MANIFEST 11
+/* 0 for jobs with tables: the check of rows computes them from version 0 on. */
+uint64_t given_slots_version(const struct sim_job *j);
+#define GIVEN_ENCODING "of the source"
 void given_asked(struct world *w, const struct sim_job *j, const struct master_call *c);
 void given_start(struct world *w, uint32_t node, const struct mail *m);
 void given_go_on(struct world *w, uint32_t node);

@@ -65,7 +65,7 @@ void forecast_job_of(const struct plan *plan, const struct job_spec *spec, struc
     consistency_of(spec, &job->consistency);
 }
 
-/* ---- one way of a message, or of one from every worker at once ---- */
+/* ---- one way of a message, or of a message from every worker at once ---- */
 
 /* Seconds of each who may limit it. */
 struct way {
@@ -88,7 +88,7 @@ static struct way way_of(const struct forecast_job *j, double bytes, double send
         .link = at_server * link_byte_s(j->server_link),
         .cpu = cpu,
     };
-    if (j->processors > 0) { /* where all of them share the processors, so do their messages */
+    if (j->processors > 0) { /* where all nodes share the processors, so do their messages */
         const double both = bytes * senders * (c->server_byte_s + c->worker_byte_s);
         w.cpu = fmax(w.cpu, both / j->processors);
     }
@@ -100,7 +100,8 @@ static double server_of(const struct way *w)
     return fmax(w->link, w->cpu);
 }
 
-/* More than the larger of two that meet by chance; @exponent 0: they do not. */
+/* The time of two works that meet by chance: more than the larger one; @exponent 0: they do not
+ * meet. */
 static double meet(double a, double b, double exponent)
 {
     const double more = fmax(a, b), less = fmin(a, b);
@@ -108,7 +109,7 @@ static double meet(double a, double b, double exponent)
                                       : more * pow(1 + pow(less / more, exponent), 1 / exponent);
 }
 
-/* Attribute @seconds to whoever is the slowest of @w. */
+/* Attributes @seconds to the slowest part of @w. */
 static void attribute(const struct way *w, double seconds, double *parts)
 {
     if (w->worker >= server_of(w)) {
@@ -118,7 +119,7 @@ static void attribute(const struct way *w, double seconds, double *parts)
     }
 }
 
-/* ---- what both modes have ---- */
+/* ---- what both modes have in common ---- */
 
 static double update_s(const struct forecast_job *j)
 {
@@ -133,8 +134,9 @@ static double compute_s(const struct forecast_job *j, double workers)
     return j->batch_s * (shared ? workers / j->processors : 1);
 }
 
-/* Gradients leave while the computation goes back through the layers, and it begins when the first
- * parameters have come; of one large variable all is needed. */
+/* The time that computing hides: gradients leave while the computation goes back through the
+ * layers, and it begins when the first parameters have come; a single large variable has to come
+ * whole. */
 static double hidden_s(const struct forecast_job *j, double compute, double there, double back)
 {
     return (1 - j->largest) * (fmin(compute * 2 / 3, there) + fmin(compute / 3, back));
@@ -145,7 +147,7 @@ static double rest_s(const struct forecast_job *j)
     return forecast_costs.exchange_s + j->round_trip_s;
 }
 
-/* Where computing hides a part of the ways, they cost what is left of them. */
+/* Shrinks the ways by the part that computing hides. */
 static void shrink_ways(double *parts, double hidden)
 {
     const double ways = parts[FORECAST_WORKER_LINK] + parts[FORECAST_SERVER_LINK];

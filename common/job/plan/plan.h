@@ -4,7 +4,11 @@
  * A variable is cut along axis 0 by the partitioner. The balanced one cuts what is large so that
  * all shards hold as many bytes (plan_balance.c); the parts of the others are placed greedily by
  * bytes, largest first, on the least loaded shard (ties: lowest shard). Deterministic. Immutable
- * after plan_make(). Rows of tables are in no plan: they lie on all shards by their keys. */
+ * after plan_make(). Rows of tables are in no plan: they lie on all shards by their keys.
+ *
+ * Nothing but speed and memory depends on how variables are cut (decision 43). Outside of sync,
+ * rules with sums need whole variables, so their plans cut none, and a job with cut variables stays
+ * in sync: a new plan would be a recovery. */
 #ifndef GRADUS_JOB_PLAN_PLAN_H
 #define GRADUS_JOB_PLAN_PLAN_H
 
@@ -19,7 +23,7 @@
 #define PLAN_VARIABLES_MAX 4096
 #define PLAN_PARTITIONS_MAX 65536
 #define PLAN_SHARDS_MAX 1024
-#define PLAN_ELEMENTS_MAX (UINT64_C(1) << 40) /* of all variables: 4 TiB of floats */
+#define PLAN_ELEMENTS_MAX (UINT64_C(1) << 40) /* elements of all variables: 4 TiB of floats */
 
 struct partition {
     uint32_t variable; /* index into plan.variables */
@@ -43,7 +47,7 @@ struct plan {
  * empty, …). */
 int plan_make(const struct variable_spec *variables, size_t count,
               const struct cluster_spec *cluster, struct plan *plan, struct err *err);
-/* The same for @spec's cluster. A job with tables has rows on every server, so shards may be
+/* plan_make() for @spec's cluster. A job with tables has rows on every server, so shards may be
  * without elements where the variables are too small for all of them. */
 int plan_make_job(const struct variable_spec *variables, size_t count, const struct job_spec *spec,
                   struct plan *plan, struct err *err);
@@ -58,14 +62,14 @@ int plan_from_parts(const struct variable_spec *variables, size_t variable_count
  * has not. */
 int plan_check_shards(const struct plan *plan, size_t tables, struct err *err);
 void plan_release(struct plan *plan);
-/* Is any variable in more than one partition? */
+/* True if a variable is in more than one partition. */
 bool plan_cuts(const struct plan *plan);
-/* Does a worker bring the initial values? It does so of all elements as soon as those of any
- * variable are known to nobody else (INIT_GIVEN). */
+/* True if workers bring the initial values. They bring all elements as soon as those of any
+ * variable are known to workers alone (INIT_GIVEN). */
 bool plan_is_given(const struct plan *plan);
 /* The partition in which element @at of @shard's flat buffer lies. */
 const struct partition *plan_at(const struct plan *plan, uint32_t shard, uint64_t at);
-/* What partitions are cut along: the first dimension; a scalar is one row. */
+/* The number of rows along which partitions are cut: the first dimension; a scalar is one row. */
 uint64_t plan_rows(const struct shape *shape);
 uint64_t plan_row_elements(const struct shape *shape);
 /* The partitions of one shard: a borrowed run of plan->partitions. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The balanced partitioner: what is large is cut, so that every shard has about as many bytes.
+/* The balanced partitioner: large variables are cut, so that every shard has about as many bytes.
  *
  * A variable gets a part on each of the shards that hold least by then, and so many rows there that
- * they are level afterwards. Those that cannot be cut come first, the largest of them first; those
- * with the shortest rows come last, because they even out best what the others left. So a shard
- * differs from the mean by no more than half a row of the last that is cut over all shards, however
- * uneven the others are. */
+ * these shards are level afterwards. Variables that cannot be cut come first, the largest of them
+ * first; those with the shortest rows come last, because they even out best what the others left.
+ * So a shard differs from the mean by no more than half a row of the last variable that is cut over
+ * all shards, however uneven the others are. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 struct load { /* of one shard, while plans are made */
     uint32_t shard;
     uint64_t elements;
-    uint64_t rows; /* of the variable that is being placed */
+    uint64_t rows; /* rows of the variable that is being placed */
 };
 
 struct cuttable {
@@ -24,7 +24,7 @@ struct cuttable {
     uint32_t parts; /* at most */
 };
 
-/* How many shards a variable goes to at most: none of its parts is much shorter than half of
+/* The largest number of shards for a variable: none of its parts is much shorter than half of
  * @slice bytes. */
 static uint32_t part_count(const struct cluster_spec *c, const struct shape *shape, uint64_t slice)
 {
@@ -98,7 +98,7 @@ static void share_rows(const struct cuttable *v, struct load *loads)
         l->elements += l->rows * v->row_elements;
         left -= l->rows;
     }
-    while (left > 0) { /* fewer than there are parts */
+    while (left > 0) { /* rows that rounding left over, fewer than there are parts */
         struct load *least = &loads[0];
         for (uint32_t i = 1; i < v->parts; i++) {
             least = loads[i].elements < least->elements ? &loads[i] : least;
@@ -171,7 +171,7 @@ void plan_balance(const struct cluster_spec *cluster, bool may_be_empty, struct 
         slice /= 2; /* the model is too small to fill all shards with parts so long */
         full = try_slice(cluster, slice, plan);
     }
-    if (!full && may_be_empty) { /* there is nothing to be had by cutting */
+    if (!full && may_be_empty) { /* cutting would gain nothing */
         (void)try_slice(cluster, (uint64_t)cluster->slice_bytes, plan);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job file says of a table, as common/table wants it. */
+/* From the tables of a job file to the settings of common/table. */
 #ifndef GRADUS_JOB_PLAN_PLAN_TABLES_H
 #define GRADUS_JOB_PLAN_PLAN_TABLES_H
 

@@ -12,13 +12,13 @@
 struct best {
     enum metric_kind metric;
     uint64_t count; /* evaluations that were counted */
-    uint64_t last;  /* the step of the last of them */
-    bool known;     /* one of them had a number: */
+    uint64_t last;  /* the step of the last evaluation */
+    bool known;     /* an evaluation had a number: */
     double value;
     uint64_t step;
-    uint64_t without; /* those after it, or all: none of them was better */
-    bool stops;       /* for that training ends at `last` */
-    bool kept;        /* there is a checkpoint of the best version, or of one that was it before: */
+    uint64_t without; /* evaluations after the best one, or all, none of which was better */
+    bool stops;       /* training ends at `last`, for that reason */
+    bool kept;        /* there is a checkpoint of the best version, or of an earlier best one: */
     uint64_t kept_step;
 };
 
@@ -26,9 +26,9 @@ bool best_is_wanted(const struct training_spec *t); /* there is a metric to judg
 bool best_is_kept(const struct training_spec *t);   /* its checkpoint */
 /* Might the next evaluation end the training? */
 bool best_may_stop(const struct best *b, const struct training_spec *t);
-/* Count the evaluation at @step, which says @value (NaN: no number, which is never better). One
- * that was counted changes nothing. Another metric than before begins anew. True: it is the best.
- */
+/* Counts the evaluation at @step with the value @value (NaN: no number, which is never better). An
+ * evaluation that was counted before changes nothing. Another metric than before begins anew. True:
+ * it is the best. */
 bool best_count(struct best *b, const struct training_spec *t, uint64_t step, double value);
 /* Training goes on although it was to end: with the same best version, and new patience. */
 void best_go_on(struct best *b);

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* What the mode does not look at stays neutral: whoever reads it without asking for the mode is
- * right, and setting such a key on a running job changes nothing that runs. */
+/* Parameters that the mode does not look at are neutral: code that reads one without asking for the
+ * mode is right, and setting such a key on a running job changes nothing. */
 void consistency_of(const struct job_spec *spec, struct consistency *out)
 {
     const struct training_spec *t = &spec->training;

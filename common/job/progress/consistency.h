@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the workers of a job keep together: one mode and its parameters, resolved from the job file.
- * The master decides it, shards and workers follow; it may change with a generation. Plain data. */
+ * The master decides it, shards and workers follow; it may change with a generation. Plain data.
+ *
+ * A worker says its clock (decision 7). In bounded mode the clock of a worker is one number, begun
+ * at the lead and sent with every request; a shard only compares clocks. With clocks counted by
+ * each shard, from the moment a worker came to it, two shards have different clocks for one worker,
+ * and two workers can wait for each other on two shards; the simulator found that. A worker that
+ * leaves, dies or waits for data is out of the minimum at once. */
 #ifndef GRADUS_JOB_PROGRESS_CONSISTENCY_H
 #define GRADUS_JOB_PROGRESS_CONSISTENCY_H
 
@@ -11,7 +17,7 @@
 struct consistency {
     enum training_mode mode;
     uint32_t replicas;  /* sync; ≥ 1 in every mode, so that a change to sync needs no more */
-    uint32_t aggregate; /* sync: a step is complete with so many of them; ≤ replicas */
+    uint32_t aggregate; /* sync: replicas that complete a step; ≤ replicas */
     double speculate;   /* sync: late by more than so many usual times; 0: never */
     uint64_t staleness; /* bounded */
     enum staleness_policy policy;
@@ -40,8 +46,8 @@ static inline bool consistency_is_partial(const struct consistency *c)
     return c->mode == TRAINING_SYNC && c->aggregate < c->replicas;
 }
 
-/* Which batches of a split one push covers: up to the next multiple of push_every, so that whoever
- * takes a split over cuts it in the same places. */
+/* The end of the batches of a split that one push covers: the next multiple of push_every, so that
+ * a worker that takes a split over cuts it in the same places. */
 static inline uint32_t consistency_push_end(const struct consistency *c, uint32_t batch,
                                             uint32_t batch_end)
 {

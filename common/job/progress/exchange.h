@@ -3,7 +3,19 @@
  * whole between the messages (wire/wire_exchange.h), the shells and both cores. The fields are
  * those of proto/gradus/v1/ps.proto, whose comments say what they mean.
  *
- * Plain data. Bytes are borrowed; whoever makes the struct says for how long. */
+ * Plain data. Bytes are borrowed; whoever makes the struct says for how long.
+ *
+ * Decisions of the lead travel with the workers (decision 17). Which replicas make up a step that
+ * does not wait for all, and whether a gradient is too stale, must be the same on all shards. The
+ * lead, shard 0, decides and tells the workers in its answers; the workers tell the other shards.
+ * So servers need no connections among themselves and no retries, and whoever needs a step brings
+ * the decision along, whatever died. The price is half a round trip on the late shards.
+ *
+ * A spare replica is asked for by an idle worker, not assigned by the master (decision 19). The
+ * lead knows what is missing at this moment, and remembers which worker was slow, so from the
+ * second time on nobody waits for a straggler. When the lead has all of a step, the worker asks the
+ * other shards in turn for what they lack: another worker may stop between the two pushes of one
+ * gradient, and the step would otherwise wait until that worker counts as dead. */
 #ifndef GRADUS_JOB_PROGRESS_EXCHANGE_H
 #define GRADUS_JOB_PROGRESS_EXCHANGE_H
 
@@ -11,10 +23,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXCHANGE_PIN_ID_BYTES 130        /* one more than any id has, and the NUL */
+#define EXCHANGE_PIN_ID_BYTES 130        /* one byte more than any id has, and the NUL */
 #define EXCHANGE_DECISION_BYTES_MAX 8192 /* a bit for each of 65536 replicas */
 
-/* What an exchange is. */
+/* The kinds of exchanges. */
 enum exchange_kind {
     EXCHANGE_NONE,   /* nothing was said: every peer refuses it */
     EXCHANGE_TRAIN,  /* a decision, a push, a word of being idle, a pull: at least one of them */
@@ -72,7 +84,7 @@ enum rows_of { ROWS_OF_LATEST, ROWS_OF_VERSION, ROWS_OF_PIN };
 
 struct exchange_rows { /* RowsRequest, without the keys */
     enum rows_of of;
-    uint64_t version; /* ROWS_OF_VERSION: the present one or the one before it */
+    uint64_t version; /* ROWS_OF_VERSION: the present version or the one before it */
 };
 
 /* Everything but the part of @kind is zero. */
@@ -105,11 +117,11 @@ enum push_result { /* PushResult */
                    PUSH_DROPPED, /* async, bounded: above max_staleness */
 };
 
-struct exchange_trained { /* to a push, a pull, a decision */
+struct exchange_trained { /* answer to a push, a pull, a decision */
     enum push_result push;
     uint64_t staleness; /* of a push that was applied */
     uint32_t progress;
-    uint64_t clock; /* to a pull that joins */
+    uint64_t clock; /* answer to a pull that joins */
 };
 
 struct exchange_spare { /* SpareResponse */
@@ -121,18 +133,18 @@ struct exchange_spare { /* SpareResponse */
 struct exchange_sums { /* Sums */
     struct exchange_round of;
     bool known; /* the data are the totals */
-    bool over;  /* there are no data: so long ago that every shard is past them */
+    bool over;  /* no data: the step is so long ago that every shard is past it */
     const void *data;
     size_t bytes;
 };
 
-/* Everything but the part of @kind, which is that of the request, is zero. */
+/* All parts are zero but that of @kind, which is that of the request. */
 struct exchange_answer {
     enum exchange_kind kind;
     struct exchange_trained train;
     struct exchange_spare spare;
     struct exchange_sums sums;
-    struct exchange_decision decision; /* of the lead; to pushes and requests for sums */
+    struct exchange_decision decision; /* of the lead; in answers to pushes and requests for sums */
 };
 
 #endif

@@ -53,7 +53,7 @@ void ledger_shape_batch(const struct ledger_shape *s, uint64_t epoch, uint32_t s
     *out =
         (struct ledger_batch){.epoch = epoch, .split = split, .batch = batch, .first = s->records};
     if (batch >= ledger_shape_split_batches(s, split)) {
-        return; /* not a batch of this shape: no records */
+        return; /* it is no batch of this shape: no records */
     }
     out->first = ((uint64_t)split * s->split_batches + batch) * s->batch_records;
     uint64_t left = s->records - out->first;
@@ -109,7 +109,7 @@ void ledger_next_epoch(struct ledger *l)
     }
 }
 
-/* A count above the split's size counts as all of it. */
+/* Batches of a split that are left; a count above the split's size counts as all. */
 static uint32_t split_left(const struct ledger *l, uint32_t split)
 {
     uint32_t batches = ledger_shape_split_batches(&l->shape, split);

@@ -36,7 +36,7 @@ struct ledger_batch {
     uint32_t count;        /* records */
 };
 
-/* The same batch of the same data? */
+/* True if it is the same batch of the same data. */
 bool ledger_batch_equal(const struct ledger_batch *a, const struct ledger_batch *b);
 
 uint64_t ledger_shape_batches(const struct ledger_shape *s); /* of an epoch */
@@ -54,7 +54,7 @@ void ledger_next_epoch(struct ledger *l);     /* epoch + 1, nothing done */
 uint64_t ledger_left(const struct ledger *l); /* batches not done in this epoch */
 /* A complete epoch is the same position as the beginning of the next; settled, it is that. */
 void ledger_settle(struct ledger *l);
-/* Are both at the same position of the same data? */
+/* True if both are at the same position of the same data. */
 bool ledger_equal(const struct ledger *a, const struct ledger *b);
 /* Records of the batches that are done, in all epochs. */
 uint64_t ledger_records(const struct ledger *l);

@@ -61,7 +61,7 @@ struct place {
     uint64_t epoch;
     uint64_t
         left; /* batches of the epoch that the step map takes, the first epoch or a later one */
-    uint64_t done; /* of them, when the step is reached: less than `left` */
+    uint64_t done; /* batches of them that are done when the step is reached: less than `left` */
 };
 
 static void locate(const struct step_map *c, uint64_t step, struct place *out)
@@ -147,7 +147,7 @@ void step_map_ledger(const struct step_map *c, uint64_t step, struct ledger *out
         ledger_next_epoch(out);
         out->epoch = at.epoch;
     }
-    /* Pending batches come in the order of splits. */
+    /* pending batches come in the order of splits */
     uint64_t n = at.done;
     for (uint32_t s = 0; s < out->split_count && n > 0; s++) {
         uint32_t size = ledger_shape_split_batches(&out->shape, s);

@@ -14,7 +14,7 @@ struct step_map {
     uint64_t step;         /* at which it begins */
     uint32_t step_batches; /* ≥ 1 */
     struct ledger ledger;  /* the position there; owned */
-    uint64_t left;         /* ledger_left() of it; ≥ 1 */
+    uint64_t left;         /* ledger_left() of the split; ≥ 1 */
 };
 
 /* @ledger is copied; one with a complete epoch becomes the beginning of the next. */

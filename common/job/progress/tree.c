@@ -91,11 +91,11 @@ uint32_t tree_cover_max(uint32_t replicas)
     while (levels < 32 && replicas > (uint64_t)1 << levels) {
         levels++;
     }
-    return levels == 0 ? 1 : 2 * levels; /* on each level one at either end */
+    return levels == 0 ? 1 : 2 * levels; /* one at either end of each level */
 }
 
-/* As long as the root is not complete, one of its halves is not either. A left half is a perfect
- * tree, of which every second leaf can wait. */
+/* As long as the root is not complete, one of its halves is incomplete, too. A left half is a
+ * perfect tree, of which every second leaf can wait. */
 uint32_t tree_waiting_max(uint32_t replicas)
 {
     if (replicas < 2) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What single keys cannot know: which values go together. */
+/* Checks that single keys cannot make: which values go together. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -84,7 +84,8 @@ static void check_aggregate(const struct job_reader *r)
     }
 }
 
-/* Overlapping exchanges are one batch, one push, one pull each, and none is taken back. */
+/* Checks overlap: overlapping exchanges are one batch, one push, one pull each, and none is taken
+ * back. */
 static void check_overlap(const struct job_reader *r)
 {
     const struct training_spec *t = &r->spec->training;
@@ -297,7 +298,7 @@ static void check_separator(const struct job_reader *r)
     }
 }
 
-/* What an update's keys ask of its rule. */
+/* Checks what keys of the update need of its rule. */
 static void check_update(const struct job_reader *r)
 {
     const struct update_spec *u = &r->spec->update;
@@ -316,8 +317,8 @@ static void check_update(const struct job_reader *r)
     }
 }
 
-/* Without steps that all shards take together, sums over variables come from where all of a
- * variable, or all of a gradient, is. */
+/* Checks an update in async and bounded modes: without steps that all shards take together, sums
+ * over variables need a place that has all of a variable, or all of a gradient. */
 static void check_update_async(const struct job_reader *r)
 {
     const struct update_spec *u = &r->spec->update;

@@ -99,7 +99,7 @@ static bool has_label(int format)
     return format == DATA_FORMAT_LIBSVM || format == DATA_FORMAT_LIBFFM;
 }
 
-/* One label, and something to learn it from. */
+/* Checks that there is one label, and something to learn it from. */
 static void check_all(const struct job_reader *r, const struct yaml_node *list)
 {
     const struct data_spec *data = &r->spec->data;

@@ -6,6 +6,8 @@
 #include "base/mem.h"
 #include "job/spec/job_internal.h"
 
+static const char *const encodings[] = {"auto", "source", "measure", NULL};
+
 #define FROM_AT(member) offsetof(struct from_spec, member)
 const struct field job_from_fields[] = {
     {.path = "checkpoint",
@@ -39,11 +41,23 @@ const struct field job_from_fields[] = {
      .help = "true: every variable of the job has to be in the source, with its shape, and every "
              "tensor of floats there has to be a variable; false: what fits is taken, and `gradus "
              "status` says what was not"},
+    {.path = "encoding",
+     .type = FIELD_ENUM,
+     .offset = FROM_AT(encoding),
+     .def = "auto",
+     .choices = encodings,
+     .help = "Means, deviations, categories and classes, by which records become what the model "
+             "reads: source takes those of the checkpoint, so that its variables mean here what "
+             "they meant there; measure measures the train records; auto is source with a "
+             "checkpoint that has them, else measure"},
     {.path = "slots",
      .type = FIELD_BOOL,
      .offset = FROM_AT(slots),
      .def = "false",
-     .help = "true is not possible yet: the update rule's slots begin as those of a new job"},
+     .help =
+         "With checkpoint: the update rule's slots go on, too, of variables and rows of tables, "
+         "and so does the count of updates by which the rule and schedules go; the rule has to "
+         "be the same; false: they begin as those of a new job"},
 };
 const size_t job_from_field_count = sizeof job_from_fields / sizeof job_from_fields[0];
 
@@ -156,6 +170,12 @@ bool job_spec_has_from(const struct job_spec *spec)
     return is_given(f->checkpoint) || is_given(f->safetensors) || is_given(f->onnx);
 }
 
+bool job_spec_takes_encoding(const struct job_spec *spec)
+{
+    return is_given(spec->from.checkpoint) && spec->from.encoding != FROM_ENCODING_MEASURE &&
+           job_spec_has_data(spec);
+}
+
 void job_from_check(const struct job_reader *r)
 {
     const struct from_spec *f = &r->spec->from;
@@ -173,16 +193,20 @@ void job_from_check(const struct job_reader *r)
                    "from.best: only checkpoints keep a best version; allowed: with "
                    "from.checkpoint");
     }
-    if (f->slots) {
-        job_report(r, "from.slots",
-                   "from.slots: the slots of an update rule cannot be taken from a source yet; "
-                   "allowed: false");
+    if (f->encoding == FROM_ENCODING_SOURCE && sources == 1 && !job_spec_takes_encoding(r->spec)) {
+        job_report(r, "from.encoding", "from.encoding: source needs %s; allowed: measure",
+                   is_given(f->checkpoint) ? "records that are read by the section data"
+                                           : "a checkpoint, where it lies beside the variables");
     }
-    if (r->spec->model.table_count > 0 && f->strict) {
+    if (f->slots && sources == 1 && !is_given(f->checkpoint)) {
+        job_report(r, "from.slots",
+                   "from.slots: only checkpoints have the slots of an update rule; allowed: false");
+    }
+    if (r->spec->model.table_count > 0 && f->strict && sources == 1 && !is_given(f->checkpoint)) {
         job_report(r, "from.strict",
-                   "from.strict: rows of tables cannot be taken from a source yet, and this model "
-                   "has tables; allowed: 'strict: false', with which they begin as those of a new "
-                   "job");
+                   "from.strict: rows of tables are taken from checkpoints alone, and this model "
+                   "has tables; allowed: from.checkpoint, or 'strict: false', with which they "
+                   "begin as those of a new job");
     }
 }
 

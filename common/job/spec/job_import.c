@@ -9,7 +9,7 @@
 #include "job/spec/job_spec.h"
 #include "storage/storage.h"
 
-#define FILE_BYTES_MAX ((size_t)INT32_MAX) /* what protobuf can say */
+#define FILE_BYTES_MAX ((size_t)INT32_MAX) /* the limit of protobuf */
 
 int job_spec_import(struct job_spec *spec, const struct data_roots *roots, struct err *err)
 {

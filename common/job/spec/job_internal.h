@@ -28,7 +28,7 @@ enum job_section_id {
 struct job_extra {
     const char *name;
     const char *allowed;
-    const char *def; /* in the reference; NULL: required */
+    const char *def; /* default in the reference; NULL: required */
     const char *help;
 };
 extern const char job_layer_name_help[];
@@ -40,7 +40,7 @@ struct job_section {
     bool required;
     const struct field *fields; /* NULL: no rows (update: those of its rule) */
     const size_t *count;
-    size_t offset;                  /* of the struct in struct job_spec */
+    size_t offset;                  /* place of the section's struct in struct job_spec */
     const struct job_extra *extras; /* NULL, or up to one without a name */
 };
 extern const struct job_section job_sections[JOB_SECTION_COUNT];
@@ -70,7 +70,8 @@ struct job_reader {
     struct yaml_node *root; /* a mapping */
     struct job_spec *spec;
     bool *seen[JOB_SECTION_COUNT];
-    bool sound[JOB_SECTION_COUNT]; /* its rows had no problem, so they can be held against others */
+    /* rows of the section had no problem, so they can be compared with others */
+    bool sound[JOB_SECTION_COUNT];
     bool loss_known;
 };
 
@@ -82,7 +83,7 @@ bool job_seen(const struct job_reader *r, enum job_section_id section, const cha
 /* The binding of a section's rows. @extra borrows. */
 struct binding job_binding(const struct job_reader *r, enum job_section_id section,
                            const char *const *extra);
-/* One of @names by its name; false after a report. */
+/* Reads one of @names; false after a report. */
 bool job_choice(const struct job_reader *r, const char *const *names, const char *path,
                 const struct yaml_node *value, int *choice);
 
@@ -98,12 +99,12 @@ void job_columns_read(struct job_reader *r); /* data.columns */
 void job_tables_read(struct job_reader *r);  /* model.tables */
 void job_tables_check(const struct job_reader *r);
 void job_model_read(struct job_reader *r);  /* layers, loss, metrics */
-void job_update_read(struct job_reader *r); /* all of the update section */
-void job_check(struct job_reader *r);       /* what fits together and what does not */
-/* Append the name, or those of the range "C1..C26", to what @layer reads; @err has what is wrong.
- */
+void job_update_read(struct job_reader *r); /* reads all of the update section */
+void job_check(struct job_reader *r);       /* checks which values go together */
+/* Appends the name, or those of the range "C1..C26", to the fields that @layer reads; @err has what
+ * is wrong. */
 void job_lists_expand(struct layer_spec *layer, const char *text, struct err *err);
-void job_lists_find(const struct job_reader *r);   /* which sparse fields layers read */
+void job_lists_find(const struct job_reader *r);   /* finds which sparse fields layers read */
 bool job_lists_none(const struct data_spec *data); /* no entry of data.columns is sparse */
 void job_groups_check(const struct job_reader *r); /* model.group_by with the rest */
 /* model.program: what needs not be said then, before the rows of @section are required; and what
@@ -117,12 +118,12 @@ void job_onnx_check(const struct job_reader *r);
 void job_stop_check(const struct job_reader *r); /* training.stop with the rest */
 void job_from_read(struct job_reader *r);        /* from.map */
 void job_from_check(const struct job_reader *r);
-void job_from_release(struct from_spec *from); /* what job_from_read() made */
+void job_from_release(struct from_spec *from); /* frees what job_from_read() made */
 void job_lists_release(struct data_spec *data);
 char *job_write(const struct job_spec *spec);
-struct yaml_node *job_update_node(const struct update_spec *u); /* as job_write() wants it */
+struct yaml_node *job_update_node(const struct update_spec *u); /* in the form of job_write() */
 
-/* data.columns, of which there are some. */
+/* data.columns as YAML; there are some. */
 struct yaml_node *job_columns_node(const struct data_spec *data);
 /* model.tables, likewise. */
 struct yaml_node *job_tables_node(const struct model_spec *model);

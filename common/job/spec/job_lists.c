@@ -35,7 +35,7 @@ static bool is_listed(const struct data_spec *data, const char *name)
     return found;
 }
 
-/* Is it one of the names of an entry of data.columns, which may be a range? */
+/* True if @name is one of the names of an entry of data.columns, which may be a range. */
 static bool names_field(const struct data_column *c, const char *name)
 {
     struct column_range range;

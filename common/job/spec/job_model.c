@@ -202,7 +202,7 @@ static void check_names(const struct job_reader *r, const struct model_spec *mod
     }
 }
 
-/* At the `from` of the layer, or the layer. */
+/* Reports at the `from` of the layer, or at the layer. */
 static void check_from(const struct job_reader *r, const struct model_spec *model,
                        const struct yaml_node *const *items)
 {
@@ -246,7 +246,7 @@ static void read_layers(struct job_reader *r, const struct yaml_node *list)
     }
     name_layers(model);
     check_names(r, model, items);
-    if (model->layer_count == list->count) { /* else names may be missing that were given */
+    if (model->layer_count == list->count) { /* otherwise names that were given may be missing */
         check_from(r, model, items);
     }
 }
@@ -309,7 +309,8 @@ static bool loss_given(const struct yaml_node *map)
     return false;
 }
 
-/* Of real labels auto is one thing alone; of classes the data say how many there are. */
+/* Settles loss: auto. With real labels it can be one loss alone; with classes the data say how many
+ * there are. */
 static void settle_loss(struct job_reader *r)
 {
     struct model_spec *model = &r->spec->model;
@@ -334,7 +335,8 @@ void job_model_read(struct job_reader *r)
     r->loss_known = loss_given(map) && !job_program_given(r);
     settle_loss(r);
     const struct yaml_entry *layers = yaml_find(map, "layers");
-    const bool program = job_program_given(r); /* whose checks are job_program_check()'s */
+    /* the checks of a program are in job_program_check() */
+    const bool program = job_program_given(r);
     if (layers == NULL && !program && !job_onnx_given(r)) {
         yaml_diag(r->diags, r->file, map,
                   "model.layers is missing; allowed: a list of 1 to %d layers", JOB_LAYERS_MAX);

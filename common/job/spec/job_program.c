@@ -8,7 +8,7 @@
 
 #define NAME_BYTES_MAX 127
 
-/* What the file says, as the rows may not have been read yet. */
+/* The key as the file has it: the rows may not have been read yet. */
 static const struct yaml_entry *model_key(const struct job_reader *r, const char *key)
 {
     const struct yaml_entry *section = yaml_find(r->root, "model");

@@ -211,7 +211,7 @@ static json_t *rows_schema(const struct field *fields, size_t count, const char 
     return schema;
 }
 
-/* To a schema that stands once, under $defs. */
+/* A reference to a schema under $defs, which stands there once. */
 static json_t *reference(const char *name)
 {
     json_t *schema = json_object();
@@ -231,7 +231,7 @@ static bool any_required(const struct field *fields, size_t count)
     return false;
 }
 
-/* One name, or a list of names. */
+/* The schema of one name, or a list of names. */
 static json_t *from_schema(void)
 {
     json_t *schema = json_object(), *forms = json_array(), *name = json_object();
@@ -346,7 +346,7 @@ static json_t *model_schema(const struct job_section *section)
     return schema;
 }
 
-/* Not required: @section of a job whose model is a program. */
+/* Makes @section not required where the model is a program. */
 static void excuse_programs(json_t *schema, const char *section)
 {
     json_t *forms = json_array(), *with = json_object(), *without = json_object();
@@ -360,7 +360,7 @@ static void excuse_programs(json_t *schema, const char *section)
     json_put(schema, "anyOf", forms);
 }
 
-/* One schedule for each hyperparameter that may have one. */
+/* The schema with one schedule for each hyperparameter that may have one. */
 static json_t *schedules_schema(const struct rule *rule, const char *help)
 {
     json_t *schema = object_schema(help);
@@ -387,7 +387,7 @@ static json_t *pattern_schema(void)
     return schema;
 }
 
-/* Rows, and one list of what stands under $defs as @entry. */
+/* The schema of a section with rows and one list, whose entries are $defs/@entry. */
 static json_t *listing_schema(const struct job_section *section, const char *entry)
 {
     json_t *schema = rows_schema(section->fields, *section->count, section->help);
@@ -425,7 +425,7 @@ static void add_update_keys(json_t *form, const struct rule *rule, const struct 
     }
 }
 
-/* One form for each rule; `rule` tells them apart. */
+/* The schema with one form for each rule; `rule` tells them apart. */
 static json_t *update_schema(const struct job_section *section)
 {
     json_t *forms = json_array();

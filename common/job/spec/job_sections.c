@@ -28,8 +28,8 @@ static const char *const stop_metrics[METRIC_ORDERED_END + 2] = {"none",
 static const char *const partitioners[] = {"fixed", "min_slice_bytes", "max_slice_bytes",
                                            "balanced", NULL};
 
-#define REPLICAS_MAX 1024 /* one block of the reduction tree for each */
-#define NODES_MAX 1024    /* of one kind in one job */
+#define REPLICAS_MAX 1024 /* the reduction tree has a block for each */
+#define NODES_MAX 1024    /* nodes of one kind in one job */
 #define BATCH_MAX 1048576
 #define EVERY_MAX 1000000
 #define SEED_MAX 9007199254740992.0 /* 2^53: exact in the double that bounds are kept in */

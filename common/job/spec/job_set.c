@@ -194,7 +194,7 @@ static void set_layer(struct yaml_node *root, char *const *words, size_t count,
     put(params, words[3], value, source);
 }
 
-#define WORDS_MAX 8 /* of a key: the longest path has 4 */
+#define WORDS_MAX 8 /* words of a key: the longest path has 4 */
 
 /* Cut "a.b.c" at its dots, in place. 0 when a word is empty or there are too many. */
 static size_t cut_key(char *key, char *words[WORDS_MAX])

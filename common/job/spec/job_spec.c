@@ -81,8 +81,8 @@ bool job_choice(const struct job_reader *r, const char *const *names, const char
     return binding_set(&b, &field, path, value);
 }
 
-/* The rows of one section. Its absence counts as an empty mapping when nothing in it is required.
- */
+/* Reads the rows of one section. An absent section counts as an empty mapping when nothing in it is
+ * required. */
 static void read_section(struct job_reader *r, enum job_section_id id)
 {
     const struct job_section *section = &job_sections[id];
@@ -119,7 +119,7 @@ static void read_section(struct job_reader *r, enum job_section_id id)
     }
 }
 
-/* Values that depend on what else was given. */
+/* Fills in values that depend on other values. */
 static void resolve(struct job_reader *r)
 {
     struct training_spec *training = &r->spec->training;
@@ -180,7 +180,7 @@ static void parse_root(struct yaml_node *root, const char *file, const char *con
     free(sources);
 }
 
-/* Append @from to @to: what is wrong in @file first, then what is wrong on the command line. */
+/* Appends @from to @to: first the errors in @file, then those on the command line. */
 static void hand_over(const struct diags *from, const char *file, struct diags *to)
 {
     for (int in_file = 1; in_file >= 0; in_file--) {

@@ -46,12 +46,13 @@ struct training_spec {
     int64_t split_batches; /* batches per split (lease unit); 0: chosen from the data size */
     struct field_interval evaluate_every;   /* default "1 epoch" */
     struct field_interval checkpoint_every; /* default never; the end always has one */
-    int64_t checkpoint_within_ms;  /* one that is older is followed by another; 0: whatever */
-    int64_t checkpoint_full_every; /* of so many one has all rows of tables; others what changed */
-    int64_t checkpoints_keep;      /* older ones are removed; 0: all */
-    bool checkpoints_keep_best;    /* and that of the best version, by stop.metric, beside them */
-    int stop_metric;               /* enum metric_kind, plus 1; 0: none */
-    int64_t stop_patience;         /* evaluations; 0: which is the best is only noted */
+    int64_t checkpoint_within_ms; /* an older checkpoint is followed by another; 0: no limit */
+    /* of so many checkpoints one has all rows of tables; the others those that changed */
+    int64_t checkpoint_full_every;
+    int64_t checkpoints_keep;   /* older ones are removed; 0: all */
+    bool checkpoints_keep_best; /* keeps that of the best version, by stop.metric, beside them */
+    int stop_metric;            /* enum metric_kind, plus 1; 0: none */
+    int64_t stop_patience;      /* evaluations; 0: the best one is only noted */
     double stop_min_delta;
     bool stop_restore_best; /* the best version is the job's result; keeps it */
 };
@@ -80,22 +81,21 @@ struct cluster_spec {
 
 struct job_spec {
     char *name;
-    int64_t priority; /* those of a higher one come first in the queue */
+    int64_t priority; /* jobs of a higher priority come first in the queue */
     struct data_spec data;
     struct model_spec model;
     struct update_spec update;
     struct training_spec training;
     struct cluster_spec cluster;
-    struct from_spec from; /* where first values come from; nothing: they are made */
+    struct from_spec from; /* source of first values; empty: they are made */
     char *text;            /* canonical YAML with every --set applied; parses to the same spec */
 };
 
-/* Parse @text (named @file in messages). @sets holds "key=value" overrides: any key of the file,
- * with model.layers.<number or name>.<parameter> for layers; the last one counts. Everything that
- * can be wrong without the data is added to @diags: what is wrong in the file first, in the order
- * of lines, then what is wrong in an override, under the name "--set key=value" without a line.
- * Returns 0 and fills @spec (zeroed by the caller), or ERR_INVALID with at least one diag and @spec
- * unchanged. */
+/* Parses @text (named @file in messages). @sets holds "key=value" overrides: any key of the file,
+ * with model.layers.<number or name>.<parameter> for layers; the last one counts. Every error that
+ * can be found without the data is added to @diags: first the errors in the file, in the order of
+ * lines, then those in an override, under the name "--set key=value" without a line. Returns 0 and
+ * fills @spec (zeroed by the caller), or ERR_INVALID with at least one diag and @spec unchanged. */
 int job_spec_parse(const char *text, size_t n, const char *file, const char *const *sets,
                    size_t set_count, struct job_spec *spec, struct diags *diags);
 void job_spec_release(struct job_spec *spec);
@@ -103,22 +103,26 @@ void job_spec_release(struct job_spec *spec);
  * ERR_INVALID a key without a row, or a list that is too long: which record, field and key. */
 int job_spec_check_lists(const struct model *model, const struct dataset *train,
                          const struct dataset *test, struct err *err);
-/* Can grouped_auc be measured on @data, if the model wants it? NULL: there is nothing to measure.
- * Errors: ERR_INVALID a record that is not of one group, or too many records. */
+/* Checks that grouped_auc can be measured on @data, if the model wants it. NULL: there is nothing
+ * to measure. Errors: ERR_INVALID a record that is not of one group, or too many records. */
 int job_spec_check_groups(const struct model *model, const struct dataset *data, const char *part,
                           struct err *err);
 enum data_label_kind job_spec_label_kind(const struct job_spec *spec);
 bool job_spec_is_program(const struct job_spec *spec); /* no layers of ours: model.program */
-bool job_spec_is_given(const struct job_spec *spec);   /* none: model.program or model.onnx */
-bool job_spec_has_from(const struct job_spec *spec);   /* it names a source of first values */
-/* Of model.onnx: read the file, from where the data are, and what lies in files beside it, all
+/* workers know the variables: model.program or model.onnx */
+bool job_spec_is_given(const struct job_spec *spec);
+bool job_spec_has_from(const struct job_spec *spec); /* it names a source of first values */
+/* True if its records are encoded as those of its source, as far as that says how. */
+bool job_spec_takes_encoding(const struct job_spec *spec);
+/* Of model.onnx: reads the file, from where the data are, and files beside it that it names, all
  * below @roots (NULL: any), into spec->model.net; once, and nothing for other models. Errors: those
  * of the files, "model.onnx net.onnx: …". */
 int job_spec_import(struct job_spec *spec, const struct data_roots *roots, struct err *err);
-bool job_spec_has_data(const struct job_spec *spec);     /* else its program brings the records */
+/* otherwise its program brings the records */
+bool job_spec_has_data(const struct job_spec *spec);
 uint64_t job_spec_replicas(const struct job_spec *spec); /* resolved, ≥ 1 */
-/* May `set` change @key ("training.mode") of a job that exists? NULL yes; else why not, as in
- * "fixed when the job was submitted". */
+/* Says whether `set` may change @key ("training.mode") of a job that exists: NULL yes; else why
+ * not, as in "fixed when the job was submitted". */
 const char *job_spec_fixed(const char *key);
 
 /* The reference of all keys from the same rows: plain text, Markdown, JSON Schema (draft 2020-12).

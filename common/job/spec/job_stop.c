@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* training.stop and what goes with it: it needs evaluations of something that is measured. */
+/* Checks training.stop and its keys: it needs evaluations of something that is measured. */
 #include <stdio.h>
 
 #include "job/spec/job_internal.h"
@@ -12,7 +12,7 @@ static bool has_test(const struct job_reader *r)
            (job_program_given(r) && (data->train.file == NULL || data->train.file[0] == '\0'));
 }
 
-/* What means nothing as long as no metric is named. */
+/* Checks keys that mean nothing as long as no metric is named. */
 static void check_alone(const struct job_reader *r)
 {
     static const char *const others[] = {"stop.patience", "stop.min_delta", "stop.restore_best",

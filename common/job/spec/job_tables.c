@@ -64,7 +64,7 @@ void job_tables_read(struct job_reader *r)
     }
 }
 
-/* Has it a penalty that its rule does not know of? */
+/* True if it has a penalty that its rule does not know of. */
 static bool is_penalized(const struct update_spec *u, const struct update_pattern *p)
 {
     static const char *const names[] = {"l1", "l2", "weight_decay"};
@@ -102,7 +102,7 @@ static void check_patterns(const struct job_reader *r)
     }
 }
 
-/* So that a pattern may be of a table alone. */
+/* Tells the update the names of tables, so that a pattern may match a table alone. */
 static void name_tables(const struct job_reader *r)
 {
     const struct model_spec *model = &r->spec->model;
@@ -116,7 +116,7 @@ static void name_tables(const struct job_reader *r)
     }
 }
 
-/* What updates of dense variables do, and those of rows do not. */
+/* Checks what updates of dense variables can do and those of rows cannot. */
 void job_tables_check(const struct job_reader *r)
 {
     const struct update_spec *u = &r->spec->update;

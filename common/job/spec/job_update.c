@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The update section: the rule with its hyperparameters, schedules of them, what else happens to
- * gradients and parameters, and what single variables get. */
+/* The update section: the rule with its hyperparameters, their schedules, what else is done to
+ * gradients and parameters, and settings of single variables. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "job/spec/job_internal.h"
 
-#define PATTERNS_MAX 256    /* by hand, as everything in a job file */
+#define PATTERNS_MAX 256    /* patterns are written by hand */
 #define MATCH_BYTES_MAX 255 /* longer than any variable's name */
 
 /* ---- the rule and the rows beside it ---- */
@@ -38,7 +38,7 @@ static void read_rows(const struct job_reader *r, const struct yaml_node *sectio
     }
 }
 
-/* Hyperparameters; also reports keys that nobody knows. */
+/* Reads the hyperparameters; also reports unknown keys. */
 static void read_rule(struct job_reader *r, const struct yaml_node *section)
 {
     const struct rule *rule = r->spec->update.rule;

@@ -58,7 +58,7 @@ const struct field job_update_fields[] = {
 };
 const size_t job_update_field_count = sizeof job_update_fields / sizeof job_update_fields[0];
 
-/* Of rules without hyperparameters of these names. */
+/* For rules without hyperparameters of these names. */
 const struct field job_penalty_fields[] = {
     {.path = "l1",
      .type = FIELD_FLOAT,

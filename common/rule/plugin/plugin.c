@@ -50,7 +50,7 @@ static size_t places_taken;
 static void prepare_in(const struct gradus_rule *g, const void *params, uint64_t version,
                        double lr_scale, struct rule_scalars *out)
 {
-    memset(out->v, 0, sizeof out->v); /* as the interface promises */
+    memset(out->v, 0, sizeof out->v); /* the interface promises zeros */
     g->prepare(params, version, lr_scale, out->v);
 }
 
@@ -137,7 +137,7 @@ static int add(const struct gradus_rule *g, const char *path, const struct rule 
 
 /* ---- files ---- */
 
-/* Who may change a plug-in runs code in this program. */
+/* Checks the owner: whoever may change a plug-in runs code in this program. */
 static int check_owner(const struct stat *st, struct err *err)
 {
     if (st->st_uid != geteuid() && st->st_uid != 0) {

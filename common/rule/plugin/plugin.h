@@ -4,7 +4,11 @@
  *
  * A plug-in that is taken stays for the life of the process. What it may break is the process that
  * takes it, so the trial is there to find mistakes; it is no fence against an enemy, and for that
- * reason plug-ins are only taken from owners who could replace this program, too. */
+ * reason plug-ins are only taken from owners who could replace this program, too.
+ *
+ * A job names a rule; the files that are loaded stand on the command line of each program (decision
+ * 24). The child process that tries a plug-in loads it and computes with it between pages that may
+ * not be touched, within a time limit. */
 #ifndef GRADUS_RULE_PLUGIN_PLUGIN_H
 #define GRADUS_RULE_PLUGIN_PLUGIN_H
 
@@ -13,12 +17,12 @@
 
 #define PLUGIN_TRIAL_MS 10000 /* a trial takes milliseconds, but machines may be busy */
 
-/* Take the plug-in @path. Before there is a second thread: this forks. Errors say what is wrong
- * with it: ERR_PERMISSION whose it is; ERR_UNSUPPORTED its ABI version; ERR_EXISTS its name;
- * ERR_TIMEOUT the trial took longer than @trial_ms; ERR_EXHAUSTED; ERR_INVALID all else. */
+/* Loads the plug-in @path. Call before there is a second thread: this forks. Errors say what is
+ * wrong with the plug-in: ERR_PERMISSION its owner; ERR_UNSUPPORTED its ABI version; ERR_EXISTS its
+ * name; ERR_TIMEOUT the trial took longer than @trial_ms; ERR_EXHAUSTED; ERR_INVALID all else. */
 int plugin_load(const char *path, unsigned trial_ms, const struct rule **rule, struct err *err);
 
-/* What became of one file. */
+/* The outcome for one file. */
 struct plugin_result {
     const char *path;
     const struct rule *rule; /* NULL: refused */

@@ -25,7 +25,7 @@ enum plugin_stage { PLUGIN_LOADING, PLUGIN_PREPARE, PLUGIN_APPLY };
  * be run where a crash matters. Errors: ERR_INVALID. */
 int plugin_trial(const struct gradus_rule *g, volatile int *stage, struct err *err);
 
-/* Whether floats are rounded as everybody else's. A library can change that for the process. */
+/* Checks that floats are rounded in the usual way. A library can change that for the process. */
 int plugin_check_float_mode(struct err *err);
 
 #endif

@@ -168,7 +168,7 @@ static void swap_out(struct arrays *x)
     x->now[VALUES] = result;
 }
 
-/* One update in @pieces random spans, the last one first. */
+/* Makes one update in @pieces random spans, the last one first. */
 static int apply_cut(const struct trial *t, struct arrays *x, uint64_t step, size_t pieces,
                      bool in_place, struct err *err)
 {
@@ -208,7 +208,7 @@ static int compare(const struct trial *t, const struct arrays *a, const struct a
 
 /* ---- what is tried ---- */
 
-/* The same bits in one piece and in spans, in place and not. */
+/* Checks that an update has the same bits in one piece and in spans, in place and not. */
 static int try_cuts(const struct trial *t, size_t n, bool at_end, struct err *err)
 {
     struct arrays whole, cut;
@@ -266,7 +266,8 @@ static void set_defaults(const struct trial *t)
     }
 }
 
-/* The ends of the ranges, young and old: whatever comes out, it comes out where it should. */
+/* Tries the ends of the ranges, early and late updates: whatever the results are, they are written
+ * where they should be. */
 static int try_ranges(const struct trial *t, struct err *err)
 {
     static const uint64_t versions[] = {0, 1, 1000000};

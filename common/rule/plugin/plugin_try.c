@@ -17,7 +17,7 @@
 #include "base/chrono.h"
 #include "rule/plugin/plugin_impl.h"
 
-struct verdict { /* in memory that both processes see */
+struct verdict { /* result of the trial, in memory that both processes see */
     volatile int stage;
     volatile bool given;
     struct err err;
@@ -108,7 +108,7 @@ static int watch(pid_t child, int fd, unsigned limit_ms, const struct verdict *v
     if (!ended) {
         (void)kill(child, SIGKILL);
     }
-    (void)kill(-child, SIGKILL); /* and what it may have started */
+    (void)kill(-child, SIGKILL); /* with processes that it may have started */
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (!ended) {

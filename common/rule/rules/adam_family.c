@@ -8,9 +8,9 @@
 
 #define ADAM_GONE 1e-10 /* moves below this share of the first are left out */
 
-struct coast {             /* how far a row's skipped updates have come */
+struct coast {             /* how far a row's skipped updates have been made up for */
     double m_left, v_left; /* shares of m and v that are left */
-    double power1, power2; /* of beta, at the last update done */
+    double power1, power2; /* powers of beta, at the last update that was made up for */
     double w_left;         /* share of w that is left since the last move that was written */
 };
 
@@ -39,7 +39,7 @@ static void decay_once(struct coast *c, const struct adam_move *a)
     c->v_left *= a->beta2;
 }
 
-/* All that is left to do when the moves have died out. */
+/* Does all that is left when the moves have died out. */
 static void decay_rest(struct coast *c, const struct rule_past *past, adam_move_of *move_of,
                        uint64_t from, uint64_t to)
 {

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* Of a momentum, when less is left, the rest moves nothing that a float could show. */
+/* When less than this is left of a momentum, the rest moves no float. */
 #define MOMENTUM_GONE 1e-30
 
 /* Skipped updates at once: the parameters move by @moved momenta, and @left of them remains. */

@@ -19,7 +19,7 @@ static void slots_of(const struct rule *rule, const struct rule_rows *rows, uint
     }
 }
 
-/* How many rows from the @at-th on lie one behind the other: they are one span. */
+/* The number of rows from the @at-th on that lie one behind the other: they are one span. */
 static size_t run_length(const struct rule_rows *rows, size_t at)
 {
     size_t n = 1;

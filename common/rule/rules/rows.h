@@ -24,7 +24,8 @@ struct rule_rows {
     float gradient_scale;
     const float *base; /* [n × width] what the worker read, for rules with a base; or NULL */
     uint64_t variable; /* as in struct rule_span */
-    uint64_t *seen;    /* by row: updates in it, maintained here; NULL: lazy, not needed */
+    /* by row: the number of its updates, maintained here; NULL: lazy, not needed */
+    uint64_t *seen;
 };
 
 /* True when the rule can be applied row by row: none with sums over the variable. */

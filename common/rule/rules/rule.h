@@ -44,17 +44,18 @@ enum rule_slot_kind {
     RULE_SLOT_PARAMETER, /* one float for each parameter */
     RULE_SLOT_ROW,       /* one for each row */
     RULE_SLOT_COLUMN,    /* one for each element of a row; every partition has the same copy */
-    RULE_SLOT_VARIABLE,  /* one; every partition has the same copy */
+    RULE_SLOT_VARIABLE,  /* one float; every partition has the same copy */
 };
 
-enum rule_base { /* of what the worker computed the gradient on, the rule needs */
-                 RULE_BASE_NONE,
-                 RULE_BASE_VALUES, /* the parameters */
-                 RULE_BASE_SLOT,   /* slot 0 */
+enum rule_base {
+    /* which values, of those that the worker computed the gradient on, the rule needs */
+    RULE_BASE_NONE,
+    RULE_BASE_VALUES, /* the parameters */
+    RULE_BASE_SLOT,   /* slot 0 */
 };
 
-/* What `settle` makes of the sums over a whole variable. The caller sets @elements and @width and,
- * in each round, @sums and @columns to the totals of that round. */
+/* The results of `settle` from the sums over a whole variable. The caller sets @elements and @width
+ * and, in each round, @sums and @columns to the totals of that round. */
 struct rule_totals {
     uint64_t elements;
     size_t width;
@@ -67,8 +68,8 @@ struct rule_totals {
 struct rule_span {
     float *out;      /* may equal in */
     const float *in; /* @n floats, as out */
-    /* Each begins at the slot's value for the first element: of that element, of its row, or at the
-     * slot's own begin (columns, variable). */
+    /* Where each slot begins for the span: at the first element, at its row, or at the slot's own
+     * begin (columns, variable). */
     float *const *slots;
     const float *gradient;
     float gradient_scale;
@@ -83,9 +84,9 @@ struct rule_span {
 
 /* The hyperparameters of past updates, for catch-up. */
 struct rule_past {
-    const void *params; /* those of all updates when @at is NULL */
+    const void *params; /* of all updates when @at is NULL */
     double lr_scale;
-    /* Those of update number @version. */
+    /* Gives the parameters of update number @version. */
     void (*at)(const void *context, uint64_t version, const void **params, double *lr_scale);
     const void *context;
 };
@@ -101,8 +102,8 @@ struct rule {
     float slot_initial[RULE_SLOTS_MAX];
     enum rule_slot_kind slot_kinds[RULE_SLOTS_MAX];
     enum rule_base base;
-    /* Scalars of update number @version (0-based) from @params; the learning rate, where there is
-     * one, is that of @params × @lr_scale. */
+    /* Makes the scalars of update number @version (0-based) from @params; the learning rate, where
+     * there is one, is that of @params × @lr_scale. */
     void (*prepare)(const void *params, uint64_t version, double lr_scale,
                     struct rule_scalars *out);
     /* One update of @n floats: reads @in (version t), writes @out (version t+1; may equal @in),
@@ -140,12 +141,12 @@ const struct rule *rule_at(size_t index); /* NULL past the end */
 
 /* Rules of plug-ins (rule/plugin.h), behind the others in the table. */
 #define RULE_ADDED_MAX 32
-/* Errors: ERR_EXISTS there is a rule @name. */
+/* Checks that no rule has the name. Errors: ERR_EXISTS there is a rule @name. */
 int rule_name_is_free(const char *name, struct err *err);
-/* Before there is a second thread. @rule and @file are kept. Errors: ERR_EXISTS the name is taken;
- * ERR_EXHAUSTED. */
+/* Adds a rule, before there is a second thread. @rule and @file are kept. Errors: ERR_EXISTS the
+ * name is taken; ERR_EXHAUSTED. */
 int rule_add(const struct rule *rule, const char *file, struct err *err);
-const char *rule_file(const struct rule *rule); /* of its plug-in; NULL: built in */
+const char *rule_file(const struct rule *rule); /* file of its plug-in; NULL: built in */
 
 /* True when `apply` does all: any span of a shard, with slots per parameter and nothing else. */
 bool rule_is_elementwise(const struct rule *rule);
@@ -153,7 +154,7 @@ bool rule_is_elementwise(const struct rule *rule);
 size_t rule_slot_floats(const struct rule *rule, size_t slot, size_t rows, size_t width);
 /* Bytes of a parameter and its slots, without those of rows, columns and variables. */
 size_t rule_bytes_per_parameter(const struct rule *rule);
-/* One update of a span, by whichever entry the rule has. */
+/* Makes one update of a span, by whichever entry the rule has. */
 void rule_apply_span(const struct rule *rule, const struct rule_scalars *s,
                      const struct rule_span *span);
 

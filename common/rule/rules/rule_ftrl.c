@@ -39,7 +39,7 @@ enum {
     FTRL_INVERSE_RATE,
     FTRL_POWER,
     FTRL_INITIAL,
-    FTRL_OFFSET, /* of the denominator: beta / learning_rate and the share of l2 */
+    FTRL_OFFSET, /* part of the denominator: beta / learning_rate and the share of l2 */
     FTRL_L1
 };
 

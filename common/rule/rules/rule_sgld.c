@@ -59,7 +59,7 @@ VECTOR_INLINE float sgld_log(float u)
 {
     uint32_t bits;
     memcpy(&bits, &u, sizeof bits);
-    uint32_t shifted = bits - 0x3F3504F3U; /* so that the mantissa is in √½ .. √2 */
+    uint32_t shifted = bits - 0x3F3504F3U; /* brings the mantissa into √½ .. √2 */
     int32_t exponent = (int32_t)shifted >> 23;
     bits = (shifted & 0x007FFFFFU) + 0x3F3504F3U;
     float mantissa;

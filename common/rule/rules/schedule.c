@@ -114,7 +114,7 @@ static double fall(double x)
     return 0.5 * (1.0 + cos(PI * (x < 1 ? x : 1)));
 }
 
-/* Where period number @period of cosine_restarts begins. */
+/* The version at which period number @period of cosine_restarts begins. */
 static double restart_at(const struct schedule *s, double period)
 {
     double share = s->growth - 1;
@@ -131,7 +131,7 @@ static double cosine_restarts(const struct schedule *s, double t)
         period++;
     }
     double begin = restart_at(s, period);
-    double size = restart_at(s, period + 1) - begin; /* 0 where doubles have no room for it */
+    double size = restart_at(s, period + 1) - begin; /* 0 where doubles cannot tell them apart */
     double done = size > 0 ? fmax((t - begin) / size, 0) : 0.0;
     return pow(s->height, period) * (s->end + (1 - s->end) * fall(done));
 }
@@ -186,8 +186,8 @@ double schedule_factor(const struct schedule *s, uint64_t version)
     if (version >= warmup) {
         factor = shape(s, (double)(version - warmup));
     } else {
-        /* Neither end is one of the steps: the first update already moves, at the end begins the
-         * schedule. */
+        /* neither end is a step: the first update moves already, and the schedule begins at the end
+         */
         double x = (double)(version + 1) / (double)(warmup + 1);
         double risen = s->warmup_shape == SCHEDULE_WARMUP_COSINE ? 1 - fall(x) : x;
         factor = shape(s, 0) * (s->warmup_start + (1 - s->warmup_start) * risen);

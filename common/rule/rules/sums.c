@@ -185,7 +185,7 @@ void sums_add(struct sums *s, uint64_t first, size_t n, double *terms)
             at += count;
             continue;
         }
-        unsigned level = 0; /* of the largest node that begins here */
+        unsigned level = 0; /* level of the largest node that begins here */
         const uint64_t leaf = here / SUMS_LANES;
         while ((leaf >> level & 1) == 0 && ((size_t)SUMS_LANES * 2) << level <= left) {
             level++;

@@ -45,13 +45,13 @@ int sums_init_vectors(struct sums *s, size_t width, struct err *err);
 void sums_release(struct sums *s); /* zeroed is fine */
 void sums_reset(struct sums *s);
 
-/* Of single numbers: add @n <= SUMS_BLOCK summands from number @first on, right of all that is
- * there: @terms[k × SUMS_BLOCK + i] is value k of summand i. @terms is overwritten. */
+/* Adds @n <= SUMS_BLOCK summands of single numbers, from number @first on, right of all summands so
+ * far: @terms[k × SUMS_BLOCK + i] is value k of summand i. @terms is overwritten. */
 void sums_add(struct sums *s, uint64_t first, size_t n, double *terms);
 /* Of vectors: room for the sum of the next ones, to be filled before sums_push_vectors(). */
 double *sums_next(struct sums *s);
-/* Add what was filled in: the sum, in the order of the tree, of 2^@level vectors from number @first
- * (a multiple of 2^@level) on, right of all that is there. */
+/* Adds the vector that was filled in: the sum, in the order of the tree, of 2^@level vectors from
+ * number @first (a multiple of 2^@level) on, right of all summands so far. */
 void sums_push_vectors(struct sums *s, uint64_t first, unsigned level);
 /* Add all of @right, which must begin where @s ends; an empty one joins with anything.
  * Errors: ERR_INVALID a gap, an overlap or another width; @s is unchanged. */
@@ -59,7 +59,7 @@ int sums_join(struct sums *s, const struct sums *right, struct err *err);
 /* The totals: @out[width]; zeros when empty. */
 void sums_total(const struct sums *s, double *out);
 
-/* What one round of a rule's reduction adds up. */
+/* The partial sums of one round of a rule. */
 struct rule;
 struct rule_sums {
     struct sums scalars; /* sum_count values for each element, or for each row, as the rule likes */

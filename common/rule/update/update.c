@@ -12,8 +12,8 @@
 #include "rule/update/update_impl.h"
 
 /* One piece of work of a thread: 1 MiB of each array, far more than it costs to hand it out. A
- * shard that one thread updates alone goes in smaller ones, which are still in the cache when they
- * are sent and of which the first is there sooner. */
+ * shard that one thread updates alone is cut into smaller pieces, which are still in the cache when
+ * they are sent, and the first of which is ready sooner. */
 #define PIECE_FLOATS (UINT64_C(1) << 18)
 #define SMALL_PIECE_FLOATS (UINT64_C(1) << 14)
 #define SMALL_FLOATS (UINT64_C(1) << 20) /* a shard below that has small ones */
@@ -62,7 +62,7 @@ static int take_variables(struct update *u, const struct update_variable *variab
     return 0;
 }
 
-/* The shard's copy of what there is once for each of its variables. */
+/* Adds the shard's copy of the slots that exist once for each of its variables. */
 static void add_local(struct update *u, struct update_variable_state *v, size_t part)
 {
     u->locals[u->local_count] = (struct update_local){
@@ -112,7 +112,8 @@ static void set_double(struct update_group *g, const struct field *field, double
     memcpy((char *)g->params + field->offset, &value, sizeof value);
 }
 
-/* What a value of a pattern becomes: of the rule, where it has a hyperparameter of that name. */
+/* Takes a value of a pattern: as a hyperparameter of the rule, where the rule has one of that name.
+ */
 static void take_value(const struct update_spec *spec, struct update_group *g, const char *name,
                        double value, double *own)
 {
@@ -268,7 +269,8 @@ static int allocate(struct update *u, struct err *err)
     return u->rounds == 0 ? 0 : update_sums_init(u, 1, err);
 }
 
-/* What stands for a thread team until update_share() names one: the calling thread does it all. */
+/* Stands in for a thread team until update_share() names one: the calling thread does all the work.
+ */
 static void run_alone(void *team, size_t count, void (*one)(void *ctx, size_t i),
                       void (*done)(void *ctx, size_t n), void *ctx)
 {

@@ -23,7 +23,13 @@
  *
  * Owner: one thread at a time; a thread team may help it. A struct update has scratch memory but no
  * values, gradients or slots: those belong to the caller. No time, files, threads or log. After
- * update_new() only update_reduce() and update_join() allocate, in the buffer they are given. */
+ * update_new() only update_reduce() and update_join() allocate, in the buffer they are given.
+ *
+ * A statistic, such as the running mean of batch_norm, is a variable whose gradient is the
+ * statistic of a batch times its records (decision 54). The sums and the division of gradients make
+ * of it the mean over all records of a step; the update moves the variable a fixed share of the way
+ * there, past the rule, the clips and the norms. So versions, checkpoints, pins and evaluations
+ * hold for statistics, and of the protocol only the plan knows of them. */
 #ifndef GRADUS_RULE_UPDATE_UPDATE_H
 #define GRADUS_RULE_UPDATE_UPDATE_H
 
@@ -46,10 +52,10 @@ struct update_variable {
     const char *name; /* borrowed for the life of the update */
     uint64_t elements;
     size_t width; /* elements of a row: plan_row_elements() */
-    /* 0: gradients train it. Else it is a statistic, and its gradient the sum over examples of what
-     * it is of them: w += statistic · (mean − w), whatever the rule. Of all the above a statistic
-     * knows accumulation, the mean, the check for finite values and the moving average. What is not
-     * finite leaves it as it is. */
+    /* 0: a variable that gradients train. Else a statistic, whose gradient is the sum over examples
+     * of its value for them: w += statistic · (mean − w), whatever the rule. Of all the above only
+     * accumulation, the mean, the check for finite values and the moving average hold for a
+     * statistic. A gradient that is not finite leaves it as it is. */
     float statistic;
 };
 
@@ -58,7 +64,7 @@ struct update_variable {
 struct update_part {
     uint32_t variable;
     uint64_t first, count; /* elements of the variable */
-    uint64_t offset;       /* of its first element in the shard's arrays */
+    uint64_t offset;       /* place of its first element in the shard's arrays */
 };
 
 /* ---- slots, from the job alone ---- */
@@ -69,15 +75,15 @@ struct update_slot {
     float initial;
     bool of_values; /* begins as a copy of the parameters instead (average) */
 };
-/* Fill @slots; returns how many there are. */
+/* Fills @slots; returns how many there are. */
 size_t update_spec_slots(const struct update_spec *spec,
                          struct update_slot slots[UPDATE_SLOTS_MAX]);
 /* The index of "average", or -1. What evaluate_average evaluates and `export --average` exports. */
 int update_spec_average(const struct update_spec *spec);
 
-/* What a job's update needs of all variables of its plan, whoever holds them: that each pattern of
- * `update.variables` matches one at least, or a table. For those who accept a job.
- * Errors: ERR_INVALID, names the pattern. */
+/* Checks what a job's update needs of all variables of its plan, whoever holds them: each pattern
+ * of `update.variables` must match one of them at least, or a table. For programs that accept a
+ * job. Errors: ERR_INVALID, names the pattern. */
 int update_spec_check(const struct update_spec *spec, const struct update_variable *variables,
                       size_t count, struct err *err);
 
@@ -115,15 +121,15 @@ bool update_needs_gradient(const struct update *u);
  * sums are exchanged (async, several shards). */
 bool update_is_whole(const struct update *u);
 
-/* Beside the variables there are @count tables, whose rows take part in clips by norms: each as a
- * variable of its own for clip_norm, and in the global norm behind the variables. @whole: all of
- * their rows lie here. Once, before the first update. */
+/* Says that there are @count tables beside the variables, whose rows take part in clips by norms:
+ * each table as a variable of its own for clip_norm, and in the global norm behind the variables.
+ * @whole: all of their rows lie here. Once, before the first update. */
 void update_add_tables(struct update *u, size_t count, bool whole);
-/* Whether update_step.tables is asked for. */
+/* True if update_step.tables is needed. */
 bool update_needs_tables(const struct update *u);
 
-/* Whether the values may be changed where they are: not with a decoupled decay, which wants those
- * of before. */
+/* True if the values may be changed in place: not with a decoupled decay, which needs those of
+ * before. */
 bool update_is_in_place(const struct update *u);
 
 /* Threads that help, from the caller's side (execution/thread_team.h has one): call @one(@ctx, i)
@@ -133,7 +139,7 @@ struct update_team {
     void (*run)(void *team, size_t count, void (*one)(void *ctx, size_t i),
                 void (*done)(void *ctx, size_t n), void *ctx);
     void *team;
-    unsigned threads; /* that it has for one call; at least 1 */
+    unsigned threads; /* threads for one call; at least 1 */
 };
 /* From now on what takes long is done by @team, with the same bits. Errors: ERR_EXHAUSTED.
  */
@@ -174,13 +180,13 @@ enum update_outcome {
     UPDATE_APPLIED,
     UPDATE_KEPT,    /* the values stay: no records, or accumulated for a later version */
     UPDATE_SKIPPED, /* the values stay: not finite, and the job says skip */
-    UPDATE_FAILED,  /* the same, and the job says fail; the slots are of no use */
+    UPDATE_FAILED,  /* as UPDATE_SKIPPED, and the job says fail; the slots are of no use */
 };
 
 struct update_result {
     enum update_outcome outcome;
     /* Of SKIPPED and FAILED: the first value that is not finite. */
-    uint32_t variable; /* one of the plan, or of the tables behind them; 0 when not known */
+    uint32_t variable; /* a variable of the plan, or a table behind them; 0 when not known */
     uint64_t element;  /* of the variable; UINT64_MAX: not known, it lies in another shard */
 };
 
@@ -189,7 +195,7 @@ void update_begin(struct update *u, const struct update_step *step);
 /* Append the partial sums of this shard to @out, which is emptied first. After update_begin() and
  * the totals of all rounds before. */
 void update_reduce(struct update *u, unsigned round, struct buf *out);
-/* Take the totals of a round. They may come from anywhere: everything about them is checked.
+/* Takes the totals of a round. They may come from any process: everything about them is checked.
  * Errors: ERR_INVALID, says what is wrong; nothing has changed then. */
 int update_settle(struct update *u, unsigned round, const void *totals, size_t bytes,
                   struct err *err);
@@ -202,14 +208,14 @@ void update_finish(struct update *u, float *out, struct update_result *result);
 int update_run(struct update *u, const struct update_step *step, float *out,
                struct update_result *result, struct err *err);
 
-/* After update_run() or update_finish() of a step with records: the scalars of that update for what
- * is called @name and has its values elsewhere: a table. With the patterns of the job. */
+/* After update_run() or update_finish() of a step with records: the scalars of that update for the
+ * table @name, whose values lie elsewhere, with the patterns of the job. */
 void update_scalars(const struct update *u, const char *name, struct rule_scalars *out);
 
 /* Likewise what the gradient of table @table is multiplied with, by clips by norms; 1: nothing. */
 double update_table_factor(const struct update *u, size_t table);
 
-/* Likewise what is done to the gradient besides, by elements; 0: nothing of the kind. */
+/* As update_scalars(): the penalties of table @name, by elements; 0: none of that kind. */
 struct update_penalties {
     float l1, l2;
     float decay; /* learning rate · weight_decay */
@@ -222,17 +228,17 @@ void update_past(const struct update *u, const char *name, struct rule_past *out
 
 /* ---- anywhere ---- */
 
-/* Join the partial sums of one round of all shards, in any order of shards, into the totals that
- * update_settle() takes. The messages may come from anywhere: everything about them is checked, and
- * no more memory is taken than their size.
- * Errors: ERR_INVALID, says which message and what is wrong; ERR_EXHAUSTED. */
+/* Joins the partial sums of one round of all shards, in any order of shards, into the totals that
+ * update_settle() takes. The messages may come from any process: everything about them is checked,
+ * and no more memory is taken than their size. Errors: ERR_INVALID, says which message and what is
+ * wrong; ERR_EXHAUSTED. */
 int update_join(const void *const *parts, const size_t *bytes, size_t count, struct buf *totals,
                 struct err *err);
 
-/* Of a worker that has the whole gradient (an update over parts of all variables): the sums of
- * squares that update_step.norms wants, with the bits that the shards would get. The gradient stays
- * as it is. @norms has room for all variables of the plan; what is behind them is the caller's.
- * Errors: ERR_EXHAUSTED. */
+/* For a worker that has the whole gradient (an update over parts of all variables): computes the
+ * sums of squares that update_step.norms wants, with the bits that the shards would get. The
+ * gradient stays as it is. @norms has room for all variables of the plan; what is behind them is
+ * the caller's. Errors: ERR_EXHAUSTED. */
 int update_norms(struct update *u, const float *gradient, uint64_t examples, double *norms,
                  struct err *err);
 

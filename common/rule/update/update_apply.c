@@ -18,9 +18,10 @@ static void add(float *restrict to, const float *restrict from, size_t n)
     }
 }
 
-/* The gradient as it would be at the parameters of now, to first order, with the diagonal λ·g·g in
- * the place of the Hessian: Zheng et al., "Asynchronous stochastic gradient descent with delay
- * compensation", ICML 2017, equation 10. In: sums, whose mean is × @scale; out: means. */
+/* Delay compensation: the gradient as it would be at the present parameters, to first order, with
+ * the diagonal λ·g·g in place of the Hessian (Zheng et al., "Asynchronous stochastic gradient
+ * descent with delay compensation", ICML 2017, equation 10). In: sums, whose mean is × @scale; out:
+ * means. */
 VECTOR_CLONES
 static void compensate(float *restrict gradient, const float *now, const float *then, float scale,
                        float lambda, size_t n)
@@ -51,7 +52,7 @@ static void follow(float *restrict average, const float *restrict values, float 
     }
 }
 
-/* A statistic towards the mean of what the records have of it. */
+/* Moves a running statistic towards the batch's mean, by @share of the way. */
 VECTOR_CLONES
 static void approach(float *out, const float *in, const float *gradient, float scale, float share,
                      size_t n)
@@ -63,7 +64,7 @@ static void approach(float *out, const float *in, const float *gradient, float s
     }
 }
 
-/* ---- what stands in the gradient ---- */
+/* ---- the mean, the clips and the penalties of a gradient ---- */
 
 static float statistic_of(const struct update *u, size_t part)
 {
@@ -122,7 +123,8 @@ static void shape(const struct update *u, size_t part, uint64_t at, size_t n)
     const struct update_group *g = &u->groups[u->parts[part].group];
     float limit = u->spec->clip_value > 0 ? (float)u->spec->clip_value : INFINITY;
     float factor = (float)u->factors[u->parts[part].part.variable];
-    if (statistic_of(u, part) > 0) { /* the mean alone */
+    if (statistic_of(u, part) > 0) {
+        /* a statistic is divided by the number of records, and nothing else */
         elements_clip(u->step.gradient + at, u->scale, INFINITY, 1.0F, n);
         return;
     }
@@ -137,7 +139,7 @@ static bool is_frozen(const struct update *u, const struct update_piece *piece)
     return u->groups[u->parts[piece->part].group].frozen;
 }
 
-/* All variables of a piece are treated alike. */
+/* Shapes a piece; all variables of a piece are treated alike. */
 static void shape_piece(void *ctx, size_t i)
 {
     const struct update *u = ctx;
@@ -281,7 +283,7 @@ static void run_rule(const struct update *u, size_t part, uint64_t at, size_t n,
 
 /* ---- pieces ---- */
 
-/* What a block of a piece goes through besides the rule. */
+/* The passes that a block of a piece goes through besides the rule. */
 struct passes {
     bool gather, check, shape;
     const struct update_group *group;
@@ -312,7 +314,8 @@ static uint64_t block_of(const struct update *u, const struct update_piece *piec
     return u->by_rows ? UPDATE_BLOCK_FLOATS / width * width : UPDATE_BLOCK_FLOATS;
 }
 
-/* Block by block, so that each finds in the cache what the pass before it read or wrote. */
+/* All passes over a block, then the next block: each pass finds in the cache what the pass before
+ * it read or wrote. */
 static void run_piece(const struct update *u, const struct update_piece *piece,
                       struct update_result *result)
 {

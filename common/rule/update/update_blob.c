@@ -17,7 +17,7 @@
 #define PART_BYTES (24 + 32 * BLOB_LISTS)
 #define TOTAL_BYTES (8 + 16 * BLOB_LISTS)
 #define NODE_BYTES(values) (16 + 8 * (values))
-#define LEVEL_MAX 58 /* of a node; further than any variable reaches */
+#define LEVEL_MAX 58 /* level of a node; higher than any variable reaches */
 
 static void put_u32(struct buf *out, uint32_t v)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packed sums: the messages between shards and those who join them.
+/* Packed sums: the messages between shards and the processes that join them.
  *
- * Little-endian. A header, then entries. Of partial sums: one for each part of a variable, with the
- * nodes of its sums. Of totals: one for each variable, by number. Behind them, of jobs that clip
- * tables by norms: an exact sum of squares for each table. Nothing in a message that came
- * from elsewhere is believed: a reader never goes beyond its bytes, and every number is checked
- * before it is used as a size or a place. */
+ * Little-endian. A header, then entries. Of partial sums: one entry for each part of a variable,
+ * with the nodes of its sums. Of totals: one for each variable, by number. Behind them, for jobs
+ * that clip tables by norms: an exact sum of squares for each table. Nothing in a message from
+ * elsewhere is believed: a reader never goes beyond its bytes, and every number is checked before
+ * it is used as a size or a place. */
 #ifndef GRADUS_RULE_UPDATE_UPDATE_BLOB_H
 #define GRADUS_RULE_UPDATE_UPDATE_BLOB_H
 
@@ -58,7 +58,7 @@ void blob_add_part(struct buf *out, uint32_t variable, uint64_t first, uint64_t 
                    const struct rule_sums *sums);
 void blob_add_total(struct buf *out, uint32_t variable, const size_t widths[BLOB_LISTS],
                     const uint64_t covered[BLOB_LISTS], const double *const totals[BLOB_LISTS]);
-/* Behind all entries. */
+/* Adds the tables' sums behind all entries. */
 void blob_add_tables(struct buf *out, const struct exact_sum *sums, size_t count);
 
 /* Errors (all of them): ERR_INVALID, says what is wrong. */

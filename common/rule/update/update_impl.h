@@ -15,16 +15,16 @@
 /* Fits the first-level cache with its neighbours, so that what was read once is still there. */
 #define UPDATE_BLOCK_FLOATS 2048
 
-/* What variables of the same pattern share. */
+/* Settings that variables of the same pattern share. */
 struct update_group {
     bool frozen;
     double lr_multiplier;
     void *params;  /* with the pattern's values */
     void *present; /* as of this version */
-    void *past;    /* as of an earlier one: update_past() */
+    void *past;    /* as of an earlier update: update_past() */
     const struct update_spec *spec;
     double l1, l2, weight_decay;
-    /* of the update that was begun */
+    /* scalars of the update that was begun */
     struct rule_scalars scalars;
     float decay; /* learning rate · weight_decay */
 };
@@ -47,13 +47,13 @@ struct update_local {
 struct update_part_state {
     struct update_part part;
     size_t local, group;
-    uint64_t rows_before; /* of the parts before it in the shard */
+    uint64_t rows_before; /* rows of the parts before it in the shard */
 };
 
 /* A range of the shard that one thread changes: parts of one group that lie one behind the other,
  * or a range of one part where the rule needs to know where it is. */
 struct update_piece {
-    size_t part; /* of the first element */
+    size_t part; /* part of the first element */
     uint64_t at, n;
 };
 
@@ -89,7 +89,7 @@ struct update {
     bool by_rows;            /* spans of the rule are whole rows */
     bool takes_norms;        /* round 0 */
     bool is_complete;        /* all variables lie here, whole */
-    bool is_whole;           /* those that lie here lie here whole */
+    bool is_whole;           /* the variables that lie here lie here whole */
     struct buf mine, totals; /* of update_run() */
     unsigned rounds;         /* with it */
     struct update_team team; /* or nobody: a loop */
@@ -98,29 +98,29 @@ struct update {
     struct update_result *results;  /* [piece_count] of the pieces */
     float *pending[RULE_SLOTS_MAX]; /* slots per column and variable until finish */
     double *norms;                  /* [variable_count + table_count] scratch */
-    size_t table_count;             /* that take part in clips */
+    size_t table_count;             /* tables that take part in clips */
     double *table_factors;          /* [table_count] of the update that was begun */
 
-    /* ---- of the update that was begun ---- */
+    /* ---- the update that was begun ---- */
     struct update_step step;
     enum update_kind kind;
-    bool poisoned;   /* what was accumulated is not finite */
+    bool poisoned;   /* the accumulated gradient is not finite */
     unsigned round;  /* the next to settle */
-    float scale;     /* of what stands in the gradient */
-    float weight;    /* of it in an accumulation */
-    float examples;  /* of what is accumulated, afterwards */
+    float scale;     /* factor of the gradient that is stored */
+    float weight;    /* weight of the gradient in an accumulation */
+    float examples;  /* examples of the accumulation, with this gradient */
     bool gathered;   /* `more`, compensation and accumulation are in the gradient */
-    bool shaped;     /* so are the mean, clips and penalties; scale is 1 */
+    bool shaped;     /* mean, clips and penalties are in the gradient; scale is 1 */
     double *factors; /* [variable_count] of clips by norm; 1 without */
     float *rule_slots[RULE_SLOTS_MAX]; /* where the rule finds its slots */
     float *out;
-    uint32_t bad_variable; /* not finite; UINT32_MAX: none, or not known */
+    uint32_t bad_variable; /* the first that is not finite; UINT32_MAX: none, or not known */
     uint64_t bad_element;  /* UINT64_MAX: not known */
     bool failed;           /* found here, before the rounds */
     bool alone;            /* the totals to settle are of variables that lie here, no others */
 };
 
-/* Nothing of the rule, nor of norms, is about it. */
+/* True for a frozen variable and for a statistic: neither the rule nor norms are about it. */
 static inline bool update_is_apart(const struct update *u, uint32_t variable)
 {
     const struct update_variable_state *v = &u->variables[variable];
@@ -133,7 +133,7 @@ static inline bool update_is_apart(const struct update *u, uint32_t variable)
 void update_gather(struct update *u);
 /* Mean, clips and penalties into the gradient, over the whole shard. */
 void update_shape(struct update *u);
-/* The first value that is not finite in what is there of @variable; UINT64_MAX: none. */
+/* The first element of @variable, as far as it lies here, that is not finite; UINT64_MAX: none. */
 uint64_t update_find_bad(const struct update *u, uint32_t variable);
 /* @n elements of @part from the shard's element @at on, as the rule wants them. */
 struct rule_span update_span(const struct update *u, size_t part, uint64_t at, uint64_t n,

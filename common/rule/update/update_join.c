@@ -52,7 +52,7 @@ static int open_all(struct joining *j, const void *const *parts, const size_t *b
                            "message %zu: sums of %" PRIu32 " tables, others have %" PRIu32, i,
                            r.header.tables, j->table_count);
         }
-        j->part_count += r.header.entries; /* as many as there are bytes for */
+        j->part_count += r.header.entries; /* the bytes of the message limit their number */
     }
     return 0;
 }

@@ -34,7 +34,7 @@ const struct field *update_spec_field(const struct update_spec *u, const char *n
     return field != NULL && field->type == type ? field : NULL;
 }
 
-/* Whether @text matches @glob of characters, ? and *. Goes back to the last * only, so the time is
+/* True if @text matches @glob of characters, ? and *. Goes back to the last * only, so the time is
  * at most the product of the lengths. */
 static bool glob(const char *glob, const char *text)
 {
@@ -107,7 +107,7 @@ int update_spec_average(const struct update_spec *spec)
     return spec->average > 0 ? (int)update_spec_slots(spec, slots) - 1 : -1;
 }
 
-/* Of the variables, and behind them of the tables. */
+/* The name of a variable, or behind them of a table. */
 static const char *name_of(const struct update_spec *spec, const struct update_variable *variables,
                            size_t count, size_t i)
 {

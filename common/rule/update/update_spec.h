@@ -11,17 +11,17 @@
 #include "rule/rules/rule.h"
 #include "rule/rules/schedule.h"
 
-enum update_non_finite { /* what a gradient with a value that is not finite does */
+enum update_non_finite { /* what becomes of a gradient with a value that is not finite */
                          UPDATE_NON_FINITE_FAIL,
                          UPDATE_NON_FINITE_SKIP,
                          UPDATE_NON_FINITE_APPLY,
 };
 
-/* What the variables get whose name matches: the first pattern that does counts. */
+/* Settings of the variables whose names match; the first pattern that matches counts. */
 struct update_pattern {
     char *match;          /* "*bias*": * is any text, ? one character */
     double learning_rate; /* a multiplier */
-    /* In the place of those of the job; where the rule has a hyperparameter of that name, of it. */
+    /* In place of those of the job; for the rule's hyperparameter where it has one of that name. */
     double weight_decay, l1, l2;
     bool frozen; /* never changes; its gradient counts nowhere */
 };
@@ -29,7 +29,7 @@ struct update_pattern {
 struct update_spec {
     const struct rule *rule;
     void *params;                    /* rule->params_bytes bytes filled through its fields */
-    struct rule_schedule *schedules; /* the one of the learning rate, too */
+    struct rule_schedule *schedules; /* also that of the learning rate */
     size_t schedule_count;
     double l1, l2, weight_decay; /* 0 where the rule has a hyperparameter of that name */
     double clip_value, clip_norm, clip_global_norm; /* 0: not */
@@ -39,7 +39,7 @@ struct update_spec {
     int non_finite; /* enum update_non_finite */
     struct update_pattern *patterns;
     size_t pattern_count;
-    const char **tables; /* whose names patterns may match as well; the names are borrowed */
+    const char **tables; /* names that patterns may match as well; the names are borrowed */
     size_t table_count;
 };
 
@@ -51,8 +51,8 @@ const struct field *update_spec_field(const struct update_spec *u, const char *n
 size_t update_spec_match(const struct update_spec *u, const char *variable);
 /* Versions per update, ≥ 1. */
 uint64_t update_spec_accumulate(const struct update_spec *u);
-/* Whether norms of the gradient decide about an update: it clips by them, or skips what is not
- * finite. */
+/* True if norms of the gradient decide about an update: it clips by them, or skips a gradient that
+ * is not finite. */
 bool update_spec_takes_norms(const struct update_spec *u);
 
 #endif

@@ -29,7 +29,7 @@ static void prepare_groups(struct update *u)
     }
 }
 
-/* What this version is: an update, a part of a later one, nothing. */
+/* Decides what this version is: an update, a part of a later one, or nothing. */
 static void decide(struct update *u)
 {
     const uint64_t every = update_spec_accumulate(u->spec);
@@ -84,7 +84,7 @@ void update_begin(struct update *u, const struct update_step *step)
     }
     update_gather(u);
     if (u->spec->non_finite == UPDATE_NON_FINITE_FAIL && !u->takes_norms) {
-        update_check(u); /* the sums of a rule come from a gradient that is all right */
+        update_check(u); /* the sums of a rule need a gradient that is finite */
     }
     if (!u->takes_norms) {
         update_shape(u);
@@ -99,7 +99,7 @@ static void describe_left_out(struct update *u, struct update_result *result)
     result->outcome =
         u->spec->non_finite == UPDATE_NON_FINITE_FAIL ? UPDATE_FAILED : UPDATE_SKIPPED;
     update_gather(u);
-    if (u->bad_variable == UINT32_MAX) { /* it came with a push before this one */
+    if (u->bad_variable == UINT32_MAX) { /* it came with an earlier push */
         update_check(u);
         u->failed = false;
     }
@@ -124,7 +124,7 @@ static void finish_begin(struct update *u, float *out, struct update_result *res
     }
 }
 
-/* What there is once for a variable. */
+/* Keeps the slots that exist once for a variable. */
 static void keep_small_slots(struct update *u)
 {
     for (size_t k = 0; k < u->spec->rule->slot_count && u->kind == UPDATE_DUE; k++) {
@@ -153,7 +153,7 @@ static void finish_end(struct update *u, struct update_result *result)
 struct finish {
     struct update *u;
     struct update_result *result;
-    size_t joined; /* pieces whose results are in it */
+    size_t joined; /* number of pieces whose results are joined */
 };
 
 static void finish_piece(void *ctx, size_t i)

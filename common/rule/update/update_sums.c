@@ -171,7 +171,7 @@ static void reduce_part(struct update *u, unsigned round, size_t part)
     u->team.run(u->team.team, count, reduce_slice, NULL, &k);
     for (size_t i = 1; i < count; i++) {
         int rc = rule_sums_join(&u->sums[0], &u->sums[i], NULL);
-        assert(rc == 0); /* they lie side by side */
+        assert(rc == 0); /* parts lie side by side, so this cannot fail */
         (void)rc;
     }
 }
@@ -208,7 +208,7 @@ static uint32_t next_counted(const struct update *u, uint32_t v)
     return v;
 }
 
-/* Of these, the next that totals are of. */
+/* The next variable, from @v on, of which there are totals. */
 static uint32_t next_summed(const struct update *u, uint32_t v)
 {
     v = next_counted(u, v);
@@ -363,7 +363,7 @@ int update_settle(struct update *u, unsigned round, const void *totals, size_t b
     }
     struct blob_reader r;
     struct blob_total total;
-    (void)blob_open(&r, totals, bytes, BLOB_TOTALS, NULL); /* as it was a moment ago */
+    (void)blob_open(&r, totals, bytes, BLOB_TOTALS, NULL); /* it was opened a moment ago */
     for (uint32_t i = 0; i < r.header.entries; i++) {
         (void)blob_next_total(&r, &total, NULL);
         if (round == 0 && u->takes_norms) {

@@ -6,8 +6,9 @@
 
 #include "master/core/core.h"
 
-#define SAID_MS 3000   /* what takes longer is shown */
-#define STILL_MS 60000 /* and what has not got on for so long is told apart */
+#define SAID_MS 3000 /* a work or a call that takes longer is shown */
+/* and one that has made no progress for so long is shown as standing still */
+#define STILL_MS 60000
 
 static void separate(struct buf *words)
 {
@@ -77,12 +78,12 @@ static void say_silence(const struct master *m, const struct node *n, uint64_t n
                n->id, (now_ms - n->heartbeat_ms) / 1000, until_s / 60, until_s % 60);
 }
 
-/* What @n is at for @j; whose call is open has been named with it. */
+/* Says what @n is at for @j; a node with an open call has been named with the call. */
 static void say_node(const struct master *m, const struct job *j, const struct node *n,
                      uint64_t now_ms, struct buf *words)
 {
     if (is_silent(m, n, now_ms)) {
-        return; /* what it was at is of before */
+        return; /* its work is older than the call */
     }
     for (size_t i = 0; n->work_count > 0 && i < m->calls.count; i++) {
         if (m->calls.rows[i].node == n && is_said(&m->calls.rows[i], j, now_ms)) {

@@ -13,7 +13,7 @@
 #include "base/mutant.h"
 #include "master/core/core.h"
 
-/* What a phase's function says: stay, or go to another one (or to the same one anew). */
+/* The answer of a phase's function: stay, or go to another phase (or enter the same one anew). */
 struct step {
     bool goes;
     enum phase to;
@@ -28,7 +28,7 @@ static struct step go(enum phase to)
 
 /* ---- start: for the first time, or from a checkpoint ---- */
 
-/* Its data are known. */
+/* The data of the job are known. */
 static struct step data_known(struct master *m, struct job *j)
 {
     if (start_data_known(m, j) != 0) {
@@ -49,8 +49,18 @@ static struct step none(struct master *m, struct job *j)
     j->chosen = false;
     start_begin(m, j);
     if (j->resume && j->train.records > 0) {
-        return data_known(m, j); /* StartJob compares what each worker has with it */
+        return data_known(m, j); /* StartJob compares the data of each worker with it */
     }
+    return go(start_recalls(j) ? PHASE_RECALL : PHASE_INSPECT);
+}
+
+static struct step recall(struct master *m, struct job *j)
+{
+    (void)m;
+    if (!j->found) {
+        return STAY;
+    }
+    j->found = false;
     return go(PHASE_INSPECT);
 }
 
@@ -60,7 +70,8 @@ static struct step inspect(struct master *m, struct job *j)
         j->inspected = false;
         return data_known(m, j);
     }
-    if (calls_open(&m->calls, j, MASTER_CALL_INSPECT) == 0) { /* who was asked is gone */
+    if (calls_open(&m->calls, j, MASTER_CALL_INSPECT) == 0) {
+        /* the worker that was asked is gone */
         call_start(m, j, j->workers[0].node, MASTER_CALL_INSPECT, 0);
     }
     return STAY;
@@ -72,7 +83,7 @@ static struct step find(struct master *m, struct job *j)
         return STAY;
     }
     j->found = false;
-    job_store(m, j); /* it names the checkpoint that there is */
+    job_store(m, j); /* the row names the checkpoint that was found */
     return go(PHASE_OPEN);
 }
 
@@ -81,8 +92,9 @@ static struct step open_shards(struct master *m, struct job *j)
     return calls_open(&m->calls, j, MASTER_CALL_OPEN) > 0 ? STAY : go(PHASE_START);
 }
 
-/* Those who still load the data come in like newcomers: who came back a moment ago must not hold up
- * the others, or a job whose workers come and go would only ever load. */
+/* True if enough workers have started. Workers that still load the data come in later, like
+ * newcomers: a worker that came back a moment ago must not hold up the others, or a job whose
+ * workers come and go would only ever load. */
 static bool have_started(struct master *m, struct job *j)
 {
     size_t started = job_workers_started(j);
@@ -125,7 +137,7 @@ static struct step regroup(struct master *m, struct job *j)
     if (!j->quiesced) {
         return go(PHASE_ASSIGN);
     }
-    /* Somebody may have to bring to every shard what some have. */
+    /* What only some shards have may have to be brought to every shard. */
     j->leases.levelling = !leases_level(&j->leases) && !MUTANT(unlevel_cut);
     return go(j->leases.levelling ? PHASE_ASSIGN : PHASE_QUIESCED);
 }
@@ -181,10 +193,10 @@ static struct step finish(struct master *m, struct job *j)
 {
     (void)m;
     (void)j;
-    return STAY; /* it ends with its last sync point */
+    return STAY; /* the job ends with its last sync point */
 }
 
-/* A worker has come: what stood still goes on. */
+/* A worker has come: workers that stood still go on. */
 static struct step wait(struct master *m, struct job *j)
 {
     if (job_workers_started(j) == 0) {
@@ -194,14 +206,15 @@ static struct step wait(struct master *m, struct job *j)
     return go(j->over ? PHASE_FINISH : PHASE_REGROUP);
 }
 
-/* ---- what may happen in several phases ---- */
+/* ---- transitions that are possible in several phases ---- */
 
 static struct step begin_change(struct master *m, struct job *j)
 {
     if (change_begin(m, j)) {
         return go(PHASE_REGROUP);
     }
-    j->released |= j->change == NULL && !job_is_ending(j); /* it does not fit: on without it */
+    /* the change does not fit: the job goes on without it */
+    j->released |= j->change == NULL && !job_is_ending(j);
     return STAY;
 }
 
@@ -232,7 +245,7 @@ static struct step released_async(struct master *m, struct job *j)
         return begin_change(m, j);
     }
     if (j->change != NULL) {
-        j->quiesced = true; /* at the end of an epoch nobody was asked to hold */
+        j->quiesced = true; /* at the end of an epoch the workers stand still without a hold */
         return go(PHASE_REGROUP);
     }
     return go(j->quiesced ? PHASE_ASSIGN : PHASE_TRAIN);
@@ -263,17 +276,18 @@ static bool has_no_worker(const struct job *j)
 /* ---- the machine ---- */
 
 static struct step (*const PHASES[PHASE_COUNT])(struct master *, struct job *) = {
-    [PHASE_NONE] = none,         [PHASE_INSPECT] = inspect, [PHASE_FIND] = find,
-    [PHASE_OPEN] = open_shards,  [PHASE_START] = start,     [PHASE_REGROUP] = regroup,
-    [PHASE_ASSIGN] = assign,     [PHASE_TRAIN] = train,     [PHASE_HOLD] = hold,
-    [PHASE_QUIESCED] = quiesced, [PHASE_FINISH] = finish,   [PHASE_WAIT] = wait,
+    [PHASE_NONE] = none,       [PHASE_RECALL] = recall,     [PHASE_INSPECT] = inspect,
+    [PHASE_FIND] = find,       [PHASE_OPEN] = open_shards,  [PHASE_START] = start,
+    [PHASE_REGROUP] = regroup, [PHASE_ASSIGN] = assign,     [PHASE_TRAIN] = train,
+    [PHASE_HOLD] = hold,       [PHASE_QUIESCED] = quiesced, [PHASE_FINISH] = finish,
+    [PHASE_WAIT] = wait,
 };
 
-/* What is done on arrival. */
+/* What is done on arrival in a phase. */
 static void (*const ENTER[PHASE_COUNT])(struct master *, struct job *) = {
-    [PHASE_INSPECT] = start_inspect, [PHASE_FIND] = start_find,       [PHASE_OPEN] = start_open,
-    [PHASE_START] = start_workers,   [PHASE_REGROUP] = train_regroup, [PHASE_ASSIGN] = train_assign,
-    [PHASE_HOLD] = train_hold,
+    [PHASE_RECALL] = start_find,   [PHASE_INSPECT] = start_inspect, [PHASE_FIND] = start_find,
+    [PHASE_OPEN] = start_open,     [PHASE_START] = start_workers,   [PHASE_REGROUP] = train_regroup,
+    [PHASE_ASSIGN] = train_assign, [PHASE_HOLD] = train_hold,
 };
 
 static struct step next_step(struct master *m, struct job *j)
@@ -330,7 +344,8 @@ void jobs_advance(struct master *m)
     if (!m->touched) {
         return;
     }
-    m->touched = false; /* one may touch another that has had its turn: it comes with the next */
+    /* a job may touch another one that has had its turn, which then comes in the next round */
+    m->touched = false;
     for (size_t i = 0; i < m->live_count; i++) {
         if (m->live[i]->touched) {
             job_advance(m, m->live[i]);

@@ -14,16 +14,16 @@
 #include "master/core/core.h"
 
 #define DEAF_MS 60000   /* a node that beats, is not at work for the call, and does not answer it */
-#define STALL_MS 600000 /* one that is at work, and the work does not get on */
+#define STALL_MS 600000 /* a node whose work makes no progress for so long is given up */
 #define BACKOFF_MS_MIN 200 /* between attempts */
 #define BACKOFF_MS_MAX 3200
-#define REFUSALS_MAX 3 /* of one call, for what passes by itself */
-/* Who has lost the job, worker or server, says so in two heartbeats, or joins again. */
+#define REFUSALS_MAX 3 /* refusals of one call for a reason that passes by itself */
+/* Losses of one call. A node that has lost the job says so in two heartbeats, or joins again. */
 #define LOSSES_MAX 8
 
 static const struct call_rule {
     const char *name;
-    bool patient; /* errors that nobody knows may pass, too */
+    bool patient; /* unknown errors may pass, too */
 } RULES[MASTER_CALL_KIND_COUNT] = {
     [MASTER_CALL_INSPECT] = {"InspectData", false},
     [MASTER_CALL_OPEN] = {"OpenShard", false},
@@ -276,7 +276,7 @@ void calls_heard(struct call_table *t, const struct node *n)
     }
 }
 
-/* It beats, and that is all that it does for us. */
+/* Says that the node sends heartbeats and does nothing for the call. */
 void call_silence_words(const struct call *c, uint64_t now_ms, struct buf *words)
 {
     const char *name = RULES[c->kind].name;

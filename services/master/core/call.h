@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of the master's calls to nodes: which are open, which of them are sent again and when,
- * and over which a node is given up.
+/* The table of the master's calls to nodes: which calls are open, which of them are sent again and
+ * when, and for which a node is given up.
  *
- * It knows nothing of jobs. An owner begins a call (call_send.c) and hears how it ended
- * (call_done.c); here it is a name and a pointer that nobody looks behind. A row moves when another
- * one is removed, so a pointer to a row is good until the next call that adds or removes.
- * Owner: the master. */
+ * The table knows nothing of jobs. An owner begins a call (call_send.c) and hears how it ended
+ * (call_done.c); here the owner is a name and a pointer that nobody follows. A row moves when
+ * another one is removed, so a pointer to a row is good until the next function that adds or
+ * removes. Owner: the master. */
 #ifndef GRADUS_MASTER_CORE_CALL_H
 #define GRADUS_MASTER_CORE_CALL_H
 
@@ -31,14 +31,16 @@ struct call {
     bool hold;      /* ASSIGN */
     uint64_t start; /* STOP: the newest of the job's when it was begun */
     uint64_t generation;
-    unsigned attempts; /* that did not reach the node, or whose answer did not reach us */
+    /* attempts that did not reach the node, or whose answer did not reach the master */
+    unsigned attempts;
     unsigned refusals; /* that may pass */
-    bool flying;       /* sent and not answered; else it waits to be sent again */
-    uint64_t due_ms;   /* of that; UINT64_MAX: not yet */
+    bool flying;       /* sent and not answered; otherwise it waits to be sent again */
+    uint64_t due_ms;   /* when it is to be sent; UINT64_MAX: not known yet */
     bool begun;        /* it was sent once */
     uint64_t begun_ms; /* then */
-    bool worked;       /* the node says that it is at it, or at what it waits for */
-    uint64_t heard_ms; /* when it last said so, with progress; else when it was first sent */
+    bool worked;       /* the node says that it works on the call, or on what the call waits for */
+    /* when the node last said so, with progress; before that, when the call was first sent */
+    uint64_t heard_ms;
     char failure[160]; /* why the last attempt failed; "": none has */
 };
 
@@ -49,11 +51,12 @@ struct call_table {
     uint64_t late_ms; /* a node that was not heard for so long is not given up for its calls: */
 };
 
-/* ---- what kinds of calls there are ---- */
+/* ---- kinds of calls ---- */
 
 /* A shard answers it only in its present generation, and it goes on through a regrouping. */
 bool call_follows_generation(enum master_call_kind kind);
-bool call_has_generation(enum master_call_kind kind); /* its request names the job's */
+/* its request names the generation of the job */
+bool call_has_generation(enum master_call_kind kind);
 
 /* ---- rows ---- */
 
@@ -62,10 +65,11 @@ struct call *calls_add(struct call_table *t, const struct call *c); /* copies @c
 struct call calls_remove(struct call_table *t, struct call *c);     /* and what it was */
 struct call *calls_find(struct call_table *t, uint64_t number);     /* sent; NULL: none */
 size_t calls_open(const struct call_table *t, const struct job *j, enum master_call_kind kind);
-/* Is one of @kind open to @n? */
+/* True if a call of @kind to @n is open. */
 bool calls_open_to(const struct call_table *t, const struct node *n, enum master_call_kind kind);
 void calls_forget(struct call_table *t, const struct job *j, enum master_call_kind kind);
-/* All but those that tell nodes to drop the job: a node's place is free when it has. */
+/* Removes all calls of the job but those that tell nodes to drop it: the place of a node is free
+ * when it has dropped the job. */
 void calls_forget_job(struct call_table *t, const struct job *j);
 void calls_forget_node(struct call_table *t, const struct node *n,
                        const struct job *j); /* j NULL: all */
@@ -84,7 +88,7 @@ struct call *calls_due(struct call_table *t, uint64_t now_ms);
 bool call_is_given_up(const struct call_table *t, const struct call *c, uint64_t now_ms);
 uint64_t calls_timer(const struct call_table *t);
 void calls_late(struct call_table *t, uint64_t late_ms,
-                uint64_t now_ms); /* nobody looked so long */
+                uint64_t now_ms); /* nobody looked for so long */
 /* the time of its silence does not count. It was silent for @silent_ms, and is heard. */
 void calls_silent(struct call_table *t, const struct node *n, uint64_t silent_ms, uint64_t now_ms);
 /* @n has said what keeps it busy. */

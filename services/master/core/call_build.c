@@ -5,7 +5,7 @@
 #include "job/progress/tree.h"
 #include "master/core/core.h"
 
-/* Where the shards are in the generation that the call names. */
+/* Adds the places of the shards in the generation that the call names. */
 static void build_places(struct master *m, const struct job *j, struct master_call *out)
 {
     struct master_shard_location *shards = action_memory(m, j->shard_count, sizeof *shards);
@@ -33,7 +33,7 @@ static void build_assign(struct master *m, const struct call *c, struct master_c
         struct lease *leases = action_memory(m, w->lease_count, sizeof *leases);
         for (size_t k = 0; k < w->lease_count; k++) {
             leases[k] = w->leases[k];
-            leases[k].fresh = false; /* it may have begun them */
+            leases[k].fresh = false; /* the worker may have begun them */
         }
         out->ledger = &j->leases.ledger;
         out->leases = leases;
@@ -71,6 +71,21 @@ static void build_position(const struct job *j, struct master_call *out)
     out->version = j->step_map.step + j->version_shift;
 }
 
+/* What tables begin with, which have no rows of their own in a checkpoint. */
+static void build_rows(const struct job *j, struct master_call *out)
+{
+    const bool silent = MUTANT(rows_of_nowhere) || (j->resume && MUTANT(rows_once));
+    const bool begins = j->restore == NULL && j->rows_from != NULL && !silent;
+    out->rows_from = begins ? j->rows_from : "";
+    out->rows_manifest = begins ? j->rows_manifest : 0;
+}
+
+/* What a job took from a source that may be gone by now. */
+static const char *known_encoding(const struct job *j)
+{
+    return job_spec_takes_encoding(&j->spec) && j->encoding != NULL ? j->encoding : "";
+}
+
 static void build_base(const struct job *j, uint32_t shard, struct master_base *out)
 {
     const struct shard_state *s = &j->shards[shard];
@@ -89,13 +104,15 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
     const struct job_worker *w = job_worker_of(j, c->node);
     out->start = c->kind == MASTER_CALL_STOP ? c->start : w != NULL ? w->start : 0;
     switch (c->kind) {
-    case MASTER_CALL_INSPECT: /* one that goes on from a checkpoint begins with nothing else */
+    case MASTER_CALL_INSPECT: /* a job that goes on from a checkpoint begins with nothing else */
         out->begins = j->record.checkpoint[0] == '\0' || MUTANT(from_again);
+        out->encoding = out->begins ? "" : known_encoding(j);
         break;
     case MASTER_CALL_OPEN:
         out->shard = c->index;
         out->plan = &j->plan;
         out->restore = j->restore == NULL ? "" : j->restore;
+        build_rows(j, out);
         build_position(j, out);
         build_workers(m, j, out);
         break;
@@ -105,7 +122,8 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         out->test = &j->test;
         out->given_fingerprint = j->given.fingerprint;
         out->from_fingerprint = MUTANT(from_unknown) ? 0 : j->from_fingerprint;
-        if (plan_is_given(&j->plan)) { /* it brings the values before it answers */
+        out->encoding = MUTANT(encoding_of_first) ? "" : known_encoding(j);
+        if (plan_is_given(&j->plan)) { /* the worker brings the values before it answers */
             build_places(m, j, out);
         }
         break;
@@ -140,7 +158,8 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
                          : MASTER_EVALUATION_CHUNK;
         break;
     case MASTER_CALL_STOP:
-        out->reason = action_printf(m, "%s", j->record.reason); /* it may change in this step */
+        /* the reason may change in this step */
+        out->reason = action_printf(m, "%s", j->record.reason);
         break;
     case MASTER_CALL_CLOSE:
         out->shard = c->index;

@@ -5,7 +5,7 @@
 
 #include "master/core/core.h"
 
-/* Not now, or whatever else the server holds. */
+/* True if the server has no memory for the shard, now or ever. */
 static bool no_room(const struct err *err)
 {
     return err->code == ERR_EXHAUSTED || err->code == ERR_RANGE;
@@ -28,9 +28,9 @@ static void start_refused(struct master *m, struct job *j, struct node *n, const
     job_leave_out(m, j, n, err->code != ERR_EXHAUSTED, why);
 }
 
-/* What answers there is not the process that joined, or holds what another master gave it: nothing
- * that it does counts here. One that is there all the same finds out by its next heartbeat, drops
- * what it has and joins again. */
+/* True if the process that answers is not the one that joined, or holds something of another
+ * master: nothing that it does counts here. If the right process is there all the same, it finds
+ * out by its next heartbeat, drops what it has and joins again. */
 static bool is_stranger(const struct call *c, int code)
 {
     bool first = c->kind == MASTER_CALL_INSPECT || c->kind == MASTER_CALL_OPEN ||
@@ -48,7 +48,7 @@ static void refused(struct master *m, const struct call *c, const struct err *er
     const char *why = action_printf(m, "%s: %s", where, err->msg);
     switch (c->kind) {
     case MASTER_CALL_STOP:
-    case MASTER_CALL_CLOSE: /* as good as done: it does not have the job */
+    case MASTER_CALL_CLOSE: /* as good as done: the node does not have the job */
         node_drop(m, c->node, j);
         break;
     case MASTER_CALL_INSPECT:
@@ -57,7 +57,7 @@ static void refused(struct master *m, const struct call *c, const struct err *er
         break;
     case MASTER_CALL_ASSIGN:
         if (err->code == ERR_NOT_FOUND || err->code == ERR_ABORTED || err->code == ERR_STATE) {
-            job_drop_worker(m, j, c->node, why); /* it has dropped the job */
+            job_drop_worker(m, j, c->node, why); /* the worker has dropped the job */
         } else {
             job_leave_out(m, j, c->node, false, why);
         }
@@ -92,7 +92,7 @@ static void refused(struct master *m, const struct call *c, const struct err *er
             job_must_recover(j, why); /* most often the server came back without the shard */
             break;
         }
-        job_must_end(j, JOB_FAILED, "%s", why); /* it would be the same the next time */
+        job_must_end(j, JOB_FAILED, "%s", why); /* the next attempt would end the same way */
         break;
     default:
         job_must_end(j, JOB_FAILED, "%s", why);
@@ -184,7 +184,7 @@ void on_call_done(struct master *m, const struct master_call_done *done)
 {
     struct call *c = calls_find(&m->calls, done->number);
     if (c == NULL) {
-        return; /* nobody waits for it: the job ended, or the node was given up */
+        return; /* nobody waits for the answer: the job ended, or the node was given up */
     }
     if (done->err != NULL) {
         failed(m, c, done->err);

@@ -2,8 +2,8 @@
 /* A job begins a call to a node, or sends one again that waited. */
 #include "master/core/core.h"
 
-/* It waits for the generation to be stored, or for the shards to know it; or its job has lost what
- * it speaks of, and leaves its phase when this event is over. */
+/* True if a call has to wait: for the generation to be stored, or for the shards to know it; or
+ * because its job has lost what the call is about, and leaves its phase when this event is over. */
 static bool is_blocked(const struct master *m, const struct call *c)
 {
     return job_is_ending(c->job) || (call_has_generation(c->kind) && !row_has_generation(c->job)) ||
@@ -45,8 +45,9 @@ static void start(struct master *m, const struct call *c)
     call_send(m, calls_add(&m->calls, c));
 }
 
-/* In a life of a master they rise by themselves; the next one takes the job up with a generation
- * that is higher than those that were stored, which all that were sent belong to. */
+/* The number of the newest StartJob. Numbers rise within the life of a master; the next master
+ * takes the job up with a generation that is higher than all stored ones, and calls are sent for
+ * stored generations only. */
 static uint64_t newest_start(const struct job *j)
 {
     uint64_t earlier = j->record.generation << 32;

@@ -142,14 +142,14 @@ static void change_at(struct master *m, struct job *j, uint64_t step, uint64_t v
     action_log(m, LOG_LEVEL_INFO, "job_changed", "job=%s step=%" PRIu64 " mode=%d replicas=%u",
                j->record.id, step, (int)j->record.consistency.mode, j->record.consistency.replicas);
     release_extra(m, j);
-    m->reschedule = true; /* it may take more workers now */
+    m->reschedule = true; /* the job may take more workers now */
     j->regroup_needed = true;
 }
 
 bool change_begin(struct master *m, struct job *j)
 {
     struct err unfit = {0};
-    if (check_whole(j, j->change, &unfit) != 0) { /* it came before there was a plan */
+    if (check_whole(j, j->change, &unfit) != 0) { /* the change came before there was a plan */
         change_forget(m, j, unfit.code, unfit.msg);
         return false;
     }
@@ -168,8 +168,8 @@ bool change_begin(struct master *m, struct job *j)
     return !job_is_ending(j);
 }
 
-/* All stand where the change began, those that took it and those that did not: it is changed back
- * there, like any other change. */
+/* Undoes a change. All nodes stand where it began, those that took it and those that did not: the
+ * file is changed back there, like any other change. */
 bool change_undo(struct master *m, struct job *j, const char *why)
 {
     if (!j->changing || j->undo == NULL) {
@@ -185,7 +185,7 @@ bool change_undo(struct master *m, struct job *j, const char *why)
     change_at(m, j, step, step + j->version_shift, &ledger);
     ledger_release(&ledger);
     bool goes_on = j->changing && !MUTANT(change_half_undone);
-    change_settle(j); /* from here there is no other way */
+    change_settle(j); /* from here the change cannot be undone */
     j->changing = goes_on;
     return true;
 }
@@ -230,7 +230,7 @@ void on_set(struct master *m, const struct master_event *e)
         return;
     }
     if (strcmp(set->spec->text, j->record.text) == 0) {
-        row_reply(m, j, e->request, false); /* in force already: nobody has to stop */
+        row_reply(m, j, e->request, false); /* in force already: no worker has to stop */
         return;
     }
     j->change = mem_new(1, sizeof *j->change);

@@ -13,29 +13,29 @@
 struct master {
     struct master_config config;
     uint64_t now_ms, before_ms; /* the latter: of the step before */
-    uint64_t timer_ms; /* when the next event should have come at the latest; 0: not known */
-    uint64_t late_ms;  /* a node that was not heard for so long is late */
+    uint64_t timer_ms;          /* when the next event should come at the latest; 0: not known */
+    uint64_t late_ms;           /* a node that was not heard for so long is late */
     int64_t wall_ms;
-    struct master_actions *actions; /* of the step that is running */
+    struct master_actions *actions; /* actions of the running step */
     struct node **nodes;
     size_t node_count, node_capacity;
     struct name_index node_index;          /* by id */
-    struct node *heard_first, *heard_last; /* those alive, the longest silent first */
+    struct node *heard_first, *heard_last; /* nodes that are alive, the longest silent first */
     size_t alive[3], dead_count;           /* by role */
     uint64_t dead_ms;                      /* no dead one was heard before; 0 dead: no meaning */
     struct job **jobs;                     /* in the order of submission */
     size_t job_count, job_capacity;
     struct name_index job_index; /* by id */
-    struct job **live;           /* of these, in the same order, those that are not done with */
+    struct job **live;           /* jobs that do not rest, in the same order */
     size_t live_count, live_capacity;
     uint64_t job_places;   /* given so far */
-    size_t swept_count;    /* of the jobs that have ended: nothing is left to free */
-    bool touched, changed; /* one of the live jobs may be */
+    size_t swept_count;    /* jobs that have ended and have nothing left to free */
+    bool touched, changed; /* one of the live jobs may be touched, or changed */
     struct supply {
         size_t alive, free;
-    } supply[3]; /* of nodes by role, while jobs are given nodes */
+    } supply[3]; /* free nodes by role, while jobs are given nodes */
     struct call_table calls;
-    uint64_t next_number;  /* of nodes, calls and manifests */
+    uint64_t next_number;  /* next number of nodes, calls and manifests */
     uint64_t next_name[3]; /* of nodes by role */
     uint64_t secrets_drawn, openings_drawn;
     bool reschedule;        /* nodes or jobs changed: see what can start */
@@ -50,8 +50,9 @@ struct master {
 /* actions.c */
 void actions_clear(struct master_actions *a);
 struct master_action *action_add(struct master *m, enum master_action_kind kind);
-void *action_memory(struct master *m, size_t count, size_t size); /* as long as the actions live */
-void action_own(struct master *m, void *memory);                  /* freed with the actions */
+/* memory that lives as long as the actions */
+void *action_memory(struct master *m, size_t count, size_t size);
+void action_own(struct master *m, void *memory); /* freed with the actions */
 char *action_printf(struct master *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void action_log(struct master *m, enum log_level level, const char *event, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -67,19 +68,20 @@ void node_take(struct node *n, struct job *j);
 void node_drop(struct master *m, struct node *n, struct job *j);
 void node_works(struct node *n, const struct master_event *heartbeat); /* what it is at */
 void node_free(struct node *n);
-/* It has joined; it has said something; it is dead. */
+/* Notes that the node has joined; that it has said something; that it is dead. */
 void node_lives(struct master *m, struct node *n);
 void node_heard(struct master *m, struct node *n);
 void node_dies(struct master *m, struct node *n);
-uint64_t nodes_timer(const struct master *m); /* when one of them is looked at next */
+uint64_t nodes_timer(const struct master *m); /* when a node is to be looked at next */
 void nodes_late(struct master *m, uint64_t late_ms);
 /* It should have sent two heartbeats by now; it is so for all of the time-out, and may be waited
  * for. */
 bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms);
 bool node_is_silent(const struct master *m, const struct node *n, uint64_t now_ms);
-/* How long it may be silent before it is given up. */
+/* How long the node may be silent before it is given up. */
 uint64_t node_patience_ms(const struct master *m, const struct node *n);
-/* It was seen that it is silent for @limit_ms; and what had come by then has been read since. */
+/* True if the node was seen to be silent for @limit_ms, and all messages that had come by then have
+ * been read since. */
 bool node_is_seen_silent(const struct node *n, uint64_t limit_ms);
 bool node_is_given_up(const struct master *m, const struct node *n, uint64_t limit_ms);
 
@@ -96,9 +98,11 @@ void on_unreachable(struct master *m, const struct master_event *e);
 void call_start(struct master *m, struct job *j, struct node *n, enum master_call_kind kind,
                 uint32_t index);
 void call_start_hold(struct master *m, struct job *j, struct node *n);
-void call_send(struct master *m, struct call *c);          /* or let it wait for what it needs */
-void call_again(struct master *m, struct call *c);         /* as soon as it may be sent */
-void calls_unblock(struct master *m, const struct job *j); /* what they wait for may be there */
+void call_send(struct master *m, struct call *c); /* or lets it wait for what it needs */
+/* sends it again as soon as that is allowed */
+void call_again(struct master *m, struct call *c);
+/* something that calls wait for may be there */
+void calls_unblock(struct master *m, const struct job *j);
 
 /* call_done.c */
 void calls_tick(struct master *m);
@@ -109,13 +113,14 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
 
 /* job_list.c */
 struct job *job_find(struct master *m, const char *id);
-size_t jobs_open(const struct master *m); /* those that have not ended */
+size_t jobs_open(const struct master *m); /* jobs that have not ended */
 struct job *job_new(struct master *m);
 void job_named(struct master *m, struct job *j);    /* its id is known, and stays */
 void job_take_out(struct master *m, struct job *j); /* of all lists */
-void job_rest(struct master *m, struct job *j); /* it is done with, until something touches it */
-void job_changed(struct job *j);                /* what it shows */
-void job_touch(struct job *j);                  /* a fact is recorded */
+/* takes it out of the live jobs, until something touches it */
+void job_rest(struct master *m, struct job *j);
+void job_changed(struct job *j); /* what it shows */
+void job_touch(struct job *j);   /* a fact is recorded */
 
 /* job.c */
 bool job_is_sync(const struct job *j);
@@ -142,10 +147,11 @@ bool job_is_ending(const struct job *j); /* one of these three was recorded */
 void job_worker_remove(struct master *m, struct job *j, struct job_worker *w);
 void job_worker_lost(struct master *m, struct job *j, struct node *n, const char *why);
 void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why);
-/* Its node has it; the job gives it up, and that node is returned (NULL: it is gone). */
+/* The node has opened the shard; the job gives the shard up, and the node is returned (NULL: it is
+ * gone). */
 void shard_opened(struct shard_state *s);
 struct node *shard_give_up(struct shard_state *s);
-/* A worker that cannot take part, or not now: it is told to drop the job; the others go on. */
+/* A worker cannot take part, or not now: it is told to drop the job, and the others go on. */
 void job_drop_worker(struct master *m, struct job *j, struct node *n, const char *why);
 /* @n cannot take part in @j: the others go on without it, for good or for a while. */
 /* @n had no room for it, and is not asked for a while, or (@for_good) as long as it lives. */
@@ -153,9 +159,10 @@ void job_refuse(struct master *m, struct job *j, const struct node *n, bool for_
 void job_leave_out(struct master *m, struct job *j, struct node *n, bool for_good, const char *why);
 
 /* job_end.c */
-void job_settle(struct master *m, struct job *j);  /* what was recorded by job_must_...() */
-void job_stored(struct master *m, struct job *j);  /* what waited for its row */
-void job_cleaned(struct master *m, struct job *j); /* one more node may have dropped the job */
+void job_settle(struct master *m, struct job *j); /* carries out what job_must_...() recorded */
+/* its row is stored: what waited for that goes on */
+void job_stored(struct master *m, struct job *j);
+void job_cleaned(struct master *m, struct job *j); /* another node may have dropped the job */
 void jobs_sweep(struct master *m);
 /* Answer requests to remove a job of which no call is open; the next sweep forgets it. */
 void jobs_remove(struct master *m);
@@ -166,7 +173,7 @@ void job_free(struct job *j);
 
 /* advance.c */
 void job_advance(struct master *m, struct job *j);
-void jobs_advance(struct master *m); /* those that were touched */
+void jobs_advance(struct master *m); /* all jobs that were touched */
 
 /* job_requests.c */
 void on_restore(struct master *m, const struct master_event *e);
@@ -176,36 +183,40 @@ void on_remove(struct master *m, const struct master_event *e);
 void on_checkpoint(struct master *m, const struct master_event *e);
 
 /* pause.c: jobs that give up their nodes and start again from a checkpoint of that moment */
-bool job_yields(const struct job *j);               /* it is to, and has not yet */
-bool job_yields_now(const struct job *j);           /* and its checkpoint may be tried */
-void yield_take_back(struct job *j);                /* it need not any more */
-void yield_failed(struct master *m, struct job *j); /* its checkpoint; training goes on meanwhile */
+bool job_yields(const struct job *j);     /* it is to yield, and has not yielded yet */
+bool job_yields_now(const struct job *j); /* and its checkpoint may be tried */
+void yield_take_back(struct job *j);      /* there is no need to yield any more */
+/* its checkpoint failed; training goes on meanwhile */
+void yield_failed(struct master *m, struct job *j);
 void on_pause(struct master *m, const struct master_event *e);
 
-/* resume.c: what is paused goes on, and what has ended */
+/* resume.c: lets paused and ended jobs go on */
 void on_resume(struct master *m, const struct master_event *e);
 
 /* quota.c */
-struct usage { /* of an owner, by other jobs than one */
+struct usage { /* What an owner uses for all jobs but one. */
     size_t running, workers;
     uint64_t memory;
 };
 void quota_usage(const struct master *m, const struct job *j, struct usage *out);
-/* Is the owner of @j, which is to begin with @workers at least, at a quota? Then @words say so. */
+/* True if the owner of @j, which is to begin with at least @workers, has reached a quota. Then
+ * @words say so. */
 bool quota_is_reached(const struct master *m, const struct job *j, size_t workers,
                       struct buf *words);
 /* The same, of memory alone: what a job needs is known when its data are. */
 bool quota_memory_is_reached(const struct master *m, const struct job *j);
-size_t quota_workers(const struct master *m, const struct job *j); /* it may have so many */
+/* the number of workers that the quota lets it have */
+size_t quota_workers(const struct master *m, const struct job *j);
 void quota_measure(struct job *j); /* the memory of its shards, by its plan */
 bool job_holds_nodes(const struct job *j);
 
 /* preempt.c */
-/* @j waits for @workers and its servers. True: jobs make way for it, or what it needs is about to
- * be free. */
+/* @j waits for @workers and its servers. True: jobs make way for it, or its nodes are about to be
+ * free. */
 bool preempt_for(struct master *m, struct job *j, size_t workers);
-void preempt_review(struct master *m); /* nobody makes way for a job that does not wait any more */
-/* When @j has run for long enough to make way, if somebody waits for that; else 0. */
+/* jobs make way no longer for a job that does not wait any more */
+void preempt_review(struct master *m);
+/* The time at which @j has run for long enough to make way, if a job waits for that; else 0. */
 uint64_t preempt_time(const struct master *m, const struct job *j);
 
 /* row.c */
@@ -213,10 +224,10 @@ void job_store(struct master *m, struct job *j);
 /* Answer @request with the job when the row that it has now is stored. Where it cannot be stored
  * the request is refused, or (@taken) answered with the job as it is shown. */
 void row_reply(struct master *m, struct job *j, uint64_t request, bool taken);
-bool row_has_generation(const struct job *j); /* is the present one stored? */
+bool row_has_generation(const struct job *j); /* the present generation is stored */
 bool row_has_end(const struct job *j);
-void row_restored(struct job *j); /* it comes from the store */
-/* What clients may know; lives as an action's content does. */
+void row_restored(struct job *j); /* the row comes from the store */
+/* The record that clients may see; lives as long as the content of an action. */
 const struct job_record *job_shown(struct job *j);
 void row_send(struct master *m, struct job *j);
 
@@ -230,11 +241,11 @@ void on_set(struct master *m, const struct master_event *e);
  * it does not fit and is forgotten, or the job ends. */
 bool change_begin(struct master *m, struct job *j);
 void change_done(struct master *m, struct job *j);    /* every shard knows */
-void change_settle(struct job *j);                    /* there is no way back any more */
+void change_settle(struct job *j);                    /* the change cannot be undone any more */
 void change_at_once(struct master *m, struct job *j); /* nothing of the job runs */
 void change_forget(struct master *m, struct job *j, int code, const char *why);
-/* A shard has not the memory for it, says @why: the file is what it was, and every shard hears of
- * that. False: it was being undone already, or nothing changes. */
+/* A shard has no memory for the change, says @why: the file becomes again what it was, and every
+ * shard hears of that. False: it is being undone already, or nothing changes. */
 bool change_undo(struct master *m, struct job *j, const char *why);
 
 /* job_secret.c */
@@ -243,33 +254,35 @@ void fence_draw_opening(struct master *m, struct job *j);
 struct fence fence_of(const struct job *j);
 
 /* data_seen.c: what a job was trained on before */
-void data_note(struct job *j); /* the data that are known are those that it is trained on */
-/* Are they those of its checkpoint? Errors: ERR_INVALID they are not. */
+void data_note(struct job *j); /* notes the known data as those that it is trained on */
+/* Checks that the data are those of the checkpoint. Errors: ERR_INVALID they are not. */
 int data_check_same(const struct job *j, struct err *err);
 
 /* placement.c */
 void schedule(struct master *m);
-/* Are there enough servers that are not too small for it, busy ones included? */
+/* True if there are enough servers, busy ones included, that are not too small for it. */
 bool placement_has_room(const struct master *m, const struct job *j);
 bool schedule_waits(const struct job *j); /* to be started */
 
 /* start.c */
 void start_begin(struct master *m, struct job *j); /* its nodes are chosen */
-/* What would lie where if @spec were the file of the job, whose data are known. @out is zeroed.
- * Errors: those of model_new(), plan_make_job() and plan_update_check(). */
+/* Makes the plan for the case that @spec is the file of the job, whose data are known. @out is
+ * zeroed. Errors: those of model_new(), plan_make_job() and plan_update_check(). */
 int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err);
 void start_forget_fields(struct job *j); /* the names and variables that an inspection told */
+/* Has a checkpoint to say first how its records were encoded, which no worker can find out? */
+bool start_recalls(const struct job *j);
 void start_inspect(struct master *m, struct job *j);
 void start_inspect_done(struct master *m, struct job *j, const struct master_call_done *done);
 int start_data_known(struct master *m, struct job *j); /* not 0: it ends */
 void start_find(struct master *m, struct job *j);
 void start_open(struct master *m, struct job *j);
 void start_workers(struct master *m, struct job *j);
-void start_end(struct master *m, struct job *j); /* all have started, or enough */
-/* What @n answered shows that it could not write a checkpoint. */
+void start_end(struct master *m, struct job *j); /* all workers have started, or enough of them */
+/* Takes the warning of @n that it could not write a checkpoint. */
 void start_warn(struct master *m, struct job *j, const struct node *n, const char *problem);
-/* A server could not open its shard: it has no memory for it now, or (ERR_RANGE) whatever else it
- * holds; it cannot read the checkpoint, or that is damaged (ERR_CORRUPT). */
+/* A server could not open its shard: it has no memory for it now, or (ERR_RANGE) ever; it cannot
+ * read the checkpoint, or the checkpoint is damaged (ERR_CORRUPT). */
 void start_open_refused(struct master *m, struct job *j, struct node *n, const struct err *err,
                         const char *why);
 void start_avoid_clear(struct job *j);
@@ -277,14 +290,14 @@ void start_worker_done(struct master *m, struct job *j, struct node *n);
 int start_check_data(struct job *j, struct err *err);
 /* Errors: ERR_INVALID: a sync step would need more than the @records that there are. */
 int start_check_replicas(const struct consistency *c, uint64_t records, struct err *err);
-/* From @ledger on, which is the position at @step: everything that follows from job file and data.
+/* Makes the step map from @ledger on, which is the position at @step, out of job file and data.
  * Errors: ERR_INVALID. */
 int start_step_map(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err);
 void on_found(struct master *m, const struct master_found *found);
 uint32_t start_split_batches(uint64_t batches, uint64_t workers);
 
 /* train.c */
-uint64_t train_step(const struct job *j); /* of the sync point that would be pinned now */
+uint64_t train_step(const struct job *j); /* the step of the sync point that would be pinned now */
 /* The data position there; @out is overwritten. */
 void train_ledger(const struct job *j, uint64_t step, struct ledger *out);
 void train_assign_from(struct job *j, uint64_t step); /* sync: every worker begins there */
@@ -294,27 +307,30 @@ void train_assign_idle(struct master *m, struct job *j, struct job_worker *w);
 bool train_is_at_end(const struct job *j);  /* nothing may be computed before the next pin */
 bool train_wants_hold(const struct job *j); /* all must stop soon */
 void train_hold(struct master *m, struct job *j);
-bool train_hold_end(struct master *m, struct job *j);    /* all hold; false: not yet, or it ends */
-void train_hold_broken(struct master *m, struct job *j); /* by a regrouping, if there is one */
+/* all hold; false: not yet, or the job ends */
+bool train_hold_end(struct master *m, struct job *j);
+/* a regrouping breaks the hold, if there is one */
+void train_hold_broken(struct master *m, struct job *j);
 void train_over(struct master *m, struct job *j); /* the last step is pinned: no more leases */
 
 /* train_regroup.c */
 void train_regroup(struct master *m, struct job *j);
-int train_regroup_end(struct master *m, struct job *j); /* all shards have said; not 0: it ends */
+/* all shards have answered; not 0: the job ends */
+int train_regroup_end(struct master *m, struct job *j);
 void train_shard_said(struct job *j, uint32_t shard, const struct master_call_done *done);
 /* A shard has no memory for a membership or a change, and is as it was. Others may have taken it;
  * the next generation makes all of them agree. */
 void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *why);
 
 /* train_lease.c */
-bool train_leases(const struct job *j);            /* does it lease splits? */
-void train_grant(struct master *m, struct job *j); /* answer requests with what is free */
+bool train_leases(const struct job *j);            /* true if the job leases splits */
+void train_grant(struct master *m, struct job *j); /* answers requests with free splits */
 void train_grant_one(struct master *m, struct job *j, struct job_worker *w,
                      const struct lease *lease);
 void train_park_clear(struct master *m, struct job *j, struct job_worker *w, int code,
                       const char *why);
 void train_no_more_leases(struct master *m, struct job *j);
-void train_drop_finished(struct job *j); /* leases of what is done are over */
+void train_drop_finished(struct job *j); /* removes leases of splits that are done */
 void train_give_back(struct master *m, struct job *j, struct job_worker *w);
 void leases_tick(struct master *m);
 
@@ -333,7 +349,7 @@ void progress_refresh(struct job *j, uint64_t now_ms);
 const char *activity_words(const struct master *m, const struct job *j, uint64_t now_ms,
                            struct buf *words);
 void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *out);
-/* metrics_pack() of the epoch's metrics so far; owned; NULL: they are not all known. */
+/* metrics_pack() of the epoch's metrics so far; owned; NULL: some are not known. */
 double *progress_train_sums(const struct job *j, uint64_t epoch, size_t *count);
 void progress_restore(struct job *j, const struct master_found *found);
 /* Errors: those of metrics_unpack(). */
@@ -342,30 +358,34 @@ void progress_show_train(struct job *j);
 
 /* sync_point_due.c */
 uint64_t sync_point_next(const struct job *j, uint64_t step); /* the next step to stand at */
-void sync_point_plan(struct job *j, uint64_t step); /* when the next ones after it are due */
+/* finds when the next sync points after @step are due */
+void sync_point_plan(struct job *j, uint64_t step);
 
 /* training.checkpoint_within: when one is to be asked for, UINT64_MAX: not now; does the end of an
  * epoch, at which the job stands, get one; it has one of @step, or will in a moment. */
 uint64_t sync_point_save_ms(const struct job *j);
 bool sync_point_saves_epoch(const struct master *m, const struct job *j, uint64_t step);
 void sync_point_saved(const struct master *m, struct job *j, uint64_t step);
-/* It goes on from a checkpoint of @step: if an evaluation is due there that was not made, all stand
- * for it before they train. */
+/* The job goes on from a checkpoint of @step: if an evaluation is due there that was not made, all
+ * workers stand for it before they train. */
 void sync_point_make_up(struct job *j, uint64_t step);
 
 /* sync_point.c */
 void sync_point_advance(struct master *m, struct job *j);
-void sync_point_stop(struct job *j); /* whatever it is at; the job gives up its shards */
+/* ends the work of the sync point, whatever it is; the job gives up its shards */
+void sync_point_stop(struct job *j);
 void sync_point_begin(struct master *m, struct job *j, bool quiesced);
 void sync_point_prune(struct master *m, struct job *j);
 void sync_point_waiters(struct master *m, struct job *j, bool all, int code, const char *message);
 void sync_point_release(struct job *j);
 
 /* sync_point_base.c */
-void base_choose(struct job *j);            /* is the checkpoint that begins a delta? */
-const char *base_used(const struct job *j); /* directory, when a file is a delta; else NULL */
-void base_written(struct job *j);           /* it is there: deltas may be of it, or it was one */
-void base_forget(struct job *j);            /* the next one has everything */
+void base_choose(struct job *j); /* finds out whether the checkpoint begins deltas */
+/* directory of the base, when a file is a delta; else NULL */
+const char *base_used(const struct job *j);
+/* the checkpoint is complete: deltas may be of it, or it was one */
+void base_written(struct job *j);
+void base_forget(struct job *j); /* the next one has everything */
 
 /* sync_point_done.c */
 void sync_point_shard_done(struct job *j, uint32_t shard, const struct master_call_done *done,
@@ -381,13 +401,15 @@ void on_prepare_done(struct master *m, const struct master_prepare_done *done);
 void on_manifest_done(struct master *m, const struct master_manifest_done *done);
 
 /* stop.c */
-bool stop_may_end(const struct job *j);     /* the next evaluation may end the training */
-bool stop_wants_stand(const struct job *j); /* or its version be kept: all are to stand for it */
+bool stop_may_end(const struct job *j); /* the next evaluation may end the training */
+/* all are to stand for the evaluation, or because its version may be kept */
+bool stop_wants_stand(const struct job *j);
 int stop_check_data(const struct job *j, struct err *err); /* Errors: ERR_INVALID */
-/* What was evaluated says @test: is it the best, does training end, or go on? */
+/* The evaluation says @test: it may be the best one, training may end, or goes on. */
 void stop_evaluated(struct master *m, struct job *j, const struct job_metrics *test);
-void stop_decided(struct job *j); /* all go on, if they stand for that alone */
-/* What a checkpoint of this sync point notes; it is written; the job goes back to one, or none. */
+void stop_decided(struct job *j); /* all go on, if they stand for the decision alone */
+/* What a checkpoint of this sync point notes of the best version; that checkpoint is written; the
+ * job goes back to a checkpoint, or to none. */
 void stop_noted(const struct job *j, struct best *out);
 void stop_written(struct job *j);
 void stop_go_back(struct job *j, const struct master_found *found);

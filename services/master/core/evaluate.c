@@ -36,7 +36,8 @@ void evaluate_begin(struct job *j)
     j->chunk_merged = 0;
 }
 
-/* The first chunk to do; one that just failed on @n only when there is nobody else. */
+/* The first chunk that is to be done; a chunk that just failed on @n only when there is no other
+ * worker. */
 static struct chunk *pick(struct job *j, const struct node *n)
 {
     bool alone = job_workers_started(j) == 1;
@@ -123,7 +124,7 @@ static void chunk_failed(struct master *m, struct job *j, struct node *n, uint32
         return;
     }
     if (err->code == ERR_NOT_FOUND) {
-        /* What is pinned is not there any more: a server came back without its shard. */
+        /* The pinned version is not there any more: a server came back without its shard. */
         job_must_recover(j, action_printf(m, "evaluation on %s: %s", n->id, err->msg));
         return;
     }

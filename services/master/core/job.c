@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job: what is recorded about it, its workers, and what it shows. */
+/* A job: its record, its workers, and the state that clients see. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
@@ -14,8 +14,8 @@ bool job_is_sync(const struct job *j)
 
 bool job_is_starting(const struct job *j)
 {
-    return j->phase == PHASE_INSPECT || j->phase == PHASE_FIND || j->phase == PHASE_OPEN ||
-           j->phase == PHASE_START;
+    return j->phase == PHASE_RECALL || j->phase == PHASE_INSPECT || j->phase == PHASE_FIND ||
+           j->phase == PHASE_OPEN || j->phase == PHASE_START;
 }
 
 bool job_is_pinning(const struct job *j)

@@ -24,7 +24,13 @@
  *
  * Once a sync point is pinned training goes on beside its work; the next one waits in QUIESCED for
  * the end of that work. In async and bounded modes an evaluation within an epoch is pinned without
- * standing. */
+ * standing.
+ *
+ * A job that has ended and that nothing waits for *rests* outside the list that every event walks
+ * over, until something touches it (decision 59). Everything that changes a job goes through
+ * job_touch() or job_changed(), which bring it back, so no handler has to know. Nodes are listed in
+ * the order in which they were heard: the first says when the next is late. Decisions are made in
+ * the order of submission. */
 #ifndef GRADUS_MASTER_CORE_JOB_H
 #define GRADUS_MASTER_CORE_JOB_H
 
@@ -37,38 +43,43 @@
 #define START_BACKOFF_MS_MAX 30000
 #define START_GRACE_MS                                                                             \
     1000 /* between the workers that it takes and those that load the data for longer */
-#define EVALUATE_FAILURES_MAX 3   /* of one chunk */
-#define CHECKPOINT_ATTEMPTS_MAX 3 /* of a cancelled job, before it ends without a new one */
+#define EVALUATE_FAILURES_MAX 3 /* of one chunk */
+/* of a cancelled job, before it ends without a new checkpoint */
+#define CHECKPOINT_ATTEMPTS_MAX 3
 #define CHECKPOINT_BACKOFF_MS_MIN                                                                  \
     1000 /* before the last checkpoint is tried again; then twice as long */
 #define CHECKPOINT_BACKOFF_MS_MAX 60000
 #define AVOID_MAX 64          /* checkpoints that could not be read, before all are tried again */
 #define JOB_REFUSED_MAX 16    /* nodes that a job does without */
-#define RESUME_FEWER_MS 10000 /* before a job that recovers goes on with fewer workers */
-#define JOB_REFUSED_MS 10000  /* before one that had no memory is asked again */
-#define STORE_BACKOFF_MS_MIN 200 /* after a row that could not be stored; then twice as long */
+#define RESUME_FEWER_MS 10000 /* wait before a job that recovers goes on with fewer workers */
+#define JOB_REFUSED_MS 10000  /* wait before a node that had no memory is asked again */
+/* pause after a row that could not be stored; then twice as long */
+#define STORE_BACKOFF_MS_MIN 200
 #define STORE_BACKOFF_MS_MAX                                                                       \
     5000                /* an attempt costs little, and what waits for it stands still             \
                          */
 #define RATE_SAMPLES 12 /* one a second: the window of the recent rate */
-#define EPOCHS_OPEN 8   /* whose metrics may still arrive; a report has up to so many */
+#define EPOCHS_OPEN 8   /* epochs whose metrics may still arrive; a report has up to so many */
 #define NO_STEP UINT64_MAX
-#define HEARTBEATS_WITHOUT_MAX 2 /* in a row, that do not name a job which the node should have */
-#define LEASES_PER_WORKER 2      /* the one in hand, and the next one, asked for in advance */
+/* heartbeats in a row that do not name a job which the node should have */
+#define HEARTBEATS_WITHOUT_MAX 2
+#define LEASES_PER_WORKER 2 /* the split in hand, and the next one, asked for in advance */
 
 enum phase {
     PHASE_NONE,     /* nothing of it runs */
+    PHASE_RECALL,   /* its newest checkpoint says how records are encoded */
     PHASE_INSPECT,  /* STARTING, or RECOVERING from a checkpoint: a worker says what the data are */
-    PHASE_FIND,     /* its newest checkpoint is looked for */
+    PHASE_FIND,     /* looks for its newest checkpoint */
     PHASE_OPEN,     /* the servers make its shards */
     PHASE_START,    /* the workers load the data */
     PHASE_REGROUP,  /* RUNNING: the shards are told the new generation */
-    PHASE_ASSIGN,   /* the workers are told what to do in it, up to which step */
+    PHASE_ASSIGN,   /* tells the workers what to do in the generation, and up to which step */
     PHASE_TRAIN,    /* they compute */
-    PHASE_HOLD,     /* they are asked to stop as soon as possible */
-    PHASE_QUIESCED, /* they stand at a sync point, which waits for the one before, or is pinned */
+    PHASE_HOLD,     /* asks the workers to stop as soon as possible */
+    PHASE_QUIESCED, /* the workers stand at a sync point, which waits for the one before, or is
+                       pinned */
     PHASE_FINISH,   /* nothing is left to compute; the last sync point's work goes on */
-    PHASE_WAIT,     /* RECOVERING: for a worker; the shards are there */
+    PHASE_WAIT,     /* RECOVERING: waits for a worker; the shards are there */
     PHASE_COUNT
 };
 enum work {
@@ -89,12 +100,12 @@ struct job_worker {
     struct node *node;
     uint64_t start;    /* number of its StartJob; 0: not drawn yet */
     bool started;      /* that was answered */
-    bool member;       /* and every shard has heard of it */
+    bool member;       /* it takes part, and every shard has heard of it */
     unsigned without;  /* heartbeats since then that did not name the job */
     uint64_t taken;    /* the newest generation whose Assign it answered; 0: none */
-    bool assigned;     /* has a share of this generation */
+    bool assigned;     /* it has a share of this generation */
     bool idle, held;   /* since the last Assign: stands still; answered a hold */
-    uint64_t position; /* sync: the step that it holds; else batches since it started */
+    uint64_t position; /* sync: the step that it holds; otherwise batches since it started */
     uint64_t sequence;
     uint64_t from;                          /* sync: the step that its Assign begins with */
     struct lease leases[LEASES_PER_WORKER]; /* oldest first */
@@ -102,7 +113,7 @@ struct job_worker {
     bool parked; /* a LeaseSplit waits */
     uint64_t parked_request, parked_until_ms;
     bool evaluating;
-    uint32_t chunk; /* then: the one that it does */
+    uint32_t chunk; /* while it evaluates: the chunk that it does */
 };
 
 enum chunk_state { CHUNK_TODO, CHUNK_OUT, CHUNK_DONE };
@@ -120,7 +131,7 @@ struct shard_state { /* of one parameter server, in the order of shards */
     bool answered;    /* and answered */
     unsigned without; /* heartbeats since then that did not name the job */
     uint64_t version; /* as it said last */
-    char *file;       /* of the checkpoint in the making */
+    char *file;       /* of the checkpoint that is being written */
     uint64_t bytes, checksum;
     uint64_t file_version;
     bool delta;      /* that file is */
@@ -133,7 +144,7 @@ struct shard_state { /* of one parameter server, in the order of shards */
 
 struct checkpoint_base {
     char directory[ID_ROOM + 32]; /* the last checkpoint since the start that has everything; "" */
-    uint64_t deltas;              /* that were written of it */
+    uint64_t deltas;              /* deltas that were written of it */
 };
 
 struct sync_point {
@@ -142,7 +153,7 @@ struct sync_point {
     bool yield;          /* with this checkpoint the job gives up its nodes; all stand until then */
     bool quiesced;       /* nothing may move until it is pinned, */
     bool decides;        /* or until it is evaluated: that may end the training */
-    bool slots;          /* they are pinned, too, for a checkpoint */
+    bool slots;          /* slots are pinned, too, for a checkpoint */
     bool attempt_failed; /* the present one; its other answers are still waited for */
     bool answered;       /* PREPARE, MANIFEST, DISCARD: the shell has */
     bool failed;         /* the checkpoint */
@@ -152,7 +163,7 @@ struct sync_point {
     char pin_id[64];
     char directory[ID_ROOM + 32];
     double epoch;
-    uint64_t data_epoch; /* that its last batches are of */
+    uint64_t data_epoch; /* the epoch of its last batches */
     uint64_t version;    /* sync: of every shard */
     struct job_metrics train;
     double *train_sums; /* of data_epoch, at the cut; owned; NULL: they are not all known */
@@ -162,7 +173,7 @@ struct sync_point {
 
 struct waiter { /* a client that waits for a checkpoint */
     uint64_t request;
-    bool served; /* by the sync point that is being worked on */
+    bool served; /* the present sync point has served it */
 };
 
 struct row_answer { /* a client that waits until its request is stored */
@@ -173,7 +184,7 @@ struct row_answer { /* a client that waits until its request is stored */
 
 struct epoch_metrics {
     bool used;
-    bool part; /* what came before a recovery is not in it */
+    bool part; /* without the part before a recovery */
     uint64_t epoch, batches;
     struct metrics sums;
 };
@@ -183,14 +194,14 @@ struct rate_sample {
 };
 
 struct refusal {       /* a worker that the job does without */
-    uint64_t node;     /* its number; 0: none */
+    uint64_t node;     /* number of the node; 0: none */
     uint64_t until_ms; /* UINT64_MAX: as long as the job runs */
 };
 
 struct job {
     struct master *master;
-    uint64_t place; /* in the order of submission */
-    bool live;      /* is among master->live; else nothing waits for it, and it for nothing */
+    uint64_t place; /* place in the order of submission */
+    bool live;      /* it is in master->live; otherwise nothing waits for it, and it for nothing */
     bool swept;     /* it has ended and was cleaned up */
     bool removed;   /* a client wanted it: the next sweep forgets it */
     bool removing;  /* a request to remove it waits until no node has anything of it: */
@@ -206,23 +217,26 @@ struct job {
     /* Facts that handlers record and advance.c acts upon; see also regroup_needed, over, change,
      * hold_checkpoint and hold_cancel. */
     bool touched;                 /* something was recorded in this step */
-    bool chosen;                  /* its nodes were: it may start */
+    bool chosen;                  /* its nodes were chosen: it may start */
     bool inspected;               /* its data are known */
-    bool found;                   /* its newest checkpoint is, or that there is none */
+    bool found;                   /* its newest checkpoint was found, or there is none */
     bool released;                /* nothing is due where it stands, or that is pinned */
-    enum verdict verdict;         /* it cannot go on like this */
+    enum verdict verdict;         /* why it cannot go on like this */
     enum job_state verdict_state; /* END: how */
     char *verdict_reason;         /* owned; NULL: none yet */
-    char *lost_last;              /* which worker, and why, in words; owned; NULL: none was */
-    bool told;                    /* clients know that it has ended */
+    /* the worker that was lost last, and why, in words; owned; NULL: none was */
+    char *lost_last;
+    bool told; /* clients know that it has ended */
 
-    uint64_t start_last;     /* of its StartJobs, in this life of the master; 0: none */
+    uint64_t start_last;     /* number of its last StartJob, in this life of the master; 0: none */
     unsigned start_failures; /* since it last ran */
     uint64_t opening;        /* of its shards, drawn for each start */
-    uint64_t start_after_ms; /* it is not started again before */
-    uint64_t go_ms;          /* it begins with those who have started by then; 0: not known */
+    uint64_t start_after_ms; /* it is not started again before this time */
+    /* it begins with the workers that have started by then; 0: not known */
+    uint64_t go_ms;
 
-    /* Its row (row.c). Rows are numbered from 1. */
+    /* Its row (row.c): the newest row that is wanted, was sent, is stored. Rows are numbered from
+     * 1. */
     uint64_t row, row_sent, row_stored; /* the newest that is wanted, was sent, is stored */
     uint64_t row_generation;            /* the first with the present generation */
     uint64_t row_final;                 /* the first that says how it ended */
@@ -237,12 +251,15 @@ struct job {
     struct dataset_info train, test; /* their names of fields are field_names */
     char **field_names;              /* owned */
     struct given_variables given;    /* of model.program, model.onnx, from */
-    uint64_t from_fingerprint;       /* of the values of `from`; 0: nobody has looked */
-    struct variable_spec *given_own; /* owned: those of given */
+    uint64_t from_fingerprint;       /* of the values of `from`; 0: no worker has looked yet */
+    char *rows_from;                 /* the checkpoint with the first rows of tables; NULL: none */
+    uint64_t rows_manifest;
+    uint64_t slots_version; /* its shards begin with, when they take the slots of a source */
+    struct variable_spec *given_own; /* owned: the variables of `given` */
     char *encoding;                  /* what was measured on the train records; NULL: unknown */
     struct plan plan;
     bool has_plan;
-    struct step_map step_map; /* from the beginning, the checkpoint or the last change on */
+    struct step_map step_map; /* begins with the training, the checkpoint or the last change */
     uint64_t version_shift;   /* sync: version of a shard = step + this (modulo 2^64) */
     struct leases leases;     /* async, bounded */
     uint64_t next_evaluate, next_checkpoint;    /* steps at which they are due; NO_STEP: never */
@@ -266,22 +283,24 @@ struct job {
         saved_epoch;         /* its last checkpoint, or its start; training.checkpoint_within */
     char *preempted_by;      /* the id of the job that it is to make way for; owned; NULL: none */
     bool victim;             /* preempt.c: it would make way */
-    bool awaited;            /* others make way for it: the next nodes are its */
+    bool awaited;            /* other jobs make way for it: it gets the next nodes */
     uint64_t yield_again_ms; /* the checkpoint to yield with failed; 0: it may be tried */
     unsigned yield_failures; /* so often, in a row */
     bool over;               /* training has ended; only FINISH is left */
-    struct job_spec *change; /* what its file becomes when next QUIESCED; owned */
-    bool changing;           /* it is the job's; not every shard knows */
-    struct job_spec *undo;   /* what it was before, meanwhile; NULL: no way back; owned */
-    bool set_waits;          /* a client waits for it: */
+    struct job_spec *change; /* the file that the job gets when it is QUIESCED next; owned */
+    bool changing;           /* the job has the new file; not every shard knows of it */
+    struct job_spec *undo;   /* meanwhile the file of before; NULL: it cannot be undone; owned */
+    bool set_waits;          /* a client waits for the change: */
     uint64_t set_request;
-    bool resume;              /* starts from its newest checkpoint */
-    uint64_t resume_fewer_ms; /* from then on with fewer workers than its file says */
-    char *resume_reason;      /* owned; NULL: none */
-    char *restore;            /* directory of that checkpoint; NULL: none; owned */
-    char *avoid[AVOID_MAX];   /* checkpoints that servers could not read since it last ran; owned */
+    bool resume; /* starts from its newest checkpoint */
+    /* from this time on it goes on with fewer workers than its file says */
+    uint64_t resume_fewer_ms;
+    char *resume_reason; /* owned; NULL: none */
+    /* directory of the checkpoint from which it goes on; NULL: none; owned */
+    char *restore;
+    char *avoid[AVOID_MAX]; /* checkpoints that servers could not read since it last ran; owned */
     size_t avoid_count;
-    char *warning; /* to be shown when it runs; owned; NULL: none */
+    char *warning; /* to be shown when the job runs; owned; NULL: none */
     uint64_t find_number;
     struct sync_point sync_point;
     struct checkpoint_base base;
@@ -297,8 +316,8 @@ struct job {
     uint64_t manifest_number; /* of the PREPARE, MANIFEST or DISCARD that is under way */
 
     struct epoch_metrics epochs[EPOCHS_OPEN];
-    uint64_t training_ms;      /* before running_since_ms */
-    uint64_t running_since_ms; /* in RUNNING; else 0 and not running */
+    uint64_t training_ms;      /* time in RUNNING before running_since_ms */
+    uint64_t running_since_ms; /* since when it is in RUNNING; otherwise 0 */
     bool running;
     struct rate_sample samples[RATE_SAMPLES];
     size_t sample_count; /* ever */

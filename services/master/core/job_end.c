@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job ends, or goes back and starts again; what it had is put away. */
+/* Ends a job, or lets it go back and start again; puts away what it had. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void release_nodes(struct master *m, struct job *j)
 static void end(struct master *m, struct job *j, enum job_state state, const char *reason)
 {
     calls_forget_job(&m->calls, j);
-    struct job_names workers = j->record.workers; /* who served it is still shown */
+    struct job_names workers = j->record.workers; /* workers that served it are still shown */
     j->record.workers = (struct job_names){0};
     job_enter(m, j, state, reason);
     sync_point_stop(j);
@@ -48,7 +48,7 @@ static void end(struct master *m, struct job *j, enum job_state state, const cha
     j->record.workers = workers;
 }
 
-/* Its end is stored: clients are told. */
+/* The end of the job is stored: clients are told. */
 static void ended(struct master *m, struct job *j)
 {
     const char *words = action_printf(m, "job %s ended %s: %s", j->record.id,
@@ -78,11 +78,11 @@ static void give_up_nodes(struct master *m, struct job *j)
     release_nodes(m, j);
     job_names_clear(&j->record.ps);
     j->restartable = true;
-    m->reschedule = true; /* its owner has less now */
+    m->reschedule = true; /* its owner uses less now */
     change_at_once(m, j);
 }
 
-/* Nothing of it runs any more, and nobody waits for what it would have done. */
+/* Stops all that runs of the job, and answers requests that wait for it. */
 static void stop_training(struct master *m, struct job *j, const char *why)
 {
     calls_forget_job(&m->calls, j);
@@ -99,7 +99,8 @@ static void stop_training(struct master *m, struct job *j, const char *why)
     j->preempted_by = NULL;
 }
 
-/* It is cancelled; then @why, before it came to the step at which it would have ended. */
+/* Ends the job if it is cancelled; @why: what happened before it came to the step at which it would
+ * have ended. */
 static bool end_cancelled(struct master *m, struct job *j, const char *why)
 {
     bool cancelled = j->hold_cancel || (j->over && j->sync_point.cancel);
@@ -210,7 +211,7 @@ void job_settle(struct master *m, struct job *j)
     }
 }
 
-/* All that is needed only while the job runs or may start. */
+/* Frees everything that is needed only while the job runs or may start. */
 static void release_data(struct job *j)
 {
     sync_point_release(j);
@@ -263,7 +264,8 @@ static void release_spec(struct job *j)
     j->warning = NULL;
 }
 
-/* What it waited for, and whom it did without, in the life that has ended. */
+/* Forgets the pauses of the life that has ended: what the job waited for, and nodes that it did
+ * without. */
 static void forget_pauses(struct job *j)
 {
     j->start_failures = 0;
@@ -282,7 +284,7 @@ void job_revive(struct master *m, struct job *j)
     release_spec(j);
     forget_pauses(j);
     start_forget_fields(j);
-    j->train = (struct dataset_info){0}; /* they may be other files now: looked at again */
+    j->train = (struct dataset_info){0}; /* the files may be others now: they are looked at again */
     j->test = (struct dataset_info){0};
     j->from_fingerprint = 0;
     j->told = false;
@@ -296,7 +298,7 @@ void job_revive(struct master *m, struct job *j)
     j->sample_count = 0;
     m->swept_count -= j->swept;
     j->swept = false;
-    j->restartable = !MUTANT(revived_at_once); /* what nodes have of it goes first */
+    j->restartable = !MUTANT(revived_at_once); /* nodes drop the job first */
     j->resume =
         (j->record.checkpoint[0] != '\0' || j->record.started_ms > 0) && !MUTANT(revived_anew);
     j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
@@ -360,7 +362,7 @@ static bool refuses_for_now(const struct job *j)
     return false;
 }
 
-/* Nobody waits for it, and it waits for nothing: no timer, no row, no answer. */
+/* True if nothing waits for the job, and it waits for nothing: no timer, no row, no answer. */
 static bool may_rest(const struct job *j)
 {
     bool stored = j->row_stored == j->row && j->row_sent == j->row && j->store_again_ms == 0 &&
@@ -371,7 +373,7 @@ static bool may_rest(const struct job *j)
     return stored && idle && j->record.waiting == JOB_WAITS_NOT && j->record.queue_position == 0;
 }
 
-/* The oldest of those that have ended. */
+/* The job that ended first. */
 static struct job *oldest_swept(const struct master *m)
 {
     size_t i = 0;
@@ -381,7 +383,7 @@ static struct job *oldest_swept(const struct master *m)
     return m->jobs[i];
 }
 
-/* At the beginning of a step, when no action points to any of it. */
+/* Frees ended jobs, at the beginning of a step, when no action points to them. */
 void jobs_sweep(struct master *m)
 {
     m->sweep = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All jobs of the master, by name and in the order of their submission; and those that are live,
- * which are the ones that an event looks at. Whatever changes a job brings it back among these. */
+/* All jobs of the master, by name and in the order of submission; and the live ones, at which an
+ * event looks. Whatever changes a job makes it live again. */
 #include <string.h>
 
 #include "base/mem.h"

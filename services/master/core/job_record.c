@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-#define LATELY_NS UINT64_C(3000000000) /* sums over more than that lose half of it */
+#define LATELY_NS UINT64_C(3000000000) /* sums over a longer time are halved */
 
 void job_metrics_set(struct job_metrics *m, const struct metrics *sums, double label_scale)
 {

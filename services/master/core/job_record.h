@@ -34,12 +34,12 @@ enum job_state {
     JOB_STATE_END /* one past the last */
 };
 
-/* What a job that holds no nodes waits for; the numbers are those of Waiting in jobs.proto. */
+/* What a job without nodes waits for; the numbers are those of Waiting in jobs.proto. */
 enum job_waiting {
     JOB_WAITS_NOT,
     JOB_WAITS_NODES,    /* workers or parameter servers */
     JOB_WAITS_TURN,     /* a job of a higher priority has the first right to the next nodes */
-    JOB_WAITS_QUOTA,    /* its owner has as much as one may have */
+    JOB_WAITS_QUOTA,    /* its owner has reached a quota */
     JOB_WAITS_RESUME,   /* it is paused */
     JOB_WAITS_PAUSE,    /* between two attempts to start it */
     JOB_WAITS_READABLE, /* a master that can read its job file */
@@ -48,12 +48,13 @@ enum job_waiting {
 
 const char *job_state_name(enum job_state s); /* "PENDING" */
 bool job_state_is_final(enum job_state s);
-/* The one table of transitions (job_state.c has the picture). */
+/* True if a job may change its state so: the only table of transitions (job_state.c has the
+ * picture). */
 bool job_state_allows(enum job_state from, enum job_state to);
 
 struct job_metrics {
     unsigned kinds; /* bit set of 1 << metric_kind: which values are known */
-    bool part;      /* of an epoch in which the job recovered: without what came before */
+    bool part;      /* of an epoch in which the job recovered: without the part before that */
     double values[METRIC_KIND_COUNT];
 };
 
@@ -78,27 +79,28 @@ struct job_data {
     uint64_t given; /* variables and their initial values that workers bring */
 };
 
-/* What one shard said last. */
+/* What a shard said last. */
 struct job_shard {
     char *ps;
     uint64_t version, examples, duplicates, dropped;
     struct ledger ledger; /* async, bounded; split_count 0: none */
 };
 
-struct job_worker_times { /* of the last 3 to 6 seconds, unless a step takes longer */
+struct job_worker_times { /* over the last 3 to 6 seconds, unless a step takes longer */
     char *worker;
     struct step_times times;
 };
 
 struct job_record {
     char *id, *name, *request_id, *reason, *checkpoint, *text;
-    char *owner; /* who submitted it; "": nobody known */
+    char *owner; /* the submitter; "": not known */
     int32_t priority;
-    bool paused;              /* a client asked for it: holds across restarts of the master */
-    uint64_t ps_memory;       /* bytes that its shards take, as far as is known; else 0 */
-    uint64_t queue_position;  /* among those that wait, from 1; 0: it does not; not stored */
+    bool paused;        /* by a client: holds across restarts of the master */
+    uint64_t ps_memory; /* bytes that its shards take, as far as known; else 0 */
+    /* place among the jobs that wait, from 1; 0: it does not wait; not stored */
+    uint64_t queue_position;
     enum job_waiting waiting; /* the same */
-    uint64_t preemptions;     /* how often it made way for another job */
+    uint64_t preemptions;     /* times that it made way for another job */
     char *activity; /* calls that it waits for, in words, at the moment when it is read; else "" */
     enum job_state state;
     struct consistency consistency;                /* replicas 0: not known yet */
@@ -120,11 +122,11 @@ struct job_record {
     uint8_t secret[FENCE_SECRET_BYTES]; /* stored; not shown, not logged. Zeros: not drawn yet */
     uint64_t staleness[JOB_STALENESS_BUCKETS];
     uint64_t dropped, speculated, recoveries;
-    uint64_t resumes;     /* how often it was resumed after it had ended */
-    char *ended_before;   /* the last of those ends, "FAILED: …"; "": none */
+    uint64_t resumes;     /* times that it was resumed after it had ended */
+    char *ended_before;   /* how it ended last before that, "FAILED: …"; "": it did not */
     uint64_t stop_passed; /* it had SUCCEEDED at this step, and was resumed: training.stop begins
                              to wait for something better there; 0: never */
-    struct job_data data; /* that it was trained on; stored, not shown */
+    struct job_data data; /* the data that it was trained on; stored, not shown */
     struct job_shard *shards;
     size_t shard_count;
     struct step_times times; /* of all workers */
@@ -132,8 +134,8 @@ struct job_record {
     size_t worker_times_count, worker_times_capacity;
 };
 
-/* May ids and directories begin with it? Letters, digits, '.', '_' and '-', the latter not first.
- */
+/* True if ids and directories may begin with @name: letters, digits, '.', '_' and '-', the latter
+ * not first. */
 bool job_name_is_good(const char *name);
 
 void job_record_init(struct job_record *r);
@@ -141,12 +143,12 @@ void job_record_release(struct job_record *r);
 void job_record_copy(struct job_record *to,
                      const struct job_record *from);  /* @to is uninitialised */
 void job_record_set(char **field, const char *value); /* replace an owned string */
-/* What is counted in @m, which may be nothing. */
+/* Takes the counts of @m, which may have none. */
 void job_record_set_confusion(struct job_record *r, const struct metric_tally *m);
-/* Append @e; the oldest one goes when there are JOB_EVALUATIONS_MAX. */
+/* Appends @e; the oldest one goes when there are JOB_EVALUATIONS_MAX. */
 void job_record_add_evaluation(struct job_record *r, const struct job_evaluation *e);
 
-/* Forget what shards said; @count new ones that have said nothing. */
+/* Forgets the reports of shards; makes @count new shards without one. */
 void job_record_set_shards(struct job_record *r, size_t count);
 
 /* Add what @worker reports; without steps it says nothing of the time of a step lately. */

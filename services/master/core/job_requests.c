@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What clients ask for, and what a store gives back. */
+/* Requests of clients about jobs, and jobs that come back from a store. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +113,7 @@ void on_cancel(struct master *m, const struct master_event *e)
         job_say(j, "is being cancelled: stops at the next step");
         job_touch(j);
     }
-    m->answer_job = j; /* as it is when all that follows has been done */
+    m->answer_job = j; /* the answer shows the job as it is after this step */
     m->answer_request = e->request;
 }
 

@@ -26,7 +26,7 @@ void job_worker_lost(struct master *m, struct job *j, struct node *n, const char
 {
     struct job_worker *w = job_worker_of(j, n);
     if (w == NULL) {
-        return; /* it was only being told to drop the job */
+        return; /* the node was only being told to drop the job */
     }
     char quoted[256];
     action_log(m, LOG_LEVEL_WARN, "worker_lost", "job=%s node=%s reason=%s", j->record.id, n->id,

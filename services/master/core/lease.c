@@ -57,7 +57,7 @@ void leases_release(struct leases *l)
     memset(l, 0, sizeof *l);
 }
 
-/* How far a lease of @split may go now. */
+/* The batch up to which @split may be leased now. */
 static uint32_t limit(const struct leases *l, uint32_t split)
 {
     return l->levelling ? l->splits[split].level : l->splits[split].target;

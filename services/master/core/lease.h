@@ -15,26 +15,26 @@
 struct lease {
     uint64_t epoch;
     uint32_t split;
-    uint32_t batch_end; /* batches up to this one, as far as they are not done */
-    bool fresh;         /* nobody worked on it before: no shard has any of its batches */
+    uint32_t batch_end; /* end of its batches, of which some may be done */
+    bool fresh;         /* no worker has begun it: no shard has any of its batches */
 };
 
 struct lease_split {
-    uint64_t owner;  /* node number; 0: nobody */
+    uint64_t owner;  /* node number; 0: not leased */
     uint32_t target; /* batches to do of it in this epoch: all, or fewer in the training's last */
     uint32_t end;    /* of the last lease; 0: never leased */
-    uint32_t level;  /* while levelling: the highest that a shard has */
+    uint32_t level;  /* while levelling: the highest progress of a shard */
 };
 
 struct leases {
     struct ledger ledger;       /* applied on every shard, as far as it was said */
-    uint64_t batches_total;     /* of the whole training */
-    struct lease_split *splits; /* [split_count]; NULL: there are no leases */
+    uint64_t batches_total;     /* batches of the whole training */
+    struct lease_split *splits; /* [split_count]; NULL: the job leases no splits */
     uint32_t next;              /* no split before it is free */
     uint32_t leased_count;      /* out at workers */
-    uint64_t epoch_batches;     /* to be done at the end of this epoch */
-    uint64_t done_batches;      /* of them, in the ledger */
-    bool levelling;             /* only what some shards have and others do not is leased */
+    uint64_t epoch_batches;     /* batches to be done at the end of this epoch */
+    uint64_t done_batches;      /* batches of the epoch that are done, by the ledger */
+    bool levelling;             /* leases only batches that some shards have and others do not */
 };
 
 /* From the position @ledger (copied) on, until @batches_total (from the beginning of the training)
@@ -43,18 +43,19 @@ void leases_init(struct leases *l, const struct ledger *ledger, uint64_t batches
 void leases_release(struct leases *l); /* zeroed is fine */
 /* The first free split for @owner (not 0); false: none is free in this epoch. */
 bool leases_take(struct leases *l, uint64_t owner, struct lease *out);
-/* @split goes to somebody else; ignored when @owner does not hold it. */
+/* Ends the lease of @split; ignored when @owner does not hold it. */
 void leases_return(struct leases *l, uint32_t split, uint64_t owner);
 /* The batches of @split before @batch_end are applied on every shard, whoever says so. False: a
  * split or batch that was never leased. Repeating it changes nothing. */
 bool leases_report(struct leases *l, uint32_t split, uint32_t batch_end);
-/* What the shards say: every shard has the batches of @low, some those of @high. Both are of this
- * epoch. */
+/* Takes what the shards have: every shard has the batches of @low, some those of @high. Both are of
+ * this epoch. */
 void leases_known(struct leases *l, const uint32_t *low, const uint32_t *high);
-/* Does every shard have the same, by the last leases_known() and what was reported since? */
+/* True if every shard has the same batches, by the last leases_known() and the reports since. */
 bool leases_level(const struct leases *l);
 bool leases_epoch_done(const struct leases *l);
 void leases_next_epoch(struct leases *l);
-uint64_t leases_batches(const struct leases *l); /* in the ledger, from the training's beginning */
+/* batches that are done, since the training began */
+uint64_t leases_batches(const struct leases *l);
 
 #endif

@@ -186,10 +186,10 @@ static void earlier(uint64_t *next, uint64_t candidate)
     *next = candidate < *next ? candidate : *next;
 }
 
-/* A process that stood still (SIGSTOP, a slow disk, a machine without memory) has not heard what
- * came meanwhile: what it waits for may lie in its sockets. So every deadline is extended by as
- * long as it was late, which it knows because it never sleeps for long while anybody could be given
- * up. */
+/* Extends deadlines when this process stood still. A process that stood still (SIGSTOP, a slow
+ * disk, a machine without memory) has not heard what came meanwhile: answers may lie in its
+ * sockets. So every deadline is extended by the time that it was late, which it knows because it
+ * never sleeps for long while a node could be given up. */
 static void look_at_the_clock(struct master *m)
 {
     uint64_t since_ms = m->timer_ms > m->before_ms ? m->timer_ms : m->before_ms;
@@ -304,7 +304,7 @@ static void refresh(struct master *m, struct job *j, uint64_t now_ms)
 {
     struct buf words = {0};
     if (!j->live) {
-        return; /* it has been over for so long that nothing changes */
+        return; /* it ended so long ago that nothing changes */
     }
     progress_refresh(j, now_ms);
     job_record_set(&j->record.activity, activity_words(m, j, now_ms, &words));
@@ -349,9 +349,12 @@ size_t master_job_place(const struct master *m, const char *id)
 
 const char *master_job_phase(const struct master *m, const char *id)
 {
-    static const char *const NAMES[PHASE_COUNT] = {"-",     "INSPECT",  "FIND",   "OPEN",
-                                                   "START", "REGROUP",  "ASSIGN", "TRAIN",
-                                                   "HOLD",  "QUIESCED", "FINISH", "WAIT"};
+    static const char *const NAMES[PHASE_COUNT] = {
+        [PHASE_NONE] = "-",          [PHASE_RECALL] = "RECALL",     [PHASE_INSPECT] = "INSPECT",
+        [PHASE_FIND] = "FIND",       [PHASE_OPEN] = "OPEN",         [PHASE_START] = "START",
+        [PHASE_REGROUP] = "REGROUP", [PHASE_ASSIGN] = "ASSIGN",     [PHASE_TRAIN] = "TRAIN",
+        [PHASE_HOLD] = "HOLD",       [PHASE_QUIESCED] = "QUIESCED", [PHASE_FINISH] = "FINISH",
+        [PHASE_WAIT] = "WAIT"};
     const struct job *j = name_index_find(&m->job_index, id);
     return j == NULL ? "-" : NAMES[j->phase];
 }

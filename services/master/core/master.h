@@ -36,15 +36,15 @@ struct master;
           */
 
 struct master_config {
-    uint64_t heartbeat_timeout_ms;  /* of silence, and a node is given up; */
+    uint64_t heartbeat_timeout_ms;  /* a node that is silent for so long is given up; */
     uint64_t ps_timeout_ms;         /* a server that holds a shard after this, where it is more */
     uint64_t heartbeat_interval_ms; /* 0: master_beat_ms() has one */
     size_t jobs_max;                /* PENDING or running at once */
     size_t finished_max;            /* remembered in memory; the store keeps more */
-    /* Of one owner at a time; 0: any number. */
+    /* Quotas of each owner; 0: any number. */
     size_t owner_running_max, owner_workers_max;
     uint64_t owner_ps_memory_max; /* bytes */
-    bool preemption;              /* jobs make way for those of a higher priority, */
+    bool preemption;              /* jobs make way for jobs of a higher priority, */
     uint64_t preempt_after_ms;    /* when they have run for so long */
     /* Random numbers of this process, from which it draws the jobs' secrets (0, 1) and the numbers
      * of their openings (2); never told to anybody. */
@@ -69,16 +69,17 @@ enum master_event_kind {
     MASTER_CHECKPOINT, /* answered when the checkpoint is complete */
     MASTER_SET,        /* answered when the change is in force */
     MASTER_PAUSE,      /* answered when it is stored that the job is to be paused */
-    MASTER_RESUME,     /* likewise: a paused job waits for its turn, or one that has ended */
+    MASTER_RESUME,     /* a paused job, or one that has ended, waits for its turn again; answered as
+                          MASTER_PAUSE */
     MASTER_REMOVE,     /* answered when the job has ended and no node has anything of it */
     MASTER_DROP,       /* a node is gone for good */
     /* Requests of nodes; each is answered by one reply. */
     MASTER_JOIN,
     MASTER_HEARTBEAT,
     MASTER_LEAVE,
-    /* Nobody listens at the address of a node whose heartbeat is late. No reply. */
+    /* No process listens at the address of a node whose heartbeat is late. No reply. */
     MASTER_UNREACHABLE,
-    MASTER_LEASE_SPLIT, /* may be parked until its wait_ms */
+    MASTER_LEASE_SPLIT, /* may wait until its wait_ms */
     MASTER_REPORT_SPLIT,
     MASTER_REPORT_PROGRESS,
     MASTER_REPORT_FAILURE,
@@ -92,32 +93,33 @@ enum master_event_kind {
     MASTER_FOUND,
     /* A row is stored, or could not be. */
     MASTER_STORED,
-    /* The time of the timer has come. */
+    /* the time of the timer has come */
     MASTER_TICK,
 };
 
 struct master_restore_event {
     struct job_record *record; /* moved from: the core takes its content */
-    struct job_spec *spec;     /* of a job that has not ended (moved from), else NULL */
+    struct job_spec *spec;     /* the file of a job that has not ended (moved from), else NULL */
     const char *spec_error; /* why such a job has no spec: it waits for a master that can read it */
-    bool hold;              /* such a job is paused */
+    bool hold;              /* the job is paused if it has not ended */
 };
 struct master_submit_event {
-    struct job_spec *spec;  /* moved from when the job is made; else it is still the caller's */
+    struct job_spec *spec;  /* moved from when the job is made; otherwise the caller keeps it */
     const char *request_id; /* "" none */
-    uint64_t number;        /* that the id has; 0: the least that no job in memory is above */
-    const char *owner;      /* who submits it; NULL or "": nobody known */
+    uint64_t number;        /* number of the id; 0: the least that no job in memory is above */
+    const char *owner;      /* the submitter; NULL or "": not known */
 };
 struct master_set_event {
     const char *job;
-    struct job_spec *spec; /* moved from when it is taken; else it is still the caller's */
-    const char *base;      /* the text that it is a change of; ERR_ABORTED when it is another now */
+    struct job_spec *spec; /* moved from when it is taken; otherwise the caller keeps it */
+    /* the text that @spec is a change of; ERR_ABORTED when the job has another by now */
+    const char *base;
 };
 struct master_resume_event {
     const char *job;
     /* Of a job that has ended: its file from now on, and the text that it is a change of; the spec
-     * is moved from when the job goes on. NULL for one that is paused. ERR_ABORTED: it is the other
-     * one, or the text is another now. */
+     * is moved from when the job goes on. NULL for a paused job. ERR_ABORTED: the job is not in
+     * that state, or its text has changed. */
     struct job_spec *spec;
     const char *base;
 };
@@ -131,15 +133,15 @@ struct master_join_event {
     const char *name, *address, *http_address, *version, *host;
     uint64_t pid;
 };
-#define MASTER_WORKS_MAX 8 /* of a node; more are not looked at */
+#define MASTER_WORKS_MAX 8 /* works of a node; more are not looked at */
 struct master_work {       /* what keeps a node busy: Work of cluster.proto */
     const char *job, *what, *unit;
     uint64_t done, total, age_ms;
 };
-struct master_node_event { /* who sends a heartbeat, or leaves */
+struct master_node_event { /* the node that sends a heartbeat, or leaves */
     const char *node;
     uint64_t incarnation;
-    const char *const *jobs;     /* heartbeat: what it holds */
+    const char *const *jobs;     /* heartbeat: the jobs that it holds */
     const uint64_t *generations; /* and the newest assignment that it has taken of each; or NULL */
     /* A server: which opening its shard is of; a worker: which start; 0: not said; or NULL. */
     const uint64_t *openings;
@@ -174,19 +176,23 @@ struct master_worker_event {
     int code; /* REPORT_FAILURE: ERR_* */
     const char *message;
 };
-/* What a node answered; the fields that its kind of call has. */
+/* The answer of a node; it has the fields of its kind of call. */
 struct master_call_done {
     uint64_t number;
     const struct err *err; /* NULL: well */
     /* INSPECT; test.records 0: no test source */
     struct dataset_info train, test;
-    struct given_variables given; /* of a job whose variables workers tell */
-    const char *from;             /* of a job with `from` that begins: what is taken; NULL: none */
-    uint64_t from_fingerprint;    /* of these values */
-    const char *encoding;         /* what was measured on the train records; NULL or "": unknown */
+    struct given_variables given; /* of a job whose variables only workers know */
+    /* of a job with `from` that begins: what is taken; NULL: nothing */
+    const char *from;
+    uint64_t from_fingerprint; /* of these values */
+    const char *rows_from;  /* the checkpoint that has rows of tables; NULL or "": none is taken */
+    uint64_t rows_manifest; /* of that checkpoint */
+    uint64_t slots_version; /* with from.slots: updates that its slots have seen; else 0 */
+    const char *encoding;   /* what was measured on the train records; NULL or "": unknown */
     /* OPEN, MEMBERSHIP, PIN, UNPIN, CHECKPOINT */
     uint64_t version;
-    const struct ledger *ledger;                    /* the same; may be NULL */
+    const struct ledger *ledger;                    /* of that version; may be NULL */
     uint64_t examples, pushes, duplicates, dropped; /* all but CHECKPOINT */
     /* ASSIGN */
     uint64_t position;
@@ -216,9 +222,10 @@ struct master_stored {
 };
 struct master_found {
     uint64_t number;
-    const struct err *err;       /* NULL: well, found or not */
-    bool found;                  /* else the job has no complete checkpoint */
-    const char *skipped;         /* why not a newer one, or any; "" or NULL: it is the newest */
+    const struct err *err; /* NULL: well, found or not */
+    bool found;            /* otherwise the job has no complete checkpoint */
+    /* why a newer checkpoint, or any, was passed over; "" or NULL: none was */
+    const char *skipped;
     const char *directory;       /* as in master_manifest: "<job>/step-000000500" */
     const char *path;            /* absolute */
     uint64_t step, version;      /* version: of every shard */
@@ -227,6 +234,7 @@ struct master_found {
     const double *train_sums;
     size_t train_sum_count;  /* 0: of before there were any */
     const struct best *best; /* as in master_manifest; NULL: none was noted */
+    const char *encoding;    /* what was measured on the train records; NULL: it is not kept */
     const char *best_path;   /* absolute, of the version that it keeps; NULL: it is not there */
 };
 
@@ -272,7 +280,7 @@ enum master_lease_kind { MASTER_LEASE_WAIT, MASTER_LEASE_GRANTED, MASTER_LEASE_D
 
 struct master_reply {
     uint64_t request;
-    struct err err;               /* code 0: well, then the fields of that kind of request */
+    struct err err;               /* code 0: success, and the fields of that kind of request */
     const struct job_record *job; /* SUBMIT, CANCEL, SET, PAUSE, RESUME */
     const char *path;             /* CHECKPOINT */
     uint64_t step;
@@ -280,7 +288,7 @@ struct master_reply {
     bool was_alive;               /* DROP */
     const char *const *stop_jobs; /* HEARTBEAT */
     size_t stop_job_count;
-    const uint64_t *stop_openings; /* likewise, where the node has said which it has */
+    const uint64_t *stop_openings; /* their openings, where the node has said which it has */
     size_t stop_opening_count;
     enum master_lease_kind lease_kind; /* LEASE_SPLIT */
     struct lease lease;
@@ -327,14 +335,17 @@ struct master_call {
     uint64_t incarnation; /* of the process that is meant */
     const char *job;
     struct fence fence;
-    uint64_t generation;         /* all but INSPECT */
-    uint64_t start;              /* START, ASSIGN, EVALUATE: of what is meant; STOP: the newest */
+    uint64_t generation; /* all but INSPECT */
+    /* START, ASSIGN, EVALUATE: the start that is meant; STOP: the newest */
+    uint64_t start;
     uint32_t shard;              /* calls to a parameter server */
     const char *text;            /* INSPECT, OPEN, START: the canonical job file */
     const struct plan *plan;     /* OPEN, START */
     const struct ledger *ledger; /* OPEN, ASSIGN; MEMBERSHIP: NULL when nothing but it changes */
-    uint64_t version;            /* OPEN, MEMBERSHIP: that goes with it */
+    uint64_t version;            /* OPEN, MEMBERSHIP: the version of these */
     const char *restore;         /* OPEN: directory of a checkpoint; "": initial values */
+    const char *rows_from;  /* OPEN: then the checkpoint with the first rows of tables; or "" */
+    uint64_t rows_manifest; /* OPEN: the rows of that checkpoint */
     const struct consistency *consistency; /* OPEN, MEMBERSHIP, ASSIGN */
     const char *const *workers;            /* OPEN, MEMBERSHIP */
     size_t worker_count;
@@ -342,10 +353,11 @@ struct master_call {
     const struct master_shard_location *shards;
     size_t shard_count;
     const struct dataset_info *train, *test; /* START; test->records 0: none */
-    uint64_t given_fingerprint;              /* likewise, of the model of a program; 0: none */
-    uint64_t from_fingerprint;               /* likewise, of the values of `from`; 0: not known */
+    uint64_t given_fingerprint;              /* of the model of a program; 0: none */
+    uint64_t from_fingerprint;               /* of the values of `from`; 0: not known */
     bool begins;                             /* INSPECT: it has no checkpoint yet */
-    uint32_t replica_first, replica_end;     /* ASSIGN */
+    const char *encoding; /* INSPECT, START: of a job that took it from its source; or "" */
+    uint32_t replica_first, replica_end; /* ASSIGN */
     uint64_t step, step_limit, ledger_step;
     bool hold;
     const struct lease *leases; /* ASSIGN */
@@ -368,7 +380,7 @@ struct master_prepare {
     uint64_t number;
     const struct job_record *job;
     const char *directory; /* "<job>/step-000000500" */
-    bool discard;          /* remove it: what is in it is no checkpoint */
+    bool discard;          /* removes it: what is in it is no checkpoint */
 };
 
 struct master_find {
@@ -387,7 +399,7 @@ struct master_prune {
 };
 
 struct master_store {
-    uint64_t row; /* of this job; later rows have higher numbers */
+    uint64_t row; /* number of the row of this job; later rows have higher numbers */
     const struct job_record *job;
 };
 
@@ -397,15 +409,17 @@ struct master_manifest {
     const struct job_spec *spec;
     const struct plan *plan;
     const struct ledger *ledger; /* the data position of the checkpoint */
-    uint64_t train_epoch;        /* of the last batch before it, and its metrics so far: */
-    const double *train_sums;    /* metrics_pack() */
-    size_t train_sum_count;      /* 0: they are not all known */
+    /* the epoch of the last batch before it, and its metrics so far: */
+    uint64_t train_epoch;
+    const double *train_sums; /* metrics_pack() */
+    size_t train_sum_count;   /* 0: they are not all known */
     uint64_t step, examples, generation;
     const char *directory; /* as in the CHECKPOINT calls */
-    const char *base;      /* likewise, when it may be a delta: it is when a file is; else NULL */
-    const char *encoding;  /* as an inspection had it; NULL: unknown */
-    struct best best;      /* as of its step */
-    bool result_is_best;   /* the job ends with it, and the result is the version that best says */
+    /* base of the checkpoint if it may be a delta, which it is when a file is; else NULL */
+    const char *base;
+    const char *encoding; /* as an inspection had it; NULL: unknown */
+    struct best best;     /* as of its step */
+    bool result_is_best;  /* the job ends with it, and the result is the version that best says */
     const struct master_shard_file *shards; /* [plan->shard_count] */
 };
 
@@ -433,7 +447,7 @@ struct master_action {
 struct master_actions {
     struct master_action *items;
     size_t count, capacity;
-    uint64_t timer_ms; /* when TICK is due; UINT64_MAX: never */
+    uint64_t timer_ms; /* when MASTER_TICK is due; UINT64_MAX: never */
     void **owned;      /* memory of what the items point to */
     size_t owned_count, owned_capacity;
 };
@@ -449,7 +463,7 @@ void master_step(struct master *m, const struct master_event *event,
 const struct job_record *master_job(struct master *m, const char *id, uint64_t now_ms);
 /* The @i-th newest job; NULL past the end. */
 const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_ms);
-/* Which @i that is; SIZE_MAX: unknown. */
+/* The @i of job @id in master_job_at(); SIZE_MAX: unknown. */
 size_t master_job_place(const struct master *m, const char *id);
 /* Where the job is inside its state, for logs, traces and tests: "TRAIN", "EVALUATE" ("-": none).
  */
@@ -468,11 +482,11 @@ struct master_node_info {
     bool late; /* its heartbeat */
     uint64_t pid;
 };
-/* In order of joining; false past the end. */
+/* The @i-th node in the order of joining; false past the end. */
 bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_node_info *out);
 
 struct master_counts {
-    size_t jobs[JOB_STATE_END]; /* by state, of those in memory */
+    size_t jobs[JOB_STATE_END]; /* jobs in memory, by state */
     size_t nodes_alive[3];      /* by role */
     uint64_t steps, examples;   /* of all jobs since the start */
     uint64_t leases_granted, leases_returned, calls, call_failures, nodes_lost;

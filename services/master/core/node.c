@@ -7,7 +7,9 @@
 #include "base/text.h"
 #include "master/core/core.h"
 
-#define OVERDUE_AGAIN_MAX 20 /* a machine that is always late gives up who is dead, too */
+/* times that a node is judged later because the master was late; even a machine that is always late
+ * gives up dead nodes */
+#define OVERDUE_AGAIN_MAX 20
 
 struct node *node_named(struct master *m, const char *id)
 {
@@ -55,8 +57,8 @@ void node_dies(struct master *m, struct node *n)
         m->dead_count++ == 0 || n->heartbeat_ms < m->dead_ms ? n->heartbeat_ms : m->dead_ms;
 }
 
-/* What a worker had others do again at once, and a server without a shard has nothing. What is on
- * a shard since the last checkpoint is nowhere else. */
+/* The batches of a lost worker are computed again by others at once, and a server without a shard
+ * has nothing to lose. What a shard has since its last checkpoint is nowhere else. */
 uint64_t node_patience_ms(const struct master *m, const struct node *n)
 {
     uint64_t beats_ms = m->config.heartbeat_timeout_ms;
@@ -95,7 +97,7 @@ void node_drop(struct master *m, struct node *n, struct job *j)
         if (n->jobs[i] == j) {
             n->jobs[i] = n->jobs[--n->job_count];
             for (size_t k = 0; k < n->job_count; k++) {
-                n->jobs[k]->workers_fit = 0; /* what did not fit beside it may fit now */
+                n->jobs[k]->workers_fit = 0; /* a shard that did not fit beside it may fit now */
             }
             m->reschedule = true;
             return;
@@ -158,7 +160,7 @@ void nodes_late(struct master *m, uint64_t late_ms)
         *at = m->now_ms - *at < late_ms ? m->now_ms : *at + late_ms;
         if (marked && n->overdue_again < OVERDUE_AGAIN_MAX && !MUTANT(late_while_it_reads)) {
             n->overdue_again++;
-            n->overdue_ms = m->now_ms; /* has not read meanwhile */
+            n->overdue_ms = m->now_ms; /* the master has not read messages meanwhile */
         }
     }
 }
@@ -198,8 +200,8 @@ bool node_is_given_up(const struct master *m, const struct node *n, uint64_t lim
            m->now_ms - n->overdue_ms >= NODE_READ_MS;
 }
 
-/* None is looked at before the time-out is over, so those that were heard later need no look: the
- * first that is not silent is the last. */
+/* No node is looked at before the time-out is over, so nodes that were heard later need no look:
+ * the walk ends at the first that is not silent. */
 uint64_t nodes_timer(const struct master *m)
 {
     uint64_t next = UINT64_MAX;

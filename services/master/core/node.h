@@ -1,13 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node that has joined: a parameter server or a worker. Plain data; node.c and node_events.c have
- * the functions, core.h declares them. */
+ * the functions, core.h declares them.
+ *
+ * A node keeps its address until it is silent (decision 39). The newest process at an address is
+ * mostly the old one, started again; but a wrong --advertise, or anybody, could end a live node
+ * that way. A heartbeat that is late by a quarter of its interval tells the two apart; until then
+ * the node is given nothing new.
+ *
+ * A refused connection proves that a process has ended; silence does not (decision 45). What is
+ * silent is most often alive, on a machine without a processor or memory to spare. A worker is
+ * replaced in a moment, so three seconds are enough for it. A server has all that its jobs did
+ * since their checkpoints, so one that holds a shard is waited for for --ps-timeout-ms. Proof ends
+ * the wait: a refused connection, a process with the node's name or address, a server that says
+ * that it has no such shard, an admin (gradus drop). A silent server is given no job, and one
+ * without shards is given up like a worker. Heartbeats come five times in the time-out; two that
+ * are missing are enough to look at the address, not to judge. */
 #ifndef GRADUS_MASTER_CORE_NODE_H
 #define GRADUS_MASTER_CORE_NODE_H
 
 #include "master/core/master.h"
 
 #define ID_ROOM (JOB_ID_BYTES_MAX + 1)
-#define NODE_READ_MS 50 /* messages that have come are read by then */
+#define NODE_READ_MS 50 /* messages that have come are read within this time */
 
 struct job;
 
@@ -15,7 +29,8 @@ struct node_work { /* as master_work, with times of the master */
     char job[ID_ROOM], what[24], unit[16];
     uint64_t done, total;
     uint64_t since_ms;
-    uint64_t moved_ms; /* when `done` was another one; where nobody can say: the last heartbeat */
+    /* when `done` last changed; for work without a count: at the last heartbeat */
+    uint64_t moved_ms;
 };
 
 struct node {
@@ -31,13 +46,13 @@ struct node {
     uint64_t heartbeat_ms;     /* when the last one came */
     uint64_t overdue_ms;       /* when it was seen that it is silent for too long; before
                                   heartbeat_ms: it is not */
-    uint64_t overdue_limit_ms; /* for longer than this */
+    uint64_t overdue_limit_ms; /* the silence for which that was seen */
     unsigned overdue_again;    /* times that this was put off, because the master itself was late */
-    unsigned shards_open;      /* that it has opened, of jobs that have not given them up */
-    struct node_work works[MASTER_WORKS_MAX]; /* what keeps it busy, as it said last */
+    unsigned shards_open;      /* shards that it has opened, of jobs that have not given them up */
+    struct node_work works[MASTER_WORKS_MAX]; /* what it was busy with, by its last heartbeat */
     size_t work_count;
     struct node *heard_before, *heard_after;  /* while it is alive */
-    struct job *jobs[MASTER_JOBS_PER_PS_MAX]; /* that it serves or is being told to drop */
+    struct job *jobs[MASTER_JOBS_PER_PS_MAX]; /* jobs that it serves or is being told to drop */
     size_t job_count;                         /* a worker: at most 1 */
 };
 

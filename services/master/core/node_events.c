@@ -15,7 +15,7 @@
 
 static const char *const ROLE_NAMES[] = {"", "ps", "worker"};
 
-/* Only of a dead one: no job has it and no call is open to it, so nothing of this step, or later,
+/* Frees a dead node: no job has it and no call is open to it, so no action of this step, or later,
  * points to it. */
 static void forget(struct master *m, size_t i)
 {
@@ -26,8 +26,9 @@ static void forget(struct master *m, size_t i)
     m->node_count--;
 }
 
-/* Its heartbeat may be among the messages that have come and are not read yet: the mark is set,
- * they are read, and only then it is judged. A mark from before its last heartbeat is none. */
+/* Marks a silent node, and judges it later: its heartbeat may be among messages that have come and
+ * were not read yet. They are read after the mark is set. A mark from before its last heartbeat
+ * does not count. */
 static void overdue(struct master *m, struct node *n)
 {
     uint64_t silent_ms = m->now_ms - n->heartbeat_ms;
@@ -174,8 +175,8 @@ static void name_node(struct master *m, struct node *n, const char *wanted)
     } while (node_named(m, n->id) != NULL);
 }
 
-/* Whoever held this name or listened there before is gone: it is silent, or it is this one's own
- * place. */
+/* Replaces the node that had this name or address before: it is silent, or it is the same process.
+ */
 static void replace_old(struct master *m, const struct master_join_event *join)
 {
     for (size_t i = m->node_count; i-- > 0;) {
@@ -270,8 +271,8 @@ static bool is_leftover(const struct master_event *e, size_t i, struct job *j, c
     return opening != j->opening && !MUTANT(any_shard_will_do);
 }
 
-/* Does it have the job, and (a worker) what it was assigned? One that has forgotten the job and was
- * made to take it anew by a message of another time has it, and does nothing. */
+/* True if a worker or server has the job, and (a worker) what it was assigned. A node that lost the
+ * job and was made to take it anew by an old message has the job, and does nothing. */
 static bool names(const struct master_event *e, struct job *j, const struct node *n)
 {
     const struct job_worker *w = job_worker_of(j, n);
@@ -305,8 +306,9 @@ static unsigned *without(struct job *j, const struct node *n)
     return NULL;
 }
 
-/* A node that has lost a job, to a message of another time or for a reason of its own, says so by
- * not naming it; nobody else would ever notice. One heartbeat may have been on its way already. */
+/* Compares the jobs that a node names with those that it should have. A node that lost a job, to an
+ * old message or for a reason of its own, says so by not naming it; nobody else would ever notice.
+ * One heartbeat may have been on its way already. */
 static void compare_jobs(struct master *m, struct node *n, const struct master_event *e)
 {
     for (size_t i = n->job_count; i-- > 0;) {
@@ -332,8 +334,8 @@ static void compare_jobs(struct master *m, struct node *n, const struct master_e
     }
 }
 
-/* By what the node said it has: by the time it hears the answer it may have another of that name.
- */
+/* Tells a node what to drop, by the numbers that it named itself: by the time it hears the answer
+ * it may have another job of that name. */
 static void say_what_to_drop(struct master *m, const struct node *n, const struct master_event *e,
                              bool back)
 {
@@ -385,7 +387,7 @@ void on_leave(struct master *m, const struct master_event *e)
     }
 }
 
-/* Whoever says so knows more than the master. */
+/* Whoever drops a node knows more than the master. */
 void on_drop(struct master *m, const struct master_event *e)
 {
     struct node *n = node_named(m, e->id);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that are paused by a client, and what they share with those that make way for others: both
- * yield, which is to take a checkpoint where all stand and to give up all nodes with it. */
+/* Jobs that a client pauses, and what they share with jobs that make way for others: both yield,
+ * that is, write a checkpoint where all workers stand and give up all nodes with it. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -28,14 +28,14 @@ void yield_take_back(struct job *j)
     j->yield_failures = 0;
     if (j->sync_point.yield && j->work != WORK_NONE) {
         j->sync_point.yield = false;
-        /* Else when it is pinned, or has decided. */
+        /* Otherwise the job is released when it is pinned, or has decided. */
         j->released = j->work != WORK_PIN && j->sync_point.quiesced && !j->sync_point.decides;
     }
     job_touch(j);
 }
 
-/* What is wrong may pass, and nobody can say when. A job that cannot save what it has keeps it and
- * trains. */
+/* Yielding failed. The reason may pass, and nobody can say when; a job that cannot write its
+ * checkpoint keeps its nodes and trains on. */
 void yield_failed(struct master *m, struct job *j)
 {
     struct sync_point *s = &j->sync_point;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which nodes a job gets, and when. Jobs that wait are started in the order of their priorities,
- * then of their age, as soon as enough nodes are free; running ones are given workers that are free
- * up to their most. While one waits that the nodes could serve, those of lower priorities get no
+/* Which nodes a job gets, and when. Waiting jobs are started in the order of their priorities, then
+ * of their age, as soon as enough nodes are free; running jobs get free workers, up to the most
+ * that they may have. While a job waits that the nodes could serve, jobs of lower priorities get no
  * more than they need. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "base/mutant.h"
 #include "master/core/core.h"
 
-/* One that is waited for though it is silent has what it has, and gets nothing. */
+/* True if the node may be given something. A silent node that is waited for keeps what it has, and
+ * gets nothing. */
 static bool is_free(const struct master *m, const struct node *n)
 {
     return n->alive && !n->doubted && !node_is_silent(m, n, m->now_ms) &&
@@ -55,8 +56,8 @@ bool placement_has_room(const struct master *m, const struct job *j)
     return count >= (size_t)j->spec.cluster.ps;
 }
 
-/* A running job takes back what it lost before a waiting one begins; @most: no more than so many.
- */
+/* Lets a running job take back the workers that it lost, before a waiting job begins; @most: up to
+ * so many. */
 static void refill(struct master *m, struct job *j, size_t most)
 {
     if (m->supply[MASTER_WORKER].free == 0 || j->worker_count >= most) {
@@ -105,8 +106,8 @@ static bool is_better(const struct master *m, const struct job *j, const struct 
     return until_a != until_b ? until_a < until_b : a->job_count < b->job_count;
 }
 
-/* The parameter server, not yet taken for this job, with the fewest jobs, the first of equals; one
- * that had no room for it, or whose heartbeat is late, only where there is no other. */
+/* The parameter server with the fewest jobs, the first of equals, that was not yet taken for this
+ * job; one that had no memory for it, or whose heartbeat is late, only where there is no other. */
 static struct node *pick_ps(struct master *m, const struct job *j)
 {
     struct node *best = NULL;
@@ -146,7 +147,7 @@ static void start(struct master *m, struct job *j)
     job_touch(j);
 }
 
-/* Has its shards, and may use more workers. */
+/* True if the job has its shards, and may use more workers. */
 static bool runs(const struct job *j)
 {
     return j->record.state == JOB_RUNNING || j->phase == PHASE_WAIT;
@@ -160,9 +161,10 @@ bool schedule_waits(const struct job *j)
             (j->record.state == JOB_RECOVERING && j->phase == PHASE_NONE));
 }
 
-/* A job that was running goes on with fewer workers than its file says, as it does when it loses
- * them one by one; but first it gives those a moment that are being started again. One that yielded
- * does so where there are no more: what others have comes back. */
+/* The least number of workers to start with. A job that was running goes on with fewer workers than
+ * its file says, as it does when it loses them one by one; but first it waits a moment for workers
+ * that are being started again. A job that yielded does so where there are no more free ones: those
+ * that other jobs have come back. */
 static size_t least_workers(const struct master *m, const struct job *j)
 {
     size_t least = (size_t)j->spec.cluster.workers.min;
@@ -176,9 +178,9 @@ static size_t least_workers(const struct master *m, const struct job *j)
 
 /* ---- the queue ---- */
 
-/* All that wait, and those that run and may take more workers, in the order in which they are
- * served: by priority; of equals those that run, then those that recover, which were there before
- * those that have not begun; then as they were submitted. */
+/* One job of the queue: jobs that wait, and running jobs that may take more workers, in the order
+ * in which they are served: by priority; of equals first running jobs, then those that recover,
+ * which were there before the ones that have not begun; then by submission. */
 struct entry {
     struct job *j;
     int rank;
@@ -201,7 +203,7 @@ static int compare(const void *x, const void *y)
     return a->rank != b->rank ? (a->rank < b->rank ? -1 : 1) : a->place < b->place ? -1 : 1;
 }
 
-/* Nothing of it runs, and it is nobody else's turn to say when. */
+/* True if the job waits for nodes, and nothing else decides when it goes on. */
 static bool is_queued(const struct job *j)
 {
     return j->record.state == JOB_PENDING ||
@@ -262,8 +264,8 @@ static bool could_be_served(const struct master *m, const struct job *j)
     return supply_of(m, MASTER_WORKER).alive >= least_workers(m, j) && placement_has_room(m, j);
 }
 
-/* @first: a job of a higher priority that waits, whose are the next nodes; NULL: none. Returns who
- * that is for those behind. */
+/* @first: a job of a higher priority that waits, for which the next nodes are kept; NULL: none.
+ * Returns that job for the jobs behind. */
 static const struct job *serve_waiting(struct master *m, struct job *j, const struct job *first)
 {
     struct buf words = {0};
@@ -296,7 +298,7 @@ static const struct job *serve_waiting(struct master *m, struct job *j, const st
     return first;
 }
 
-/* @awaited: others make way for it; NULL: for none. */
+/* @awaited: the job for which others make way; NULL: none. */
 static void serve_running(struct master *m, struct job *j, const struct job *first,
                           const struct job *awaited)
 {
@@ -305,11 +307,12 @@ static void serve_running(struct master *m, struct job *j, const struct job *fir
     if (!j->over && !j->hold_cancel && !job_yields(j)) {
         refill(m, j, (size_t)(after ? j->spec.cluster.workers.min : j->spec.cluster.workers.max));
     } else if (j->phase == PHASE_WAIT && j->worker_count == 0) {
-        refill(m, j, (size_t)j->spec.cluster.workers.max); /* to bring what it has to an end */
+        /* what it needs to bring its work to an end */
+        refill(m, j, (size_t)j->spec.cluster.workers.max);
     }
 }
 
-/* Where each stands among those that wait, and what the others wait for. */
+/* Says of each waiting job which place it has, and of the others what they wait for. */
 static void say_positions(struct master *m, const struct queue *q)
 {
     uint64_t position = 0;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs of a lower priority make way for one that waits: as few as will do, the lowest first and of
- * equals the youngest, and none where all together would not do. They yield (pause.c) and wait for
- * their turn.
+/* Jobs of a lower priority make way for a job that waits: as few as will do, the lowest priority
+ * first and of equals the youngest, and none where all together would not do. They yield (pause.c)
+ * and wait for their turn.
  *
- * Who made way cannot come back the same way, as it has the lower priority, and who has begun is
- * left alone for a while: so nothing goes to and fro. */
+ * Nothing goes to and fro: a job that made way has the lower priority, so it cannot come back the
+ * same way, and a job that has just begun is left alone for a while. */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/mutant.h"
 #include "master/core/core.h"
 
-/* It keeps what it has: it neither yields nor would (victim), and is not being put away. */
+/* True if the job keeps its nodes: it neither yields nor is a victim, and is not ending. */
 static bool stays(const struct job *j)
 {
     return job_holds_nodes(j) && !j->victim && !job_yields(j);
@@ -21,7 +21,7 @@ struct room {
     size_t workers, ps;
 };
 
-/* Nodes that are free when all have gone that do not stay. */
+/* The nodes that are free when all jobs that give up theirs have done so. */
 static struct room room_then(const struct master *m)
 {
     struct room room = {0};

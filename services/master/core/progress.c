@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far a job is: step, epoch, speed, time that is left, and what its workers report of their
- * training. A report may come after its epoch was evaluated, and then completes that evaluation. */
+/* How far a job is: step, epoch, speed, time that is left, and the metrics that its workers report
+ * of their training. A report may come after its epoch was evaluated, and then completes that
+ * evaluation. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ static void set_step(struct job *j, uint64_t step)
     job_changed(j);
 }
 
-/* What came after @step is done again. */
+/* The job goes back to @step: everything after it is done again. */
 void progress_go_back(struct job *j, uint64_t step)
 {
     struct job_record *r = &j->record;
@@ -80,7 +81,7 @@ void progress_refresh(struct job *j, uint64_t now_ms)
     struct job_record *r = &j->record;
     uint64_t ms = j->training_ms + (j->running ? now_ms - j->running_since_ms : 0);
     if (ms == 0) {
-        return; /* never ran in this process: what was stored stays */
+        return; /* it never ran in this process: what was stored stays */
     }
     r->seconds = (double)ms / 1000;
     r->examples_per_second = (double)r->examples / r->seconds;
@@ -144,7 +145,8 @@ void progress_restore(struct job *j, const struct master_found *found)
     }
 }
 
-/* Workers report now and then: what they say of an epoch may come after its evaluation. */
+/* Completes an evaluation: workers report now and then, so their metrics of an epoch may come after
+ * it. */
 static void complete_evaluation(struct job *j, const struct epoch_metrics *e)
 {
     struct job_record *r = &j->record;
@@ -183,7 +185,7 @@ int progress_add_epoch(struct job *j, const struct master_epoch_progress *p, str
     return rc;
 }
 
-/* What is shown: the newest epoch that has any example. */
+/* Shows the metrics of the newest epoch that has any example. */
 void progress_show_train(struct job *j)
 {
     const struct epoch_metrics *newest = NULL;

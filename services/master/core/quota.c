@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one owner may have at a time: running jobs, workers, memory of parameter servers. A job that
- * would go beyond waits in the queue, in nobody's way. */
+ * would exceed it waits in the queue, and no other job waits for it. */
 #include <string.h>
 
 #include "base/mutant.h"
@@ -33,7 +33,7 @@ void quota_usage(const struct master *m, const struct job *j, struct usage *out)
             out->workers += o->worker_count;
             out->memory += o->record.ps_memory;
         } else if (o->record.state == JOB_RECOVERING && j->record.state != JOB_RECOVERING) {
-            out->running++; /* it was there before */
+            out->running++; /* the job counts already */
         }
     }
 }
@@ -106,7 +106,7 @@ size_t quota_workers(const struct master *m, const struct job *j)
     return used.workers < most ? most - used.workers : 0;
 }
 
-/* With as many workers as it may have: those who come later need no more. */
+/* Measures with as many workers as the job may have: workers that come later need no more. */
 void quota_measure(struct job *j)
 {
     uint64_t floats = 0;
@@ -114,7 +114,7 @@ void quota_measure(struct job *j)
         struct update *u = NULL;
         struct plan_memory shard;
         if (plan_update_shard(&j->plan, &j->spec.update, s, &u, NULL) != 0) {
-            return; /* which opening the shard will tell */
+            return; /* opening the shard will tell */
         }
         uint32_t rounds = job_is_sync(j) ? plan_update_rounds(&j->plan, u) : 0;
         plan_memory_of(u, &j->spec, &j->record.consistency, &j->plan, s,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients let jobs go on: those that are paused, and those that have ended, which keep their id,
- * all that was recorded of them, and their checkpoints. A job that has ended waits for nodes like
- * any other and starts from its newest checkpoint, or from the beginning when it never had one. */
+/* Clients let jobs go on: paused jobs, and jobs that have ended, which keep their id, their records
+ * and their checkpoints. A job that has ended waits for nodes like any other and starts from its
+ * newest checkpoint, or from the beginning when it never had one. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static void unpause(struct master *m, struct job *j)
 
 /* ---- ended ---- */
 
-/* By its file it has come to its end already; one that was stopped early has not. */
+/* Refuses a job that has come to its end by its file; a job that was stopped early has not. */
 static int check_done(const struct job *j, const struct training_spec *t, struct err *err)
 {
     const struct job_record *r = &j->record;
@@ -129,6 +129,6 @@ void on_resume(struct master *m, const struct master_event *e)
         go_on(m, j, resume->spec);
     } else if (j->record.paused) {
         unpause(m, j);
-    } /* else it is as it is wanted already */
+    } /* otherwise the job is as it is wanted already */
     row_reply(m, j, e->request, MUTANT(revived_not_stored));
 }

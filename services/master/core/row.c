@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The row of a job in the store: when it is written, what waits for it, what is shown meanwhile.
  *
- * A store may refuse a row (its disk is full) and take it later. So nothing of a job ends for that:
- * the newest row is written again with pauses, and three things wait until it is stored:
+ * A store may refuse a row (its disk is full) and take it later. No job ends for that: the newest
+ * row is written again with pauses, and three things wait until it is stored:
  *
- *   - calls of a generation that no stored row has: a restarted master would use it once more;
- *   - an end: what clients are told is final, also for a master that is started again;
- *   - answers to Submit and Set, and to a Cancel that ends the job. */
+ * - calls of a generation that is in no stored row: a restarted master would use the generation
+ * once more;
+ *
+ * - an end: what clients are told is final, also for a master that is started again;
+ *
+ * - answers to Submit and Set, and to a Cancel that ends the job. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +29,7 @@ void job_store(struct master *m, struct job *j)
 {
     j->row++;
     if (j->store_again_ms == 0) {
-        row_send(m, j); /* else it goes with the next attempt */
+        row_send(m, j); /* otherwise it goes with the next attempt */
     }
     job_changed(j);
 }

@@ -7,7 +7,7 @@
 #include "base/mutant.h"
 #include "master/core/core.h"
 
-/* Those that wait for a row up to @row; with @err they are refused. */
+/* Answers requests that wait for a row up to @row; with @err they are refused. */
 static void answer(struct master *m, struct job *j, uint64_t row, const char *why)
 {
     size_t kept = 0;
@@ -15,7 +15,7 @@ static void answer(struct master *m, struct job *j, uint64_t row, const char *wh
         struct row_answer a = j->answers[i];
         if (a.row > row) {
             j->answers[kept++] = a;
-        } else if (why != NULL && (!a.taken || j->row_stored == 0)) { /* which is about to go */
+        } else if (why != NULL && (!a.taken || j->row_stored == 0)) { /* the job is about to go */
             reply_error(m, a.request, ERR_UNAVAILABLE, "%s", why);
         } else {
             reply_add(m, a.request)->job = job_shown(j);
@@ -63,7 +63,7 @@ static void stored(struct master *m, struct job *j, uint64_t row)
         row_send(m, j);
     }
     answer(m, j, row, NULL);
-    job_touch(j); /* what waited for it goes on */
+    job_touch(j); /* what waited for the row goes on */
 }
 
 void on_stored(struct master *m, const struct master_stored *done)

@@ -53,7 +53,7 @@ void start_inspect(struct master *m, struct job *j)
     }
 }
 
-/* When training ends; never before @step, where it stands. */
+/* The step at which training ends; never before @step, the present one. */
 static uint64_t steps_total(const struct job *j, uint64_t step)
 {
     const struct training_spec *t = &j->spec.training;
@@ -106,7 +106,7 @@ int start_step_map(struct job *j, uint64_t step, const struct ledger *ledger, st
     return 0;
 }
 
-/* What the numbers of the job file mean with this data. */
+/* Turns numbers of the job file into counts for this data. */
 static int set_counts(struct job *j, struct err *err)
 {
     const struct training_spec *t = &j->spec.training;
@@ -118,19 +118,19 @@ static int set_counts(struct job *j, struct err *err)
         shape.split_batches = start_split_batches(batches, (uint64_t)j->spec.cluster.workers.max);
     }
     struct ledger ledger;
-    j->record.best = (struct best){0}; /* a checkpoint that it goes back to has its own */
+    j->record.best = (struct best){0}; /* a checkpoint to which it goes back has its own */
     if (ledger_init(&ledger, &shape, 0, err) < 0) {
         return err_wrap(err, "data");
     }
     int rc = start_step_map(j, 0, &ledger, err);
     ledger_release(&ledger);
-    j->version_shift = 0;
+    j->version_shift = MUTANT(slots_from_zero) ? 0 : j->slots_version;
     j->evaluated_step = NO_STEP;
     j->checkpointed_step = NO_STEP;
     return rc;
 }
 
-/* The plan of these variables. */
+/* Makes the plan of these variables. */
 static int make_plan(const struct job_spec *spec, const struct variable_spec *variables,
                      size_t count, struct plan *out, struct err *err)
 {
@@ -237,6 +237,20 @@ void start_open(struct master *m, struct job *j)
     }
 }
 
+/* @from is NULL or "": the tables begin empty. */
+static void take_rows(struct job *j, const char *from, uint64_t manifest)
+{
+    free(j->rows_from);
+    j->rows_from = from == NULL || from[0] == '\0' ? NULL : mem_strdup(from);
+    j->rows_manifest = manifest;
+}
+
+static void take_encoding(struct job *j, const char *encoding)
+{
+    free(j->encoding);
+    j->encoding = encoding == NULL || encoding[0] == '\0' ? NULL : mem_strdup(encoding);
+}
+
 void start_forget_fields(struct job *j)
 {
     for (size_t i = 0; j->field_names != NULL && i < j->train.fields.count; i++) {
@@ -246,9 +260,10 @@ void start_forget_fields(struct job *j)
     j->field_names = NULL;
     j->train.fields = j->test.fields = (struct sparse_names){0};
     free(j->given_own);
-    free(j->encoding);
+    take_encoding(j, NULL);
+    take_rows(j, NULL, 0);
+    j->slots_version = 0;
     j->given_own = NULL;
-    j->encoding = NULL;
     j->given = (struct given_variables){0};
 }
 
@@ -275,12 +290,12 @@ void start_inspect_done(struct master *m, struct job *j, const struct master_cal
         char quoted[1200];
         job_record_set(&j->record.started_from, done->from);
         j->from_fingerprint = done->from_fingerprint;
+        take_rows(j, done->rows_from, done->rows_manifest);
+        j->slots_version = done->slots_version;
         action_log(m, LOG_LEVEL_INFO, "job_from", "job=%s took=%s", j->record.id,
                    log_quote(done->from, quoted, sizeof quoted));
     }
-    if (done->encoding != NULL && done->encoding[0] != '\0') {
-        j->encoding = mem_strdup(done->encoding);
-    }
+    take_encoding(j, done->encoding);
     j->inspected = true;
 }
 
@@ -355,11 +370,19 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
     return 0;
 }
 
+bool start_recalls(const struct job *j)
+{
+    return job_spec_takes_encoding(&j->spec) && j->record.checkpoint[0] != '\0' &&
+           j->encoding == NULL && !MUTANT(encoding_forgotten);
+}
+
 void on_found(struct master *m, const struct master_found *found)
 {
     struct job *j = NULL;
     for (size_t i = 0; i < m->job_count; i++) {
-        if (m->jobs[i]->phase == PHASE_FIND && m->jobs[i]->find_number == found->number) {
+        const enum phase phase = m->jobs[i]->phase;
+        if ((phase == PHASE_FIND || phase == PHASE_RECALL) &&
+            m->jobs[i]->find_number == found->number) {
             j = m->jobs[i];
         }
     }
@@ -378,6 +401,9 @@ void on_found(struct master *m, const struct master_found *found)
         job_must_restart(j,
                          action_printf(m, "none of its checkpoints can be read, and it had %s: %s",
                                        j->record.checkpoint, skipped));
+    } else if (j->phase == PHASE_RECALL) { /* where it goes on is found when the data are known */
+        take_encoding(j, found->encoding);
+        j->found = true;
     } else if (go_back(m, j, found, &err) < 0) {
         job_must_end(j, JOB_FAILED, "cannot go back to its checkpoint %s: %s", found->path,
                      err.msg);
@@ -400,9 +426,9 @@ static void avoid(struct job *j, const char *directory)
     }
 }
 
-/* What does not fit now may fit on other servers, or later, when others have gone; what can never
- * fit on any is the user's to change, but a job that ran before is not lost for it. A checkpoint
- * that is damaged is avoided; one that cannot be read may be readable later. */
+/* A shard that does not fit now may fit on other servers, or later, when other jobs have ended; one
+ * that can never fit on any server is the user's to change, but a job that ran before is not lost
+ * for it. A damaged checkpoint is avoided; one that cannot be read may be readable later. */
 void start_open_refused(struct master *m, struct job *j, struct node *n, const struct err *err,
                         const char *why)
 {

@@ -114,7 +114,7 @@ void stop_go_back(struct job *j, const struct master_found *found)
     j->record.best.kept = j->record.best_checkpoint[0] != '\0';
 }
 
-/* The version that is kept becomes the result; what is shown of it is its own evaluation. */
+/* Makes the kept version the result; its own evaluation is shown. */
 static void take_best(struct job *j, struct buf *words)
 {
     struct job_record *r = &j->record;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Early stopping (training.stop): for which evaluations all workers stand still.
  *
- * An evaluation that may be the last one is made where all stand, and nobody goes on until it is
- * known, so the training ends at the very version that was evaluated. So is, in async and bounded
- * modes, each whose version may have to be kept as a checkpoint, which is of one cut. */
+ * An evaluation that may be the last one is made where all workers stand, and none goes on until
+ * its result is known, so the training ends at the very version that was evaluated. In async and
+ * bounded modes this holds for each evaluation whose version may have to be kept as a checkpoint,
+ * which is of one cut. */
 #include "base/mutant.h"
 #include "master/core/core.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A sync point: a version is pinned, evaluated, written as a checkpoint, and let go.
  *
- *   PIN ─▶ EVALUATE? ─▶ (PREPARE ─▶ CHECKPOINT ─▶ MANIFEST)? ─▶ UNPIN ─▶ NONE
+ * PIN ─▶ EVALUATE? ─▶ (PREPARE ─▶ CHECKPOINT ─▶ MANIFEST)? ─▶ UNPIN ─▶ NONE
  *
- * What fails goes by way of DISCARD. This file alone writes the job's `work`; answers are recorded,
- * and sync_point_advance() goes on when all that was asked for is answered. */
+ * A work that fails goes by way of DISCARD. This file alone writes the job's `work`; answers are
+ * recorded, and sync_point_advance() goes on when all requests are answered. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ void sync_point_release(struct job *j)
     memset(&j->sync_point, 0, sizeof j->sync_point);
 }
 
-/* ---- what is done, one thing after the other ---- */
+/* ---- the works, one after the other ---- */
 
 static void call_shards(struct master *m, struct job *j, enum master_call_kind kind)
 {
@@ -132,7 +132,7 @@ static void reuse(struct master *m, struct job *j)
 static void finish(struct master *m, struct job *j)
 {
     const struct sync_point *s = &j->sync_point;
-    if (s->failed) { /* only what is cancelled ends without it */
+    if (s->failed) { /* only a cancelled job ends without its checkpoint */
         job_must_end(j, JOB_CANCELLED, "by request, at step %" PRIu64 "; %s; %s", s->step, s->why,
                      job_checkpoint_words(m, j));
     } else if (s->cancel) {
@@ -143,14 +143,14 @@ static void finish(struct master *m, struct job *j)
     }
 }
 
-/* Its checkpoint is there, and nobody has gone on since. */
+/* The checkpoint of a job that yields is complete, and no worker has gone on since. */
 static void yield(struct master *m, struct job *j)
 {
     j->work = WORK_NONE;
     job_must_yield(j, action_printf(m, "at step %" PRIu64, j->sync_point.step));
 }
 
-/* @quiesced: the job stands still; else (async, bounded) within an epoch, while it goes on. */
+/* @quiesced: the job stands still; otherwise (async, bounded) it goes on, within an epoch. */
 void sync_point_begin(struct master *m, struct job *j, bool quiesced)
 {
     sync_point_release(j);
@@ -208,7 +208,7 @@ void sync_point_begin(struct master *m, struct job *j, bool quiesced)
     job_changed(j);
 }
 
-/* Nothing more is done with what is pinned. */
+/* Ends the work on the pinned version. */
 static void let_go(struct master *m, struct job *j)
 {
     if (j->over) {
@@ -310,8 +310,8 @@ static void try_again(struct master *m, struct job *j, enum work work)
                              s->attempts + 1, ms / 1000));
 }
 
-/* A job does not end without its last evaluation unless somebody cancels it. Without any other one
- * it goes on. */
+/* The evaluation is over. A job does not end without its last evaluation unless somebody cancels
+ * it; without any other one it goes on. */
 static void evaluation_over(struct master *m, struct job *j)
 {
     struct sync_point *s = &j->sync_point;
@@ -322,7 +322,7 @@ static void evaluation_over(struct master *m, struct job *j)
         return;
     }
     s->attempts = 0;
-    stop_decided(j); /* what was not evaluated does not count */
+    stop_decided(j); /* an evaluation that failed does not count */
     checkpoint_or_let_go(m, j);
 }
 
@@ -334,8 +334,9 @@ void sync_point_skip_evaluation(struct job *j)
     job_touch(j);
 }
 
-/* A job does not end without its last checkpoint unless somebody cancels it: it stands still and
- * tries again. Training goes on without any other one. */
+/* An attempt to write a checkpoint is over. A job does not end without its last checkpoint unless
+ * somebody cancels it: it stands still and tries again. Without any other checkpoint training goes
+ * on. */
 static void attempt_over(struct master *m, struct job *j)
 {
     struct sync_point *s = &j->sync_point;
@@ -361,8 +362,8 @@ static void attempt_over(struct master *m, struct job *j)
     let_go(m, j);
 }
 
-/* Has what was begun not ended? An attempt ends when all that was asked for has: a server that
- * writes late would fill the disk again. */
+/* True while something that was begun has not ended. An attempt ends when all its requests have
+ * ended: a server that writes late would fill the disk again. */
 static bool is_busy(struct master *m, struct job *j)
 {
     switch (j->work) {
@@ -386,7 +387,7 @@ static bool is_busy(struct master *m, struct job *j)
     return true;
 }
 
-/* What was begun has ended, well or (@failed) not. */
+/* The present work has ended, well or (@failed) not. */
 static void next_work(struct master *m, struct job *j, bool failed)
 {
     switch (j->work) {
@@ -415,7 +416,7 @@ static void next_work(struct master *m, struct job *j, bool failed)
             let_go(m, j);
         }
         break;
-    case WORK_DISCARD: /* if not, the next PREPARE does it */
+    case WORK_DISCARD: /* a DISCARD that fails is made up for by the next PREPARE */
         attempt_over(m, j);
         break;
     case WORK_UNPIN:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which checkpoints are deltas, and of which one.
+/* Which checkpoints are deltas, and of which base.
  *
- * A delta is one of the last checkpoint that had everything, so that whoever restores reads two at
- * most, and no more than one that is damaged costs those behind it. Servers know a base only as
- * long as their shards are open: each start of a job begins with a full one. A server that cannot
+ * A delta is one of the last full checkpoint, so that restoring reads two files at most, and a
+ * damaged file costs no more than the deltas that need it. Servers know a base only as long as
+ * their shards are open: each start of a job begins with a full checkpoint. A server that cannot
  * write a delta writes everything, and says so; the next checkpoint is a full one then. */
 #include <stdio.h>
 #include <string.h>

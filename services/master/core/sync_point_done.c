@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What servers and the shell answer about a sync point: recorded, and sync_point.c goes on with it.
- */
+/* Answers of servers and of the shell about a sync point: they are recorded, and sync_point.c goes
+ * on with them. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ static void keep_file(struct shard_state *s, const struct master_call_done *done
     s->delta = done->delta;
 }
 
-/* Is what shard @i pinned the cut that the master thinks it is? */
+/* Checks that shard @i has pinned the cut that the master expects. */
 static void check_cut(struct job *j, uint32_t i, const struct master_call_done *done)
 {
     const struct sync_point *s = &j->sync_point;
@@ -38,7 +38,8 @@ void sync_point_shard_done(struct job *j, uint32_t shard, const struct master_ca
 {
     if (kind == MASTER_CALL_PIN) {
         check_cut(j, shard, done);
-        if (done->version >= j->shards[shard].version) { /* else it has said more since */
+        if (done->version >= j->shards[shard].version) {
+            /* otherwise the shard has said more since */
             train_shard_said(j, shard, done);
         }
     } else if (kind == MASTER_CALL_CHECKPOINT) {
@@ -75,7 +76,7 @@ void on_manifest_done(struct master *m, const struct master_manifest_done *done)
         job_touch(j);
         if (done->err != NULL) {
             if (done->err->code == ERR_NOT_FOUND || done->err->code == ERR_CORRUPT) {
-                base_forget(j); /* perhaps that is what is wrong */
+                base_forget(j); /* perhaps the base is the reason */
             }
             sync_point_checkpoint_failed(m, j, done->err->msg);
         } else {

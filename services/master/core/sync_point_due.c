@@ -50,7 +50,8 @@ void sync_point_make_up(struct job *j, uint64_t step)
 
 /* ---- training.checkpoint_within ---- */
 
-#define EPOCHS_SHARE 5 /* of that time; the end of an epoch that follows sooner is passed over */
+/* share of that time; the end of an epoch that follows sooner is passed over */
+#define EPOCHS_SHARE 5
 
 uint64_t sync_point_save_ms(const struct job *j)
 {

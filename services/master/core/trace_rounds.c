@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rounds of a trace: which nodes take part in one, what they are asked, which one comes next.
- */
+/* The rounds of a trace: which nodes take part in a round, what they are asked, which round comes
+ * next. */
 #include "master/core/trace_rounds.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/mutant.h"
 
-#define CALL_MS 10000 /* of an answer that waits for nothing */
+#define CALL_MS 10000 /* for an answer that waits for nothing */
 #define TAKE_MS 20000
 
 void trace_rounds_init(struct trace_rounds *t, uint32_t steps, uint32_t record_ms, size_t count)
@@ -97,7 +97,7 @@ static unsigned next_round(const struct trace_rounds *t)
     return take ? TRACE_ROUND_TAKE : TRACE_ROUND_OVER;
 }
 
-/* On to the next round in which anybody takes part. */
+/* Goes on to the next round in which a node takes part. */
 static void go_on(struct trace_rounds *t)
 {
     do {
@@ -155,7 +155,7 @@ void trace_rounds_gone(struct trace_rounds *t)
     t->stopped = true;
     for (size_t i = 0; t->round == TRACE_ROUND_WORKERS && i < t->count; i++) {
         if (takes_part(t, &t->nodes[i])) {
-            add_action(t, TRACE_DO_TELL, i, take); /* one that records answers now */
+            add_action(t, TRACE_DO_TELL, i, take); /* a node that records answers now */
         }
     }
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace of a job that is being recorded: who is asked what, and when.
+/* A trace of a job that is being recorded: which node is asked what, and when.
  *
  * It goes in rounds, each of which is over when every node that takes part has answered or failed:
  * the clocks, a few times; the parameter servers begin to record; the workers record their steps,
- * which they answer when these are over; the servers hand out what they have. So what a server did
- * for a recorded step is recorded. A node that fails takes no part in later rounds. When the client
- * goes away, what was begun is ended: the workers are told so, then the servers are asked for
- * theirs.
+ * and answer when these are over; the servers hand out what they have. So what a server did for a
+ * recorded step is recorded. A node that fails takes no part in later rounds. When the client goes
+ * away, the recordings are ended: the workers are told so, then the servers are asked for theirs.
  *
- * As the other cores: each event may leave actions, to be carried out before the next one. */
+ * As with the other cores, each event may leave actions, which are to be carried out before the
+ * next one. */
 #ifndef GRADUS_MASTER_CORE_TRACE_ROUNDS_H
 #define GRADUS_MASTER_CORE_TRACE_ROUNDS_H
 
@@ -39,7 +39,7 @@ struct trace_ask {
 
 enum trace_action_kind {
     TRACE_DO_ASK,  /* @node what @ask says; then trace_rounds_answered() */
-    TRACE_DO_TELL, /* the same; then trace_rounds_told(), whatever came of it */
+    TRACE_DO_TELL, /* as TRACE_DO_ASK; then trace_rounds_told(), whatever came of it */
     TRACE_DO_END,  /* answer the client, if it is still there: nothing is under way any more */
 };
 
@@ -58,9 +58,9 @@ struct trace_rounds {
     uint32_t steps, record_ms;
     unsigned round;
     size_t open;  /* answers that are missing */
-    bool client;  /* it waits for the answer */
-    bool stopped; /* it went away, and what was begun must end */
-    bool ending;  /* the master ends: nobody is asked any more */
+    bool client;  /* the client waits for the answer */
+    bool stopped; /* the client went away, and recordings must end */
+    bool ending;  /* the master ends: no node is asked any more */
     struct trace_rounds_node *nodes;
     size_t count;
     struct trace_action *actions; /* of the last event */

@@ -68,8 +68,9 @@ static void give_back_all(struct master *m, struct job *j)
     }
 }
 
-/* Whoever holds has dropped its leases, and the report of it may get lost. One that has not goes on
- * with them; what two compute is applied once. */
+/* A hold is broken. A worker that holds has dropped its leases, and its report of that may get
+ * lost. A worker that does not hold goes on with its leases; what two workers compute is applied
+ * once. */
 void train_hold_broken(struct master *m, struct job *j)
 {
     if (j->phase == PHASE_HOLD && train_leases(j)) {
@@ -102,7 +103,7 @@ bool train_hold_end(struct master *m, struct job *j)
     }
     if (!job_is_sync(j)) {
         give_back_all(m, j);
-        j->quiesced = true; /* nobody is at work: what the shards answer is how it stays */
+        j->quiesced = true; /* no worker is active: what the shards answer stays true */
         return true;
     }
     if (step > j->step_limit) {
@@ -114,7 +115,7 @@ bool train_hold_end(struct master *m, struct job *j)
     j->step_limit = step;
     j->hold_limit = true;
     for (size_t i = 0; i < j->worker_count; i++) {
-        j->workers[i].from = j->workers[i].position; /* each goes on where it stands */
+        j->workers[i].from = j->workers[i].position; /* each worker goes on where it stands */
     }
     return true;
 }
@@ -149,8 +150,9 @@ void train_assign_idle(struct master *m, struct job *j, struct job_worker *w)
 
 /* ---- what comes next ---- */
 
-/* Whoever holds the version at the limit has it from every shard, and none can go beyond. Where no
- * worker is late for long it is worth waiting for all: their last reports come first. */
+/* True if all workers are at the limit. A worker that holds the version at the limit has it from
+ * every shard, and none can go beyond. Where no worker is late for long it is worth waiting for
+ * all: their last reports come first. */
 static bool are_at_limit(const struct job *j)
 {
     size_t assigned = 0;
@@ -176,8 +178,8 @@ static bool is_stop_due(const struct job *j)
            train_step(j) >= j->next_evaluate;
 }
 
-/* All must stop soon: for a client, or (async, bounded) for a checkpoint within an epoch, which is
- * of one cut through all shards, or for an evaluation that may end the training. */
+/* True if all workers must stop soon: for a client, or (async, bounded) for a checkpoint within an
+ * epoch, which is of one cut through all shards, or for an evaluation that may end the training. */
 bool train_wants_hold(const struct job *j)
 {
     return j->hold_checkpoint || j->hold_cancel || j->change != NULL || job_yields_now(j) ||

@@ -7,7 +7,7 @@ bool train_leases(const struct job *j)
     return j->leases.splits != NULL;
 }
 
-/* Its leases go to others. */
+/* Gives the leases of a worker to others. */
 void train_give_back(struct master *m, struct job *j, struct job_worker *w)
 {
     while (w->lease_count > 0) {
@@ -31,7 +31,7 @@ void train_park_clear(struct master *m, struct job *j, struct job_worker *w, int
     }
 }
 
-/* Leases of what is done on every shard are over. */
+/* Removes leases of splits that are done on every shard. */
 void train_drop_finished(struct job *j)
 {
     for (size_t i = 0; i < j->worker_count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A new generation: the shards are told who is there, and say where they are. */
+/* A new generation: the shards are told which workers there are, and answer how far they are. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -14,8 +14,8 @@ void train_assign_from(struct job *j, uint64_t step)
     }
 }
 
-/* Raise the generation and tell the shards who is there now. A round that is going on is overtaken.
- */
+/* Raises the generation and tells the shards which workers there are now. A regrouping that is
+ * under way is overtaken. */
 void train_regroup(struct master *m, struct job *j)
 {
     calls_forget(&m->calls, j, MASTER_CALL_MEMBERSHIP);
@@ -107,7 +107,7 @@ static bool compare_ledgers(const struct job *j, uint32_t *low, uint32_t *high)
     return true;
 }
 
-/* Async and bounded: the shards have told what is done. */
+/* Async and bounded: the shards have answered what is done. */
 static int regroup_async(struct master *m, struct job *j)
 {
     uint32_t *low = mem_new(j->leases.ledger.split_count, sizeof *low);
@@ -161,11 +161,12 @@ void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *
         return;
     }
     if (!leave_out(m, j, why) && job_workers_started(j) > 0) {
-        job_must_recover(j, why); /* the server has not what it promised */
+        job_must_recover(j, why); /* the server does not have what it promised */
         return;
     }
-    if (!regroups) { /* it is over, or has no worker: the same generation, with those who are left
-                      */
+    if (!regroups) {
+        /* the job has ended, or has no worker: the same generation, with the workers that are left
+         */
         call_start(m, j, j->shards[shard].node, MASTER_CALL_MEMBERSHIP, shard);
     }
 }

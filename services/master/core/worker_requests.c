@@ -28,7 +28,7 @@ static struct job_worker *sender(struct master *m, const struct master_event *e,
     return w;
 }
 
-/* True when the request is of the present generation; else it is answered. */
+/* True if the request is of the present generation; otherwise it is answered. */
 static bool is_present(struct master *m, const struct job *j, const struct master_event *e)
 {
     if (e->worker.generation == j->record.generation) {
@@ -100,7 +100,7 @@ void on_lease_split(struct master *m, const struct master_event *e)
     if (w == NULL) {
         return;
     }
-    train_park_clear(m, j, w, ERR_OK, NULL); /* an earlier call that nobody listens to any more */
+    train_park_clear(m, j, w, ERR_OK, NULL); /* an earlier call whose caller is gone */
     if (j->over) {
         reply_add(m, e->request)->lease_kind = MASTER_LEASE_DONE;
         return;
@@ -110,12 +110,12 @@ void on_lease_split(struct master *m, const struct master_event *e)
     w->parked_request = e->request;
     uint64_t wait = e->worker.wait_ms < LEASE_WAIT_MS_MAX ? e->worker.wait_ms : LEASE_WAIT_MS_MAX;
     w->parked_until_ms = m->now_ms + wait;
-    /* On hold nobody begins anything; this request may be from before. */
+    /* On hold no worker begins a split; this request may be from before. */
     const struct lease *lost =
         j->phase == PHASE_HOLD && !MUTANT(grant_on_hold) ? NULL : forgotten(w, &e->worker);
     if (lost != NULL) {
         struct lease again = *lost;
-        again.fresh = false; /* it may have begun, if an answer came twice */
+        again.fresh = false; /* the worker may have begun it, if an answer came twice */
         train_grant_one(m, j, w, &again);
         return;
     }
@@ -139,7 +139,7 @@ void on_report_split(struct master *m, const struct master_event *e)
     }
     reply_add(m, e->request);
     if (e->worker.epoch < epoch) {
-        return; /* said before; the epoch ended with it */
+        return; /* reported before; the epoch ended with it */
     }
     train_drop_finished(j); /* whoever had it */
     progress_step(m, j, train_step(j));
@@ -183,7 +183,7 @@ void on_report_progress(struct master *m, const struct master_event *e)
     w->sequence = report->sequence;
     uint64_t position = job_is_sync(j) ? report->position - j->version_shift : report->position;
     if (!w->held || position > w->position ||
-        MUTANT(position_falls)) { /* not one from before the answer to the hold */
+        MUTANT(position_falls)) { /* not a report from before the answer to the hold */
         w->position = position;
     }
     w->idle = report->idle;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many records of a job's files are left out because they are bad: what the worker said that
- * looked at the data, as a text of the store beside the job's row. The core knows nothing of it.
- * Everything on the loop. */
+/* The number of bad records of a job's files that are left out, as the worker said that looked at
+ * the data: a text of the store beside the job's row. The core knows nothing of it. Everything on
+ * the loop. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

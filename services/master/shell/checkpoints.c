@@ -14,7 +14,8 @@
 #include "checkpoint/manifest.h"
 #include "storage/storage.h"
 
-#define NUMBER_DIGITS_MAX 18 /* one more is still an int64_t, as the store has */
+/* with one digit more a number still fits an int64_t, as the store has */
+#define NUMBER_DIGITS_MAX 18
 #define CLAIM_TRIES_MAX 1000 /* masters that submit at the same moment */
 #define FIND_WRONG_MAX 16    /* complete checkpoints in a row that cannot be ours */
 
@@ -154,13 +155,14 @@ void checkpoint_found_release(struct checkpoint_found *f)
     free(f->train_sums);
     free(f->directory);
     free(f->best_path);
+    free(f->encoding);
     free(f->path);
     ledger_release(&f->ledger);
     buf_release(&f->skipped);
     memset(f, 0, sizeof *f);
 }
 
-/* What no checkpoint that we wrote is. */
+/* Refuses a manifest that is of no checkpoint that we wrote. */
 static int check(const struct manifest *m, const char *job, const char *path, struct err *err)
 {
     if (strcmp(m->job, job) != 0) {
@@ -200,6 +202,8 @@ static int take(const struct checkpoints *c, const char *job, char *path,
         out->train_sum_count = m.train_sum_count;
         m.train_sums = NULL;
         out->best = m.best;
+        out->encoding = m.encoding; /* moved */
+        m.encoding = NULL;
         if (m.best.kept && checkpoint_best(path, &out->best_path, NULL) == 0 &&
             m.best.kept_step != m.step) { /* as rows have it */
             free(out->best_path);
@@ -308,7 +312,7 @@ int checkpoints_claim(const struct checkpoints *c, const char *name, uint64_t le
         if (rc == 0) {
             *number = n;
         }
-        if (rc != ERR_EXISTS) { /* else another master was faster */
+        if (rc != ERR_EXISTS) { /* otherwise another master was faster */
             return rc;
         }
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the master knows of the checkpoint directory itself: <root>/<job id>/step-000000500.
+/* The master's own access to the checkpoint directory: <root>/<job id>/step-000000500.
  *
- * The directory of a job is ours from its submission on (checkpoint/claim.h). Whoever finds that it
- * is another's gets ERR_PERMISSION and has read and changed nothing; while the disk is not mounted,
- * ERR_UNAVAILABLE. Everything here reads and writes files and may block: call it on a pool's
+ * The directory of a job belongs to this master from its submission on (checkpoint/claim.h).
+ * ERR_PERMISSION: it is another master's, and nothing was read or changed; ERR_UNAVAILABLE: the
+ * disk is not mounted. Everything here reads and writes files and may block: call it on a pool's
  * thread. */
 #ifndef GRADUS_MASTER_SHELL_CHECKPOINTS_H
 #define GRADUS_MASTER_SHELL_CHECKPOINTS_H
@@ -27,11 +27,11 @@ struct checkpoints_job {
     const char *id;
     const char *named; /* the checkpoint of its row; "" none */
     int64_t submitted_ms;
-    const char *best; /* likewise that of its best version; NULL or "" none */
+    const char *best; /* directory of the best version; NULL or "" none */
 };
 
 struct checkpoint_found {
-    bool found;           /* else nothing below is set but skipped */
+    bool found;           /* otherwise nothing below is set but `skipped` */
     char *directory;      /* relative to the root: "digits-1/step-000000500" */
     char *path;           /* absolute, when the root is */
     uint64_t step;        /* of the job */
@@ -41,12 +41,13 @@ struct checkpoint_found {
     double *train_sums;
     size_t train_sum_count;
     struct best best;   /* as in the manifest */
-    char *best_path;    /* as path, of what that keeps; NULL: it is not there */
-    struct buf skipped; /* a line on each newer one that is not complete, or avoided */
+    char *encoding;     /* as in the manifest; or NULL */
+    char *best_path;    /* path of the best version that it keeps; NULL: it is not there */
+    struct buf skipped; /* a line on each newer checkpoint that is not complete, or avoided */
 };
 
-/* Make the directory of a new job "<name>-<number>": the least number from @least on that is above
- * all there are. Errors: those of files. */
+/* Makes the directory of a new job "<name>-<number>": the least number from @least on that is above
+ * all existing ones. Errors: those of files. */
 int checkpoints_claim(const struct checkpoints *c, const char *name, uint64_t least,
                       int64_t submitted_ms, uint64_t *number, struct err *err);
 /* The job never was, or ended without a checkpoint: others may have the number. */
@@ -56,27 +57,28 @@ void checkpoints_release(const struct checkpoints *c, const char *job);
  * one that may be there. Errors: ERR_INVALID another kind of name; those of files. */
 int checkpoints_prepare(const struct checkpoints *c, const struct checkpoints_job *job,
                         const char *directory, struct err *err);
-/* What is there of it goes, and room comes back. Errors: those of files. */
+/* Removes what there is of the checkpoint, which frees its room. Errors: those of files. */
 int checkpoints_discard(const struct checkpoints *c, const struct checkpoints_job *job,
                         const char *directory, struct err *err);
 
-/* The newest complete checkpoint of @job but those in @avoid: its manifest is sound and its files
- * are there with their sizes. That there is none, or no directory, is no error. @out is overwritten
- * in any case; checkpoint_found_release(). Errors: those of files, when nobody can say which is the
- * newest. */
+/* Finds the newest complete checkpoint of @job that is not in @avoid: its manifest is sound and its
+ * files are there with their sizes. No checkpoint, or no directory, is no error. @out is
+ * overwritten in any case; checkpoint_found_release(). Errors: those of files, when nobody can say
+ * which is the newest. */
 int checkpoints_find(const struct checkpoints *c, const struct checkpoints_job *job,
                      const char *const *avoid, size_t avoid_count, struct checkpoint_found *out,
                      struct err *err);
 void checkpoint_found_release(struct checkpoint_found *f); /* zeroed is fine */
 
-/* Before anything is done in the directory of @job: is it ours? One of a job that was submitted
- * before owners were noted becomes ours when its row names a checkpoint in it, or it is not there
- * (@make). Errors: ERR_NOT_FOUND it is not there (and not to be made); ERR_STATE nobody can say
- * whose it is. */
+/* Checks that the directory of @job is this master's, before anything is done in it. The directory
+ * of a job that was submitted before owners were noted becomes this master's when the job's row
+ * names a checkpoint in it, or it is not there (@make). Errors: ERR_NOT_FOUND it is not there (and
+ * not to be made); ERR_STATE nobody can say whose it is. */
 int checkpoints_check(const struct checkpoints *c, const struct checkpoints_job *job, bool make,
                       struct err *err);
 
-/* All of the job's directory goes; that it is not there is no error. Errors: those of files. */
+/* Removes the whole directory of the job; one that is not there is no error. Errors: those of
+ * files. */
 int checkpoints_remove(const struct checkpoints *c, const struct checkpoints_job *job,
                        struct err *err);
 

@@ -13,7 +13,7 @@
 #define HELD_MAX 64        /* leases of one worker, ten times what it may have */
 #define PARK_MARGIN_MS 300 /* a parked call is answered so long before its deadline */
 
-/* May who calls be the node @id? False: the call is answered. */
+/* True if the caller may be the node @id. False: the call is answered. */
 static bool may_be(struct request *r, const char *id)
 {
     struct err err;
@@ -215,7 +215,7 @@ static void run_lease_split(struct request *r)
         return;
     }
     struct err err = {0};
-    if (q->n_held > HELD_MAX) { /* cutting the list would grant the rest of it again */
+    if (q->n_held > HELD_MAX) { /* a list that is cut would let the rest be granted again */
         err_set(&err, ERR_INVALID, "%zu leases held; at most %d", q->n_held, HELD_MAX);
         request_fail(r, &err);
         return;

@@ -9,7 +9,8 @@
 #include "base/text.h"
 #include "master/shell/shell.h"
 
-#define TRIES_MAX 5 /* somebody else changed the job while we parsed: hardly so often in a row */
+/* another client changed the job while this one was parsed: hardly so often in a row */
+#define TRIES_MAX 5
 #define SHOWN_BYTES 256
 #define SOURCE "--set "
 

@@ -93,7 +93,7 @@ static void on_timer(void *ctx)
     shell_event(ctx, &e);
 }
 
-struct shell_row { /* that the store has answered; the core learns of it after the actions */
+struct shell_row { /* a row that the store has answered; the core learns of it after the actions */
     char job[JOB_ID_BYTES_MAX + 1];
     uint64_t row;
     struct err err;
@@ -162,7 +162,7 @@ void shell_event(struct shell *s, struct master_event *e)
         return;
     }
     step(s, e);
-    for (size_t i = 0; i < s->row_count; i++) { /* what is done for one may store others */
+    for (size_t i = 0; i < s->row_count; i++) { /* carrying out one answer may store more rows */
         struct shell_row row = s->rows[i];
         struct master_event stored = {.kind = MASTER_STORED};
         stored.stored =
@@ -273,7 +273,7 @@ int master_shell_start(struct service_context *sc, struct err *err)
     rc = rc < 0 ? rc : start_threads(s, &local);
     if (rc == 0) {
         shell_meters_init(s, service_meters(sc));
-        rc = shell_restore(s, &local); /* before the loop runs: nobody else is here yet */
+        rc = shell_restore(s, &local); /* before the loop runs, so no other thread is here yet */
     }
     const struct service_methods jobs = {&gradus__v1__jobs__descriptor, jobs_methods,
                                          jobs_method_count, s};
@@ -298,8 +298,8 @@ int master_shell_start(struct service_context *sc, struct err *err)
     return 0;
 }
 
-/* For clients that are told the state directory (--state-dir) instead of the address. Nobody else
- * needs it: where it cannot be written, the master serves and tries again. */
+/* Writes the master's address for clients that are told the state directory (--state-dir) instead.
+ * Nobody else needs it: where it cannot be written, the master serves and tries again. */
 static void write_address(void *ctx)
 {
     struct shell *s = ctx;
@@ -361,7 +361,7 @@ void master_shell_stop(struct service_context *sc)
 {
     struct shell *s = service_state(sc);
     char *path = file_join(s->settings->state_dir, "master.address");
-    (void)unlink(path); /* gone already is fine */
+    (void)unlink(path); /* a file that is gone already is no error */
     free(path);
     shell_free(s);
     service_set_state(sc, NULL);

@@ -19,7 +19,8 @@ struct master_settings {
     int64_t jobs_max;
     int64_t owner_jobs_max; /* of one submitter */
     int64_t finished_max;
-    int64_t finished_rows_max, finished_rows_age; /* in the store; age: ms, 0: no limit */
+    /* limits of ended jobs in the store; age: ms, 0: no limit */
+    int64_t finished_rows_max, finished_rows_age;
     int64_t owner_running_max, owner_workers_max, owner_ps_memory_max; /* 0: no limit */
     int preemption;                                                    /* enum: off, on */
     int64_t preempt_after_ms;

@@ -83,7 +83,7 @@ static void answer(struct request *r, const struct master_reply *reply)
     remove_row(r);
 }
 
-/* One that ended so long ago that only the store has it. */
+/* Removes a job that ended so long ago that only the store has it. */
 static void remove_stored(struct request *r)
 {
     struct removal *v = r->data;

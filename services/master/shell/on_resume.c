@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs.Resume. A job that is paused is the core's affair, after the changes of its file, if there
- * are any, have been set. Of one that has ended the core has no file any more: it is read again, on
- * the pool, with the changes; and it is refused when the checkpoints that it had are gone, which is
+/* Jobs.Resume. For a paused job the core decides, after the changes of its file, if there are any,
+ * have been set. Of a job that has ended the core has no file any more: it is read again, on the
+ * pool, with the changes; and it is refused when the checkpoints that it had are gone, which is
  * looked for where files may be slow. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs.Submit: parse and check the job file (on the pool, as it may be large); number the job and
- * make its directory of checkpoints, which nobody else has then; queue the job. */
+/* Jobs.Submit: parses and checks the job file (on the pool, as it may be large), numbers the job
+ * and makes its directory of checkpoints, so that no other job has it, and queues the job. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 struct submission {
     struct job_spec spec;
     char *name;      /* the spec's, which the core takes */
-    uint64_t number; /* of the job; 0: no directory was made */
+    uint64_t number; /* number of the job; 0: no directory was made */
     struct err err;
 };
 
@@ -91,7 +91,7 @@ static void run_submit(struct request *r)
     request_event(r, &e, answer_submit);
 }
 
-/* On the pool of files. */
+/* Claims the directory; on the pool of files. */
 static void claim(void *ctx)
 {
     struct request *r = ctx;
@@ -102,7 +102,7 @@ static void claim(void *ctx)
     if (checkpoints_claim(&r->shell->checkpoints, s->name, least, chrono_wall_ms(), &s->number,
                           &s->err) < 0) {
         (void)err_wrap(&s->err, "make the job's directory of checkpoints");
-        s->err.code = ERR_UNAVAILABLE; /* whatever it is, the job file is not to blame */
+        s->err.code = ERR_UNAVAILABLE; /* in any case the job file is not the reason */
     }
     r->run = run_submit;
     request_post(r);
@@ -148,7 +148,7 @@ static int check(const Gradus__V1__SubmitRequest *q, struct err *err)
     return 0;
 }
 
-/* On the pool. Every error of the file is in the message, as much of it as fits. */
+/* Parses the file, on the pool. Every error of it is in the message, as far as they fit. */
 static void parse(void *ctx)
 {
     struct request *r = ctx;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs.Tables: all servers of a job are asked at once what their tables hold. Who comes last, with
- * an answer or because its time is up, answers the client, on the thread where that is. When the
- * client goes away, the rest ends by itself, for a server is not asked for long. */
+/* Jobs.Tables: all servers of a job are asked at once what their tables hold. The call that ends
+ * last, with an answer or because its time is up, answers the client, on its own thread. When the
+ * client goes away, the rest ends by itself, because a server is not asked for long. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 #define ASKED_MAX 8
 #define ASK_MS 5000
-#define ASK_HOTTEST_MS 20000 /* for which servers read the notes of all rows */
+#define ASK_HOTTEST_MS 20000 /* time in which servers read the notes of all rows */
 
 struct asked_server {
     struct asking *asking;
@@ -26,7 +26,7 @@ struct asking {
     struct shell *shell;
     struct rpc_call *call;
     char *job, *table;
-    atomic_size_t missing; /* servers, and one for who asks them */
+    atomic_size_t missing; /* calls to servers, and one for the call that makes them */
     size_t count;
     struct asked_server servers[];
 };
@@ -51,7 +51,7 @@ static void asking_free(struct asking *a)
 /* ---- the answer ---- */
 
 struct told_tables {
-    size_t count; /* with those that are missing */
+    size_t count; /* servers, with those that do not answer */
     struct told_shard {
         Gradus__V1__ShardTables message;
         Gradus__V1__TableStats *one; /* of the table that was asked for */
@@ -87,7 +87,7 @@ static int by_shard(const void *left, const void *right)
     return a->shard != b->shard ? (a->shard < b->shard ? -1 : 1) : strcmp(a->ps, b->ps);
 }
 
-/* What all servers have said, or why they have not. */
+/* Gathers what all servers have answered, or why they have not. */
 static void gather(struct asking *a, struct told_tables *told)
 {
     size_t room = a->count;
@@ -119,7 +119,7 @@ static void told_release(struct told_tables *told)
     free(told->list);
 }
 
-/* Leaves the table that is asked for alone. Errors: ERR_NOT_FOUND names those that there are. */
+/* Keeps only the table that is asked for. Errors: ERR_NOT_FOUND names the tables that there are. */
 static int choose(const struct asking *a, struct told_tables *told, struct err *err)
 {
     const Gradus__V1__ShardTables *any = told->list[0];
@@ -221,7 +221,7 @@ static int start(struct asked_server *n, struct err *err)
         .body = &q.base,
         .timeout_ms = a->table[0] == '\0' ? ASK_MS : ASK_HOTTEST_MS,
     };
-    struct rpc_channel *channel = peer_channel(a->shell, info.address, err);
+    struct rpc_channel *channel = peer_channel(a->shell, info.address, 0, err);
     return channel == NULL ? err->code : rpc_call_start(channel, &request, on_done, n, err);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs.Trace: asks all nodes of a job what they do in the next steps, and for the time on their
- * clocks. In which order, trace_rounds.h of the core says. The client is told of nodes that failed.
+ * clocks. The order is that of trace_rounds.h of the core. The client is told of nodes that failed.
  * When it goes away the nodes are told to stop. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static void fill_node(const struct traced_node *n, Gradus__V1__NodeTrace *to, ch
     }
 }
 
-/* Without anything of a worker there is nothing to show. */
+/* True if no worker sent anything: there is nothing to show. */
 static bool is_empty(const struct tracing *t, struct err *err)
 {
     const struct traced_node *first = NULL;
@@ -150,7 +150,7 @@ static void add_nodes(struct tracing *t, const struct job_names *names, enum mas
     }
 }
 
-/* Why there is nothing to trace. */
+/* Says why there is nothing to trace. */
 static int check_job(struct shell *s, const Gradus__V1__TraceJobRequest *q,
                      const struct job_record **record, struct err *err)
 {
@@ -189,7 +189,7 @@ static void run_trace(struct request *r)
     t->shell = s;
     t->call = rpc_call_ref(r->call);
     t->job = mem_strdup(q->job);
-    t->id = chrono_now_ns(); /* of one master; nodes have one job of this name */
+    t->id = chrono_now_ns(); /* unique for one master; nodes have one job of this name */
     trace_boot(t->boot);
     size_t count = record->workers.count + record->ps.count;
     trace_rounds_init(&t->rounds, q->steps, q->timeout_ms, count);

@@ -24,7 +24,7 @@ struct watcher {
     enum job_state sent_state; /* 0: nothing was sent */
     uint64_t sent_ms;
     struct watcher *prev, *next;
-    struct watcher *same_prev, *same_next; /* that watch the same job */
+    struct watcher *same_prev, *same_next; /* watchers of the same job */
 };
 
 /* Jobs change thousands of times a second: who watches one is found without a look at all. */
@@ -75,7 +75,7 @@ static void watcher_unlink(struct watcher *w)
 static void tell(struct watcher *w, const struct job_record *record)
 {
     if (rpc_queued_bytes(w->call) > QUEUED_BYTES_MAX && !job_state_is_final(record->state)) {
-        return; /* it stays changed and is told when it has read */
+        return; /* it is told of the change when it has read */
     }
     struct job_wire wire;
     job_wire_init(&wire, record, JOB_WIRE_EVALUATIONS);
@@ -219,7 +219,7 @@ void on_watch_done(struct rpc_call *call, bool cancelled, void *service)
     }
     struct err err = {0};
     while (loop_post(w->shell->loop, removed, w, &err) < 0) {
-        if (err.code == ERR_STATE) { /* the loop has ended; nobody else has it */
+        if (err.code == ERR_STATE) { /* the loop has ended; no other thread has it */
             removed(w);
             return;
         }

@@ -36,7 +36,7 @@ struct request {
     void (*refused)(struct request *r, const struct err *err);
     void *data; /* of its kind, freed with it */
     void (*free_data)(void *data);
-    struct request *prev, *next; /* all that wait for a reply */
+    struct request *prev, *next; /* in the list of all requests that wait for a reply */
 };
 
 struct shell_meters {
@@ -52,17 +52,17 @@ struct shell {
     struct checkpoints checkpoints; /* root: absolute */
     struct loop *loop;
     struct pool *pool;
-    struct pool *files; /* one thread: what is done in the checkpoint directory keeps its order */
+    struct pool *files; /* one thread: works in the checkpoint directory keep their order */
     struct pool *probes;
-    const struct rpc_credentials *credentials; /* to nodes; borrows; NULL: plain */
+    const struct rpc_credentials *credentials; /* for calls to nodes; borrows; NULL: plain */
     struct rpc_loop *rpc_loop;
     struct master *master;
     struct master_actions actions;
-    struct shell_row *rows; /* that the store has answered; the core does not know yet */
+    struct shell_row *rows; /* rows that the store has answered and the core does not know of yet */
     size_t row_count, row_capacity;
     struct store *store;
     bool store_well;    /* the last row was stored */
-    struct root_watch { /* is the checkpoint directory there? */
+    struct root_watch { /* whether the checkpoint directory is there */
         struct loop_timer timer;
         bool asked;
         uint64_t asked_ms;
@@ -103,13 +103,13 @@ void request_free(struct request *r);
 void request_answered(struct shell *s, const struct master_reply *reply);
 
 /* shell_access.c */
-/* Remember that who calls is the owner of @job, which is about to be submitted. Errors: those of
- * the store. */
+/* Notes that the caller is the owner of @job, which is about to be submitted. Errors: those of the
+ * store. */
 int owner_store(struct request *r, const char *job, struct err *err);
 /* The owner of a job whose row does not say, as the store has it. */
 void owner_restore(struct shell *s, struct job_record *record);
-/* May the caller have one more job that waits or runs? Errors: ERR_EXHAUSTED; those of the store.
- */
+/* Checks that the caller may have one more job that waits or runs. Errors: ERR_EXHAUSTED; those of
+ * the store. */
 int owner_check_room(struct request *r, struct err *err);
 /* Is the job who calls' to change, as an admin or its owner? False: the call is answered. */
 bool request_may_change(struct request *r, const char *action, const char *job);
@@ -135,17 +135,19 @@ void shell_trim_begin(struct shell *s);
 void shell_call(struct shell *s, const struct master_call *call);
 
 /* shell_peer.c */
-/* Borrows until peers_free(), or until it is the one that was used longest ago of 2048. Errors:
- * ERR_INVALID. */
-struct rpc_channel *peer_channel(struct shell *s, const char *address, struct err *err);
+/* The channel to @address, for the process there; @incarnation: which one is meant, 0: whoever it
+ * is. Borrows until peers_free(), until another incarnation is meant, which ends the calls on it,
+ * or until it is the one that was used longest ago of 2048. Errors: ERR_INVALID. */
+struct rpc_channel *peer_channel(struct shell *s, const char *address, uint64_t incarnation,
+                                 struct err *err);
 void peers_free(struct shell *s);
 
 /* shell_nodes.c */
-/* Job @id, which runs; @what is to be done to it: "traced". Errors: ERR_NOT_FOUND; ERR_STATE it
- * does not run; those of the store. */
+/* Job @id, which runs; @what is to be done to it, for messages: "traced". Errors: ERR_NOT_FOUND;
+ * ERR_STATE it does not run; those of the store. */
 int shell_running_job(struct shell *s, const char *id, const char *what,
                       const struct job_record **out, struct err *err);
-/* The node of this name, the one that lives if there is one. */
+/* The node of this name; of several, the one that lives. */
 bool shell_find_node(struct shell *s, const char *id, struct master_node_info *out);
 
 /* shell_probe.c */
@@ -155,7 +157,7 @@ void probes_begin(struct shell *s); /* look after late nodes from now on */
 void shell_prepare(struct shell *s, const struct master_prepare *prepare);
 void shell_find(struct shell *s, const struct master_find *find);
 void shell_prune(struct shell *s, const struct master_prune *prune);
-void shell_release(struct shell *s, const char *job); /* its directory, if it is empty */
+void shell_release(struct shell *s, const char *job); /* removes its directory, if it is empty */
 
 /* shell_root.c */
 /* Owner and root of s->checkpoints; the root is made unless it was there before. Errors: those of
@@ -184,7 +186,7 @@ struct job_change { /* of a job's file, on its way to the core; the data of a re
     char *const *sets; /* of the request's message */
     size_t set_count;
     char *base;           /* the text that they are applied to; owned */
-    struct job_spec spec; /* what comes of it; owned */
+    struct job_spec spec; /* the file with the changes; owned */
     unsigned tries;
     void (*parsed)(struct request *r); /* on the loop */
     int64_t submitted_ms;              /* RESUME of a job that has ended: what there is of it, */
@@ -196,8 +198,8 @@ void job_change_begin(struct request *r, const char *job, char *const *sets, siz
 void job_change_parse(struct request *r, const char *text);
 /* The job was changed meanwhile: may it be tried once more? */
 bool job_change_again(const struct request *r, const struct err *err);
-/* Why a job that the core does not know cannot be changed; @away: what is said of one whose row is
- * all that there is. Returns an error in any case. */
+/* Says why a job that the core does not know cannot be changed; @away: what to say of a job that
+ * only has a row. Returns an error in any case. */
 int job_change_absent(struct shell *s, const char *job, const char *away, struct err *err);
 #define JOB_SETS_MAX 1000
 

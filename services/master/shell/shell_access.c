@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose a job is: who submitted it, as a text of the store beside the job's row. The core knows
+/* The owner of a job: who submitted it, as a text of the store beside the job's row. The core knows
  * nothing of it. Everything on the loop. */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static int read_owner(struct shell *s, const char *job, struct buf *out, struct 
     return rc == ERR_NOT_FOUND ? 0 : rc;
 }
 
-/* Rows of earlier versions do not say whose a job is. */
+/* Rows of earlier versions do not say who owns a job. */
 void owner_restore(struct shell *s, struct job_record *record)
 {
     struct buf owner = {0};

@@ -47,12 +47,15 @@ static int take_inspection(const Gradus__V1__DataInfo *r, struct master_call_don
     done->from = r->from;
     done->encoding = r->encoding;
     done->from_fingerprint = r->from_fingerprint;
+    done->rows_from = r->rows_from;
+    done->rows_manifest = r->rows_manifest;
+    done->slots_version = r->slots_version;
     return rc != 0 || r->program == NULL
                ? rc
                : wire_program_from_proto(r->program, given, &done->given, err);
 }
 
-/* @ledger and @given become the caller's, where there are any. */
+/* Takes an answer; @ledger and @given become the caller's, where there are any. */
 static int take_answer(const struct call *c, struct master_call_done *done, struct ledger *ledger,
                        struct variable_spec **given, struct err *err)
 {
@@ -123,7 +126,8 @@ static void deliver(void *ctx)
     free(c);
 }
 
-/* When the mailbox is full or gone the answer is lost; the core has deadlines of its own. */
+/* Posts an answer to the loop. When the mailbox is full or gone the answer is lost; the core has
+ * deadlines of its own. */
 static void post(struct call *c)
 {
     if (loop_post(c->shell->loop, deliver, c, NULL) < 0) {
@@ -170,7 +174,7 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
     struct call *c = mem_new(1, sizeof *c);
     *c = (struct call){
         .shell = s, .number = call->number, .kind = call->kind, .job = mem_strdup(call->job)};
-    struct rpc_channel *channel = peer_channel(s, call->address, &c->err);
+    struct rpc_channel *channel = peer_channel(s, call->address, call->incarnation, &c->err);
     struct rpc_request request = {
         .service = ps ? &gradus__v1__parameter_server__descriptor : &gradus__v1__worker__descriptor,
         .method = master_call_name(call->kind),
@@ -184,7 +188,7 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
     }
 }
 
-/* Where the shards are. The list and what it points to are one allocation, the caller's. */
+/* The places of the shards. The list and what it points to are one allocation, the caller's. */
 static Gradus__V1__ShardLocation **locations(const struct master_call *call)
 {
     size_t n = call->shard_count;
@@ -280,6 +284,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.secret = worker_secret(call, &fence);
         q.incarnation = call->incarnation;
         q.begins = call->begins;
+        q.encoding = borrow(call->encoding);
         start(s, call, false, &q.base);
         return;
     }
@@ -293,6 +298,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         program.fingerprint = call->given_fingerprint;
         data.program = call->given_fingerprint == 0 ? NULL : &program;
         data.from_fingerprint = call->from_fingerprint;
+        data.encoding = borrow(call->encoding);
         q.job = borrow(call->job);
         q.text = borrow(call->text);
         q.plan = &plan;
@@ -341,6 +347,8 @@ static void open_shard(struct shell *s, const struct master_call *call, Gradus__
     q.ledger = &ledger;
     q.version = call->version;
     q.restore = borrow(call->restore);
+    q.rows_from = borrow(call->rows_from);
+    q.rows_manifest = call->rows_manifest;
     q.owner = s->checkpoints.owner;
     q.workers = borrow_list(call->workers);
     q.n_workers = call->worker_count;
@@ -358,7 +366,7 @@ static void set_membership(struct shell *s, const struct master_call *call,
     q.shard = ref;
     q.workers = borrow_list(call->workers);
     q.n_workers = call->worker_count;
-    if (call->ledger != NULL) { /* else nothing but the membership changes */
+    if (call->ledger != NULL) { /* otherwise nothing but the membership changes */
         wire_consistency_to_proto(call->consistency, &consistency);
         wire_ledger_to_proto(call->ledger, &ledger);
         q.consistency = &consistency;

@@ -66,7 +66,7 @@ static void start(struct task *t, void (*work)(void *ctx), void (*deliver)(void 
 static void finish(struct task *t, void (*deliver)(void *ctx))
 {
     if (loop_post(t->shell->loop, deliver, t, NULL) < 0) {
-        task_free(t); /* the loop has ended, and with it whoever waits */
+        task_free(t); /* the loop has ended, and with it all that wait */
     }
 }
 
@@ -158,7 +158,7 @@ static void log_skipped(const struct task *t)
     }
 }
 
-/* Of what was passed over; the rest is in the log. */
+/* The first checkpoint that was passed over; the others are in the log. */
 static const char *first_line(struct task *t)
 {
     char *text = t->found.skipped.data;
@@ -189,7 +189,8 @@ static void deliver_found(void *ctx)
                                         .train_sums = f->train_sums,
                                         .train_sum_count = f->train_sum_count,
                                         .best = &f->best,
-                                        .best_path = f->best_path};
+                                        .best_path = f->best_path,
+                                        .encoding = f->encoding};
         shell_event(t->shell, &e);
     }
     task_free(t);

@@ -41,8 +41,8 @@ static void deliver(void *ctx)
     task_free(t);
 }
 
-/* On the pool. Without a shared directory the shards' files are elsewhere; then this manifest would
- * name files that nobody finds, so they are looked for first. */
+/* Writes a manifest, on the pool. Without a shared directory the shards' files are elsewhere, and
+ * the manifest would name files that nobody finds: so they are looked for first. */
 static void write_manifest(void *ctx)
 {
     struct task *t = ctx;
@@ -61,7 +61,7 @@ static void write_manifest(void *ctx)
         }
     }
     if (loop_post(t->shell->loop, deliver, t, NULL) < 0) {
-        task_free(t); /* the loop has ended, and with it whoever waits */
+        task_free(t); /* the loop has ended, and with it all that wait */
     }
 }
 

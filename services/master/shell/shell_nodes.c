@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a question to the nodes of a job begins with: the job, which has to run, and where its nodes
- * are. */
+/* The beginning of every question to the nodes of a job: finds the job, which has to run, and the
+ * addresses of its nodes. */
 #include <string.h>
 
 #include "base/chrono.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Channels to nodes, one for each address. */
+/* Channels to nodes, one for each address. A process that was replaced may have the address of the
+ * one before it, and its host name another number: an attempt to connect to the old one may hang
+ * for seconds, so the new process gets a new channel, which resolves the name anew. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +14,7 @@
 struct peer { /* a channel to a node */
     struct peer *next;
     char *address;
+    uint64_t incarnation; /* of the process that it was made for; 0: nobody has said */
     struct rpc_channel *channel;
     uint64_t used_ms;
 };
@@ -33,7 +36,15 @@ void peers_free(struct shell *s)
     }
 }
 
-/* Nodes come and go, each perhaps with a new port: the channel that was used longest ago goes. */
+static void peer_close(struct shell *s, struct peer **at)
+{
+    struct peer *gone = *at;
+    *at = gone->next;
+    name_index_remove(&s->peer_index, gone->address);
+    peer_free(gone);
+}
+
+/* Closes the channel that was used longest ago: nodes come and go, each perhaps with a new port. */
 static void peers_trim(struct shell *s)
 {
     size_t count = 0;
@@ -43,17 +54,36 @@ static void peers_trim(struct shell *s)
         oldest = (*p)->used_ms < (*oldest)->used_ms ? p : oldest;
     }
     if (count >= PEERS_MAX) {
-        struct peer *gone = *oldest;
-        *oldest = gone->next;
-        name_index_remove(&s->peer_index, gone->address);
-        peer_free(gone);
+        peer_close(s, oldest);
     }
 }
 
-struct rpc_channel *peer_channel(struct shell *s, const char *address, struct err *err)
+/* Is @p a channel to another process than @incarnation? */
+static bool was_replaced(const struct peer *p, uint64_t incarnation)
+{
+    return incarnation != 0 && p->incarnation != 0 && p->incarnation != incarnation;
+}
+
+/* What calls still wait for an answer of is gone. */
+static void peer_replace(struct shell *s, const struct peer *known)
+{
+    struct peer **p = &s->peers;
+    while (*p != known) {
+        p = &(*p)->next;
+    }
+    peer_close(s, p);
+}
+
+struct rpc_channel *peer_channel(struct shell *s, const char *address, uint64_t incarnation,
+                                 struct err *err)
 {
     struct peer *known = name_index_find(&s->peer_index, address);
+    if (known != NULL && was_replaced(known, incarnation)) {
+        peer_replace(s, known);
+        known = NULL;
+    }
     if (known != NULL) {
+        known->incarnation = incarnation != 0 ? incarnation : known->incarnation;
         known->used_ms = chrono_now_ms();
         return known->channel;
     }
@@ -65,7 +95,7 @@ struct rpc_channel *peer_channel(struct shell *s, const char *address, struct er
         return NULL;
     }
     struct peer *p = mem_new(1, sizeof *p);
-    *p = (struct peer){s->peers, mem_strdup(address), channel, chrono_now_ms()};
+    *p = (struct peer){s->peers, mem_strdup(address), incarnation, channel, chrono_now_ms()};
     s->peers = p;
     name_index_put(&s->peer_index, p->address, p);
     return channel;

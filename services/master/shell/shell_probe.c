@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a node whose heartbeat is late still there? A host that answers that nobody listens at the
- * address says that the process has ended; nothing else is proof of anything, and the heartbeats
- * decide. So the end of a process is known within a second or two, and a job does not stand for all
- * of the time-out each time. */
+/* Looks whether a node whose heartbeat is late is still there. A host that answers that no process
+ * listens at the address says that the process has ended; nothing else is proof of anything, and
+ * the heartbeats decide. So the end of a process is known within a second or two, and a job need
+ * not wait for the whole time-out. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -34,7 +34,7 @@ struct round {
     struct probe probes[PROBES_MAX];
 };
 
-/* ---- on the thread of the probes ---- */
+/* ---- called on the thread of the probes ---- */
 
 static bool is_refused(const struct addrinfo *at)
 {

@@ -113,7 +113,7 @@ void request_answered(struct shell *s, const struct master_reply *reply)
     }
 }
 
-/* The service stops: nobody will answer them. */
+/* The service stops: nobody will answer these requests. */
 void requests_end(struct shell *s, const char *why)
 {
     struct err err = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checkpoint directory itself: whose jobs are in it, and is its disk mounted? */
+/* Watches the root of checkpoints: whose jobs are in it, and whether its disk is mounted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define LOOK_MS 2000
 #define SILENT_MS 10000 /* a disk that answers nothing for so long is not there */
 
-/* What the store remembers: who we are, and which directory has had its mark. */
+/* Texts in the store: the owner's id, and the directory that had its mark. */
 #define KEY_OWNER "owner"
 #define JOBS_SEARCHED 1000 /* that have ended: in which directories the owner is looked for */
 
@@ -44,7 +44,8 @@ static int find_owner(struct shell *s, const char *root, struct err *err)
     struct search search = {.root = root};
     int rc = 0;
     if (s->store->ops->get_text(s->store, STORE_TEXTS_LOST, &lost, NULL) == 0) {
-        rc = claim_root_check(root, err); /* with a new one our checkpoints would be another's */
+        /* under a new mark our checkpoints would be another master's */
+        rc = claim_root_check(root, err);
         rc =
             rc < 0 ? rc : s->store->ops->load(s->store, JOBS_SEARCHED, look_at_claim, &search, err);
     }
@@ -108,7 +109,7 @@ int shell_root_open(struct shell *s, struct err *err)
     int rc = storage_check(root, err);
     rc = rc < 0 ? err_wrap(err, "checkpoint directory") : open_owner(s, root, err);
     if (rc == 0 && is_known(s, root)) {
-        if (claim_root_check(root, &local) < 0) { /* it comes back, or somebody is told */
+        if (claim_root_check(root, &local) < 0) { /* the disk comes back, or somebody is told */
             tell(s, &local);
         }
     } else if (rc == 0) {

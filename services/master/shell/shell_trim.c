@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of jobs that have ended do not become more for ever. What is in memory stays: the core
- * may write its row again, and clients see it. So does for an hour what has just ended: whoever
- * submitted it may ask once more, by the id or with the same request. */
+/* Removes rows of jobs that have ended, so that they do not grow for ever. Jobs in memory stay: the
+ * core may write their rows again, and clients see them. So does, for an hour, a job that has just
+ * ended: its submitter may ask once more, by the id or with the same request. */
 #include <inttypes.h>
 
 #include "base/chrono.h"
@@ -9,7 +9,7 @@
 #include "master/shell/shell.h"
 
 #define AGAIN_MS 600000
-#define MORE_MS 1000 /* where there was more than goes at once */
+#define MORE_MS 1000 /* pause while there may be more rows to remove */
 #define SETTLED_MS 3600000
 #define PASSES_MAX 1000 /* at the start */
 

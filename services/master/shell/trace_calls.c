@@ -64,7 +64,7 @@ static void take_clock(struct traced_node *n)
     n->same_boot = r->boot[0] != '\0' && strcmp(r->boot, n->trace->boot) == 0;
 }
 
-/* When the mailbox is gone, so is the master: the last call frees. */
+/* When the mailbox is gone, the master is gone, too: the last call frees. */
 static void drop(struct tracing *t)
 {
     if (atomic_fetch_sub(&t->refs, 1) == 1) {
@@ -83,7 +83,7 @@ static void post(struct tracing *t, void (*run)(void *ctx), void *ctx)
     }
 }
 
-/* On the loop: @n has answered, or not. */
+/* On the loop: @n has answered, or failed. */
 static void deliver(void *ctx)
 {
     struct traced_node *n = ctx;
@@ -122,7 +122,7 @@ static void deliver_told(void *ctx)
 
 static void on_told(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
 {
-    (void)status; /* who is not there records nothing */
+    (void)status; /* a node that is gone records nothing */
     (void)reply;
     post(ctx, deliver_told, ctx);
 }
@@ -150,7 +150,7 @@ static int call(struct tracing *t, const struct traced_node *n, const struct tra
         .body = &q.base,
         .timeout_ms = ask->timeout_ms,
     };
-    struct rpc_channel *channel = peer_channel(t->shell, n->address, err);
+    struct rpc_channel *channel = peer_channel(t->shell, n->address, 0, err);
     return channel == NULL ? err->code : rpc_call_start(channel, &request, done, ctx, err);
 }
 
@@ -174,7 +174,7 @@ static void tell_node(struct tracing *t, const struct traced_node *n, const stru
 
 /* ---- the rounds ---- */
 
-/* Whoever calls this holds @t. */
+/* Carries out actions; the caller holds @t. */
 static void carry_out(struct tracing *t)
 {
     for (size_t i = 0; i < t->rounds.action_count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace of a job that is being recorded: the calls to its nodes, and what they answered. Who is
+/* A trace of a job that is being recorded: the calls to its nodes, and their answers. Which node is
  * asked what, trace_rounds.h of the core decides. On the master's loop, but for the answers, which
  * come on any thread. */
 #ifndef GRADUS_MASTER_SHELL_TRACE_CALLS_H
@@ -34,7 +34,7 @@ struct tracing {
     uint64_t id;
     uint32_t spans_max;
     struct trace_rounds rounds;
-    atomic_size_t refs;        /* calls under way, and one for who makes them */
+    atomic_size_t refs;        /* calls under way, and one for the caller that makes them */
     struct traced_node *nodes; /* as those of rounds */
     size_t count;
 };
@@ -45,7 +45,7 @@ void tracing_begin(struct tracing *t);
 /* The client is gone: what the nodes record now is ended, then the rest of the rounds. */
 void tracing_gone(struct tracing *t);
 
-/* What @n answered last; borrows. */
+/* The last answer of @n; borrows. */
 Gradus__V1__TraceResponse *trace_response(const struct traced_node *n);
 /* The rounds are over: answer the client, if it is still there. */
 void trace_answer(struct tracing *t);

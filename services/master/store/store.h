@@ -2,7 +2,11 @@
 /* Where jobs outlive the master: one row per job. An interface, because tests keep rows in memory
  * and a later master may keep them elsewhere.
  *
- * Owner: the master's loop thread. A row that was put is durable when put returns. */
+ * Owner: the master's loop thread. A row that was put is durable when put returns.
+ *
+ * The core asks for a row and is told when it is stored (decision 13). What must not be before that
+ * (calls of a new generation, an end that clients see) waits, so a disk that is full for an hour
+ * costs an hour at most, and no job. */
 #ifndef GRADUS_MASTER_STORE_STORE_H
 #define GRADUS_MASTER_STORE_STORE_H
 
@@ -15,7 +19,7 @@
 struct store_row {
     const char *id; /* "<name>-<number>" */
     const char *name;
-    const char *request_id; /* "" none; else no two rows have the same */
+    const char *request_id; /* "" none; else unique among the rows */
     uint64_t number;
     int state;
     int64_t submitted_ms;
@@ -28,12 +32,13 @@ struct store_row {
 /* A text besides jobs: the directory in which the jobs' checkpoints are, as an absolute path. */
 #define STORE_CHECKPOINT_ROOT "checkpoint_root"
 
-/* Which rows of jobs that have ended may go. */
+/* Which rows of ended jobs are removed. */
 struct store_trim {
     size_t listed;   /* the newest so many stay: they are in memory, and `gradus list` shows them */
-    size_t rows_max; /* of those that have ended; what is more goes, that which ended first first */
-    int64_t old_ms;  /* what ended before goes, however few there are; INT64_MIN: nothing */
-    int64_t settled_ms; /* what ended later stays: clients may still ask for it */
+    size_t rows_max; /* of ended jobs; of more, those that ended first are removed */
+    /* jobs that ended before are removed, however few there are; INT64_MIN: none */
+    int64_t old_ms;
+    int64_t settled_ms; /* jobs that ended later stay: clients may still ask for them */
     int64_t now_ms;     /* the end of rows of earlier versions, which do not say when that was */
 };
 #define STORE_TRIM_MAX 1000 /* in one call */
@@ -43,8 +48,8 @@ struct store_ops {
     /* Insert the row, or replace the one with its id. Errors: ERR_EXHAUSTED, ERR_CORRUPT,
      * ERR_UNAVAILABLE, ERR_EXISTS another job has the request id. */
     int (*put)(struct store *s, const struct store_row *row, struct err *err);
-    /* Call @each with all rows of jobs that have not ended and the newest @finished_limit of those
-     * that have, oldest first; what it returns below 0 ends the walk. A damaged row is passed on
+    /* Calls @each for all rows of jobs that have not ended and the newest @finished_limit of those
+     * that have, oldest first; a result of @each below 0 ends the walk. A damaged row is passed on
      * with what is known of it. */
     int (*load)(struct store *s, size_t finished_limit,
                 int (*each)(void *ctx, const struct store_row *row, struct err *err), void *ctx,
@@ -57,9 +62,9 @@ struct store_ops {
     /* One more than the highest number of this name, also of rows that were removed; the first is
      * 1. Errors: ERR_EXHAUSTED. */
     int (*next_number)(struct store *s, const char *name, uint64_t *number, struct err *err);
-    /* Remove rows of jobs that have ended, with what else is kept of them but the highest number of
-     * their name: no other job gets an id that there was. @removed: how many; as many as
-     * STORE_TRIM_MAX: there may be more. Errors: as put(); then all are still there. */
+    /* Removes rows of jobs that have ended, with everything else that is kept of them but the
+     * highest number of their name: no later job gets the id of an earlier one. @removed: how many;
+     * as many as STORE_TRIM_MAX: there may be more. Errors: as put(); then all are still there. */
     int (*trim)(struct store *s, const struct store_trim *trim, size_t *removed, struct err *err);
     /* Likewise the row of @id alone. Errors: ERR_NOT_FOUND no job that has ended is called so. */
     int (*remove)(struct store *s, const char *id, struct err *err);
@@ -86,7 +91,7 @@ struct store {
  * ERR_INVALID a file of another program; ERR_UNSUPPORTED of a newer version. */
 int store_sqlite_open(const char *state_dir, const char *owner, struct store **out,
                       struct err *err);
-/* The same for somebody who only looks, with no lock, while no master has it: put() fails. Errors:
+/* Opens the store for reading, without a lock, while no master has it: put() fails. Errors:
  * ERR_NOT_FOUND there is no such file; ERR_UNSUPPORTED of another version, or program; ERR_CORRUPT.
  */
 int store_sqlite_read(const char *state_dir, struct store **out, struct err *err);

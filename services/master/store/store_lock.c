@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-/* Over what the last one wrote: that needs no room. What cannot be written is not said. */
+/* Writes the owner over that of before, which needs no room. A failure does not matter. */
 static void say_owner(int fd, const char *owner)
 {
     size_t bytes = strlen(owner);
@@ -22,8 +22,8 @@ static void say_owner(int fd, const char *owner)
     }
 }
 
-/* One master per directory. The lock goes with its process, however that ends; the content of the
- * file only tells others who has it. */
+/* One master per directory. The lock ends with its process, however that ends; the file's content
+ * only tells others which process has it. */
 int store_lock(const char *state_dir, const char *owner, int *fd, struct err *err)
 {
     char *path = file_join(state_dir, "master.lock");

@@ -24,17 +24,18 @@
 #define TEXTS_LEAST 64        /* rows of the table of texts that are looked for, at least */
 #define ROWS_PER_PAGE_MAX 512 /* a row takes 8 bytes of a page of 4 KiB at the very least */
 
-/* Two connections: one that met a damaged page writes nothing any more. */
+/* Two connections, of the old and the new file: SQLite writes nothing more on a connection that has
+ * met a damaged page. */
 struct repair {
     sqlite3 *old, *made;
     const char *path;
-    int64_t rows_max; /* of a table, by the size of the file */
+    int64_t rows_max; /* rows of a table at most, by the size of the file */
     int64_t highest;  /* number of a row */
     int64_t *unread;
     size_t unread_count, unread_capacity, read, named;
 };
 
-/* Where numbers of rows, and ids, are found: each of them may be damaged, too. */
+/* Where row numbers and ids are read: the table, and two indexes. Any of them may be damaged. */
 static const char *const PLACES[] = {
     "SELECT rowid, NULL FROM job ORDER BY rowid DESC LIMIT 1",
     "SELECT rowid, id FROM job INDEXED BY sqlite_autoindex_job_1",
@@ -48,7 +49,8 @@ static const char *const WRITE_JOB =
     " ended_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 static const char *const READ_TEXT = "SELECT key, value FROM text WHERE rowid = ?1";
 static const char *const WRITE_TEXT = "INSERT INTO text(key, value) VALUES(?1, ?2)";
-/* Of no state, and with a checksum that is not that of its content, which is empty. */
+/* A row that only keeps an id taken: it has no state and an empty job, and a checksum that does not
+ * match, so nobody loads it. */
 static const char *const HOLD_ID =
     "INSERT OR IGNORE INTO job(rowid, id, name, number, state, submitted_ms, job, checksum)"
     " VALUES(?1, ?2, ?3, ?4, 0, 0, x'', ?5)";
@@ -81,7 +83,7 @@ static int64_t number_of(sqlite3 *db, const char *sql, int64_t otherwise)
 
 /* ---- rows ---- */
 
-/* Call @each with what all places say, as far as each can be read. */
+/* Calls @each with the row numbers and ids of all PLACES, as far as each can be read. */
 static int walk(struct repair *r,
                 int (*each)(struct repair *r, int64_t row, const char *id, struct err *err),
                 struct err *err)
@@ -128,7 +130,8 @@ static void copying_end(struct copying *c)
     sqlite3_finalize(c->to);
 }
 
-/* Row @row; how many there are of it: 0 or 1. Errors: ERR_CORRUPT it cannot be read. */
+/* Copies row @row. Returns the number of rows with it, 0 or 1. Errors: ERR_CORRUPT the row cannot
+ * be read. */
 static int copy(const struct repair *r, const struct copying *c, int64_t row, size_t *count,
                 struct err *err)
 {
@@ -193,7 +196,7 @@ static int copy_texts(struct repair *r, struct err *err)
     return rc;
 }
 
-/* So that no other job gets the id, and with it the checkpoints. */
+/* Keeps the id of a lost row taken, so that no other job gets it and, with it, the checkpoints. */
 static int hold_id(struct repair *r, int64_t row, const char *id, struct err *err)
 {
     const char *dash = id == NULL ? NULL : strrchr(id, '-');
@@ -266,7 +269,8 @@ static int copy_schema(const struct repair *r, struct err *err)
     return rc;
 }
 
-/* What was written last moves into the one file of the old one, which is then only read. */
+/* Opens the old file and the new one. What the old database wrote last (its write-ahead log) is
+ * first moved into its file, which is then only read. */
 static int open_both(struct repair *r, const char *made, struct err *err)
 {
     if (sqlite3_open_v2(r->path, &r->old, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK) {
@@ -295,7 +299,8 @@ static int write_new(struct repair *r, struct err *err)
     return rc < 0 ? rc : write_sql(r, "COMMIT", err);
 }
 
-/* At every moment there is a database at @path. */
+/* Puts the new database in the place of the old one. At every moment there is a database at @path.
+ */
 static int exchange(const char *path, const char *made, const char *aside, struct err *err)
 {
     if (link(path, aside) != 0) {
@@ -326,7 +331,7 @@ int store_repair(const char *path, struct err *err)
     (void)strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &utc));
     char *made = mem_printf("%s.new", path), *journal = mem_printf("%s-journal", made);
     char *aside = mem_printf("%s.damaged-%s", path, date);
-    (void)unlink(made); /* of a repair that did not end */
+    (void)unlink(made); /* left by a repair that did not end */
     (void)unlink(journal);
     int rc = open_both(&r, made, &local);
     rc = rc < 0 ? rc : write_new(&r, &local);

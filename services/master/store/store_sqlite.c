@@ -126,7 +126,7 @@ static const char *column(sqlite3_stmt *st, int i)
     return value == NULL ? "" : value;
 }
 
-/* Are the blob in column @job and the number in the one behind it of one row? */
+/* True if the blob in column @job and the number in the column behind it belong to one row. */
 static bool is_whole(sqlite3_stmt *st, int job)
 {
     const void *data = sqlite3_column_blob(st, job);
@@ -340,7 +340,8 @@ static int transaction(struct sqlite_store *s, const char *sql, struct err *err)
     return rc < 0 ? rc : run(s, "COMMIT", err);
 }
 
-/* Is it ours, of a version we know? A new file gets the schema, an older one what is new. */
+/* Checks that the file is ours, and of a known version. A new file gets the schema, an older one
+ * what is new. */
 static int check_schema(struct sqlite_store *s, struct err *err)
 {
     int application = 0, version = 0, tables = 0;
@@ -387,8 +388,8 @@ static int prepare(struct sqlite_store *s, struct err *err)
     return 0;
 }
 
-/* @alone: no file is made beside it, which a full disk has no room for, but nobody else can look.
- */
+/* @alone: makes no file beside it, for which a full disk has no room; meanwhile nobody else can
+ * look. */
 static int open_database(struct sqlite_store *s, bool alone, struct err *err)
 {
     if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=

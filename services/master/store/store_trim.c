@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rows go is chosen first, into a table in memory; then what hangs on them goes, then they.
- * What is read are numbers in front of the jobs and behind them, a few thousand rows at most, and
- * that seldom. */
+/* Removes rows of ended jobs: first they are chosen, into a table in memory; then the texts that
+ * belong to them are removed, then the rows. Only numbers in front of the jobs and behind them are
+ * read, a few thousand rows at most, and seldom. */
 #include "master/store/store_trim.h"
 
 #include "master/core/job_record.h"

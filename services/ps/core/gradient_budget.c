@@ -22,7 +22,8 @@ static uint64_t promised_to(const struct gradient_share *s, uint64_t held)
     return held > s->reserve ? held : s->reserve;
 }
 
-/* Of its reserve, so that nobody else has anything to do with it. */
+/* True if the next gradient of @s fits into its reserve, and so takes memory from no other share.
+ */
 static bool is_own(const struct gradient_share *s)
 {
     return s->held + s->unit <= s->reserve;
@@ -42,7 +43,8 @@ static bool fits(const struct gradient_share *s)
     return promised <= b->bytes_max && held <= s->held_max;
 }
 
-/* Is somebody before in the queue whom it would take memory from? The reserve is its own. */
+/* True if a waiter stands in the queue from whom this gradient would take memory. A gradient within
+ * its share's reserve competes with waiters of the same share alone. */
 static bool must_queue(const struct gradient_share *s)
 {
     const struct gradient_waiter *w = s->budget->first;
@@ -84,8 +86,8 @@ static void make_ready(struct gradient_budget *b, struct gradient_waiter **at)
     b->ready_end = &w->next;
 }
 
-/* Give what there is to those who wait. The first whom the common part is too small for keeps it
- * from those behind. */
+/* Gives free memory to waiters, in order. The first waiter for whom the common part is too small
+ * keeps that part from those behind it. */
 static void grant(struct gradient_budget *b)
 {
     bool kept = false;
@@ -101,7 +103,8 @@ static void grant(struct gradient_budget *b)
             w->granted = true;
             make_ready(b, at);
         } else {
-            kept |= s->held + s->unit <= s->held_max; /* it waits for its own memory else */
+            /* it waits for memory of its own share otherwise */
+            kept |= s->held + s->unit <= s->held_max;
             at = &w->next;
         }
     }

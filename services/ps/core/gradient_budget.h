@@ -11,7 +11,12 @@
  *
  * These are the decisions alone: bytes are counted, none are allocated. The caller has the lock,
  * the memory and the clock (services/ps/data/gradient_memory.c), or simulates them. After each call
- * that may give memory to somebody who waits, gradient_budget_ready() says to whom. */
+ * that may give memory to somebody who waits, gradient_budget_ready() says to whom.
+ *
+ * Why each share has a reserve (decision 30): a limit on bytes alone can stop a cluster for ever,
+ * because what fills it may wait for what finds no room. The simulator runs clusters whose servers
+ * have exactly the reserve, and one gradient less stops them. The shard's core knows nothing of the
+ * budget, because nothing but time can be observed of it. */
 #ifndef GRADUS_PS_CORE_GRADIENT_BUDGET_H
 #define GRADUS_PS_CORE_GRADIENT_BUDGET_H
 
@@ -26,12 +31,15 @@ struct gradient_waiter;
 
 struct gradient_budget {
     uint64_t bytes_max;
-    uint64_t held;      /* by gradients */
-    uint64_t promised;  /* of each share the reserve, or what it holds, if that is more; and lent */
+    uint64_t held; /* by gradients */
+    /* the sum over all shares of the reserve or of what a share holds, whichever is more; and what
+     * is lent */
+    uint64_t promised;
     uint64_t allocated; /* held, or to be used again, or lent */
     struct gradient_share *shares;
-    struct gradient_waiter *first, **end;       /* who waits, in the order in which they came */
-    struct gradient_waiter *ready, **ready_end; /* who waits no longer and has not been told */
+    struct gradient_waiter *first, **end; /* waiters, in the order in which they came */
+    /* waiters that have their memory and were not told yet */
+    struct gradient_waiter *ready, **ready_end;
 };
 
 struct gradient_share {
@@ -39,9 +47,9 @@ struct gradient_share {
     struct gradient_share *next, **link;
     uint64_t unit; /* bytes of one gradient */
     uint64_t reserve, held;
-    size_t viewed;     /* gradients in memory of others, of those held */
+    size_t viewed;     /* gradients among those held that lie in memory of others */
     size_t buffers;    /* memory that was allocated for gradients, in use or not */
-    uint64_t held_max; /* there was no memory for more */
+    uint64_t held_max; /* beyond so much there was no memory */
     bool closed;
 };
 
@@ -62,41 +70,44 @@ struct gradient_waiter {
 
 /* @bytes_max 0: no limit. */
 void gradient_budget_init(struct gradient_budget *b, uint64_t bytes_max);
-/* Somebody who waited, waits no longer and is to be told that: gradient_share_take() will say
- * something else than 1. NULL: nobody. */
+/* The next waiter that is to be told that it waits no longer: gradient_share_take() will say
+ * something else than 1. NULL: there is none. */
 struct gradient_waiter *gradient_budget_ready(struct gradient_budget *b);
 
 /* ---- shares ---- */
 
-/* Gradients of @unit bytes; 0 counts as 1. */
+/* Adds a share whose gradients have @unit bytes; 0 counts as 1. */
 void gradient_share_join(struct gradient_share *s, struct gradient_budget *b, uint64_t unit);
-/* Room for @count gradients at any time, from now on. Errors, and the share keeps what it had:
+/* Reserves room for @count gradients at any time. On an error the share keeps what it had:
  * ERR_RANGE more than the limit, whatever others hold; ERR_EXHAUSTED not now. */
 int gradient_share_reserve(struct gradient_share *s, size_t count, struct err *err);
-/* Follows a gradient_share_reserve() that succeeded. @fits: there is memory for it, too; otherwise
- * the reserve is what it was @before. */
+/* Follows a gradient_share_reserve() that succeeded. @fits: the memory for it is there, too;
+ * otherwise the reserve becomes again what it was @before. */
 void gradient_share_reserved(struct gradient_share *s, bool fits, uint64_t before);
-/* Nobody gets a gradient any more; who waits is ready. The reserve is free for others, and so is
- * each gradient once it is returned. */
+/* Closes a share: it takes no gradient any more, and its waiters are ready. The reserve is free for
+ * others, and so is each gradient once it is returned. */
 void gradient_share_close(struct gradient_share *s);
-void gradient_share_leave(struct gradient_share *s); /* closed; all returned, and nobody waits */
+/* the share is closed, all gradients are returned, and nobody waits */
+void gradient_share_leave(struct gradient_share *s);
 
 /* ---- gradients ---- */
 
 /* Memory for a gradient of @w, which does not wait: 0; or 1: wait, or do without. Errors:
  * ERR_NOT_FOUND closed. */
 int gradient_share_take(struct gradient_share *s, struct gradient_waiter *w, struct err *err);
-/* After gradient_share_take() said 1. It may be ready at once. */
+/* Call after gradient_share_take() said 1. The waiter may be ready at once. */
 void gradient_share_wait(struct gradient_share *s, struct gradient_waiter *w);
 /* Wait no longer, and return what was granted and not fetched. True: it had not been told. */
 bool gradient_waiter_cancel(struct gradient_waiter *w);
 /* A gradient that was taken is not needed any more. */
 void gradient_share_return(struct gradient_share *s);
-/* The same, of one for which there was no memory beyond the reserve: the share makes do with what
- * it has from now on, until its reserve changes. False: it has nothing to wait for. */
+/* As gradient_share_return(), for a gradient for which there was no memory beyond the reserve: the
+ * share makes do with what it has until its reserve changes. False: the share has nothing to wait
+ * for. */
 bool gradient_share_refused(struct gradient_share *s);
 
-/* Memory for other things than gradients, out of what is common, unless somebody waits for it. */
+/* Takes memory out of the common part for something else than gradients, unless a waiter needs it.
+ */
 bool gradient_budget_lend(struct gradient_budget *b, uint64_t bytes);
 void gradient_budget_take_back(struct gradient_budget *b, uint64_t bytes);
 
@@ -108,8 +119,8 @@ void gradient_budget_take_back(struct gradient_budget *b, uint64_t bytes);
 /* So many bytes more than the limit: unused memory is to be freed. */
 uint64_t gradient_budget_surplus(const struct gradient_budget *b);
 bool gradient_budget_has_room(const struct gradient_budget *b, uint64_t bytes); /* to stay */
-/* Of the surplus, how many buffers of @s to free at most, if so many are unused: no share gets
- * below its reserve, or what it holds. All of a share that is closed. */
+/* The number of unused buffers of @s to free at most, out of the surplus: no share gets below its
+ * reserve, or what it holds. Of a closed share all. */
 size_t gradient_share_spare(const struct gradient_share *s);
 void gradient_share_made(struct gradient_share *s); /* memory for one gradient is to be allocated */
 void gradient_share_freed(struct gradient_share *s, size_t buffers);

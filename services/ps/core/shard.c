@@ -153,7 +153,7 @@ int shard_check_fence(const struct shard *s, const struct shard_event *e, struct
     }
     int rc = fence_check_secret(&s->fence, &e->fence, err);
     if (rc != 0 || e->kind == SHARD_CLOSE) {
-        return rc; /* its master may not know that it was opened before */
+        return rc; /* the master may not know that the shard was opened before */
     }
     return fence_check_opening(&s->fence, &e->fence, err);
 }

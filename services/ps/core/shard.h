@@ -34,7 +34,8 @@
 #define SHARD_REPLICAS_MAX CONSISTENCY_REPLICAS_MAX /* 2 MiB of nodes */
 #define SHARD_WORKER_BYTES 129                      /* with the NUL */
 #define SHARD_QUEUE_MAX 256 /* pushes that wait for a free snapshot; each holds a gradient */
-#define SHARD_ROUNDS_MAX 8  /* of sums over whole variables; no update takes more than four */
+/* rounds of sums over whole variables; no update takes more than four */
+#define SHARD_ROUNDS_MAX 8
 
 struct shard;
 
@@ -48,10 +49,10 @@ struct shard;
     X(PIN, pin)               /* shard_pin.c */                                                    \
     X(UNPIN, unpin)           /* shard_pin.c */                                                    \
     X(CHECKPOINT, checkpoint) /* shard_pin.c: write a pinned version */                            \
-    X(STATE, state)           /* shard_membership.c: what is it like; of a repeated OpenShard */   \
-    X(GONE, gone)             /* shard_park.c: the caller of `tag` is gone; no reply */            \
-    X(SNAPSHOT, snapshot)     /* shard_apply.c: a snapshot is free again; no reply */              \
-    X(CLOSE, close)           /* shard_membership.c: nothing is asked afterwards */
+    X(STATE, state) /* shard_membership.c: answers with the state; for a repeated OpenShard */     \
+    X(GONE, gone)   /* shard_park.c: the caller of `tag` is gone; no reply */                      \
+    X(SNAPSHOT, snapshot) /* shard_apply.c: a snapshot is free again; no reply */                  \
+    X(CLOSE, close)       /* shard_membership.c: nothing is asked afterwards */
 
 enum shard_event_kind {
 #define X(NAME, name) SHARD_##NAME,
@@ -64,16 +65,17 @@ struct shard_event {
     enum shard_event_kind kind;
     uint64_t now_ms;
     uint64_t generation;
-    struct fence fence; /* of a worker: its opening alone */
+    struct fence fence; /* of a worker only its opening */
     bool own;           /* the server's own: it needs no fence */
-    void *tag;          /* of the request, handed back in its reply; unique among those that wait */
-    bool can_apply;     /* a snapshot is free to write the next version to */
+    /* of the request, handed back in its reply; unique among requests that wait */
+    void *tag;
+    bool can_apply; /* a snapshot is free to write the next version to */
 
     /* SHARD_EXCHANGE; all borrowed but the gradient. Whoever makes it with totals has checked that
      * they are whole; SHARD_SETTLE borrows them. */
     const char *worker;
     struct exchange_request ask;
-    void *gradient;    /* of its push; NULL: none came */
+    void *gradient;    /* gradient of its push; NULL: none came */
     uint64_t elements; /* of that */
 
     /* SHARD_FILL: initial values of elements [first, first + elements), which SHARD_PUT borrows;
@@ -94,23 +96,24 @@ struct shard_event {
     /* SHARD_PIN, SHARD_UNPIN, SHARD_CHECKPOINT */
     const char *pin_id;
     bool slots;         /* SHARD_PIN: keep the slots too */
-    void *slots_buffer; /* where to; NULL: the rule has none */
+    void *slots_buffer; /* where slots are copied to; NULL: the rule has none */
 };
 
 /* ---- actions ---- */
 
 enum shard_action_kind {
-    SHARD_ADD,     /* buffer += source */
-    SHARD_APPLY,   /* version := the one before it, updated with buffer / examples, or with a
-                      source: (buffer + source) / examples, in one pass over memory. Without a
-                      buffer the values stay the same. The two newest versions stay readable.
-                      With learning rate × lr_scale; with has_base: compensated by lambda for the
-                      way from base_version, which is readable, to the one before the new one. */
-    SHARD_REDUCE,  /* sums over whole variables: begin round 0 of the update to `version` with
-                      buffer / examples (no buffer: nobody had examples), or a later round with what
-                      the rounds before were settled with. Keep the partial sums of this shard */
-    SHARD_SETTLE,  /* `totals` are those of `round`; keep them, and after SHARD_APPLY those of all
-                      rounds, until the next version's are made */
+    SHARD_ADD,    /* buffer += source */
+    SHARD_APPLY,  /* version := the one before it, updated with buffer / examples, or with a source:
+                     (buffer + source) / examples, in one pass over memory. Without a buffer the
+                     values stay the same. The two newest versions stay readable. The learning rate
+                     is multiplied by lr_scale; with has_base the gradient is compensated by lambda
+                     for the way from base_version, which is readable, to the version before the new
+                     one. */
+    SHARD_REDUCE, /* sums over whole variables: begin round 0 of the update to `version` with
+                     buffer / examples (no buffer: nobody had examples), or a later round with what
+                     the rounds before were settled with. Keep the partial sums of this shard */
+    SHARD_SETTLE, /* `totals` are those of `round`: keep them, and after SHARD_APPLY those of all
+                     rounds, until the totals of the next version are made */
     SHARD_ABANDON, /* the update that SHARD_REDUCE began will not be: nothing of it stays */
     SHARD_PUT,     /* @count of the values that are given, from number @skip on, become elements
                       [first, first + count) of version, which nobody has read. With @whole the
@@ -133,8 +136,8 @@ struct shard_action {
     uint64_t examples;
     uint64_t staleness; /* SHARD_APPLY in async, bounded: of the gradient */
     float lr_scale;     /* SHARD_APPLY: 1 but for POLICY_SCALE_LR */
-    /* SHARD_APPLY: a base of the gradient is kept. SHARD_KEEP, SHARD_FORGET: version is one, for a
-     * worker; else it is pinned. */
+    /* SHARD_APPLY: a base of the gradient is kept. SHARD_KEEP, SHARD_FORGET: the version is kept
+     * for a worker; else it is pinned. */
     bool has_base;
     uint64_t base_version;
     float lambda;
@@ -150,8 +153,9 @@ struct shard_action {
     bool rows;       /* send the rows that were asked for, as of `version` */
     uint64_t filled; /* to SHARD_FILL: so many elements have values, from the first on */
     uint64_t generation;
-    const struct ledger *ledger;   /* batches in `version`, or NULL; borrows until the next step */
-    uint64_t examples_applied;     /* with `version`: in all of the training. Also of SHARD_WRITE */
+    const struct ledger *ledger; /* batches in `version`, or NULL; borrows until the next step */
+    /* examples of all training that `version` has taken in. Also of SHARD_WRITE */
+    uint64_t examples_applied;
     struct exchange_answer answer; /* to an exchange; its bytes are borrowed until the next step.
                                       The shell has the data of sums */
 
@@ -184,8 +188,9 @@ struct shard_options {
     bool has_slots;   /* the rule has optimizer slots */
     bool keeps_bases; /* async, bounded: the update wants what the worker read, whatever the policy
                        */
-    uint32_t rounds;  /* of sums over whole variables that sync steps take with the other shards; 0
-                         when there is no other, or the update needs none */
+    /* rounds of sums over whole variables that steps of sync take with the other shards; 0 when
+     * this is the only shard, or the update needs none */
+    uint32_t rounds;
     const struct ledger *ledger; /* the data position at `version`; copied */
     const char *const *workers;  /* copied */
     size_t worker_count;
@@ -196,18 +201,18 @@ struct shard *shard_new(const struct shard_options *options, struct err *err);
 /* Buffers that are still in it are the caller's to find: step SHARD_CLOSE before. */
 void shard_free(struct shard *s);
 
-/* What an OpenShard of @generation is to one that is there (NULL: none), opened with
- * @opened_generation. */
+/* What an OpenShard of @generation means for the shard that is there (NULL: none), which was opened
+ * with @opened_generation. */
 enum shard_open {
     SHARD_OPEN_NEW,     /* make it */
-    SHARD_OPEN_SAME,    /* it was made for this very request: answer with its state */
-    SHARD_OPEN_REPLACE, /* it is of a start that is over: close it, whatever waits, and make it anew
-                         */
-    SHARD_OPEN_REFUSED, /* with @err: ERR_ABORTED it is an old one; ERR_UNAUTHENTICATED the one that
-                           is there is another master's */
+    SHARD_OPEN_SAME,    /* the shard was made for this very request: answer with its state */
+    SHARD_OPEN_REPLACE, /* the shard is of a start that is over: close it, whatever waits, and make
+                           it anew */
+    SHARD_OPEN_REFUSED, /* with @err: ERR_ABORTED the request is an old one; ERR_UNAUTHENTICATED the
+                           shard is another master's */
 };
-/* Which openings were closed on this server, the newest of them: what opens one of those again is a
- * request that came late, and would find an empty place. */
+/* The newest openings that were closed on this server. An OpenShard with one of them came late, and
+ * would make an empty shard. */
 #define SHARD_CLOSED_KEPT 256
 struct shard_closed {
     struct {
@@ -218,7 +223,8 @@ struct shard_closed {
 };
 /* Shard @number of @opening is closed; 0, that of clients who draw none, may be opened again. */
 void shard_closed_add(struct shard_closed *c, uint64_t opening, uint32_t number);
-/* The same for one that is not there (yet): its OpenShard may still wait for its turn. */
+/* Notes the CloseShard of a shard that is not there (yet): its OpenShard may still wait for its
+ * turn. */
 void shard_closed_early(struct shard_closed *c, uint64_t opening, uint32_t number);
 /* Errors: ERR_ABORTED it was closed. */
 int shard_closed_check(const struct shard_closed *c, uint64_t opening, uint32_t number,
@@ -241,10 +247,10 @@ bool shard_takes_totals(const struct shard *s, const struct shard_event *e);
  * can_apply when there is one. */
 bool shard_wants_snapshot(const struct shard *s);
 
-/* The file that a shard wrote last. Rows go into a file as a walk meets them, and the next walk may
- * meet them otherwise: a second file of the same version is another one than a manifest names. So
- * a request that comes again (the answer was lost, or the request was late) is answered with the
- * file that is there, while it is there. */
+/* The file that a shard wrote last. A walk may meet rows in another order the next time, so a
+ * second file of the same version would differ from the one that a manifest names. A request that
+ * comes again (its answer was lost, or it was late) is answered with this file, while it is there.
+ */
 struct shard_written {
     char pin_id[SHARD_PIN_ID_BYTES]; /* "": none */
     uint64_t bytes, checksum;
@@ -259,14 +265,14 @@ struct shard_info {
     uint64_t generation;
     uint64_t version;
     uint64_t elements;
-    uint64_t filled; /* of them have values */
+    uint64_t filled; /* number of elements that have values */
     struct consistency consistency;
     uint64_t examples; /* applied, in all of the training */
     uint64_t pushes_applied;
     uint64_t pushes_duplicate;
     uint64_t pushes_dropped; /* told STALE or DROPPED */
     size_t parked;
-    uint64_t parked_since_ms; /* of the oldest; 0: none waits */
+    uint64_t parked_since_ms; /* since when the oldest request waits; 0: none waits */
     size_t queued;            /* gradients in memory: waiting for others, or for a snapshot */
     size_t pins;
     bool closed;

@@ -4,7 +4,8 @@
 
 #include "ps/core/shard_internal.h"
 
-#define EXAMPLES_MAX (UINT64_C(1) << 40) /* in one push, so that no sum of them overflows */
+/* examples of one push, so that no sum of them overflows */
+#define EXAMPLES_MAX (UINT64_C(1) << 40)
 
 int shard_check_push(const struct shard *s, const struct shard_event *e, struct err *err)
 {

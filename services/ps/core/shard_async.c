@@ -48,8 +48,8 @@ static int check_identity(const struct shard *s, const struct exchange_push *p, 
     return 0;
 }
 
-/* The first queued push with which all of @p is in: its ticket, or 0. @next becomes the batch of
- * the split that is to come after what is applied and queued. */
+/* The ticket of the first queued push after which all of @p is in, or 0. @next: the batch of the
+ * split that comes after all that is applied and queued. */
 static uint64_t find_queued(const struct shard *s, const struct exchange_push *p, uint32_t *next)
 {
     uint64_t ticket = 0;
@@ -124,7 +124,7 @@ static int enqueue(struct shard *s, const struct shard_queued *q, uint64_t *tick
         return err_set(err, ERR_EXHAUSTED,
                        "%zu pushes wait for slow readers already; try again later", s->queue_count);
     }
-    if (q->epoch != s->ledger.epoch) { /* so that the next ones of that epoch find their place */
+    if (q->epoch != s->ledger.epoch) { /* so that the next pushes of that epoch find their place */
         ledger_next_epoch(&s->ledger);
     }
     s->queue = mem_grow(s->queue, &s->queue_capacity, s->queue_count + 1, sizeof *s->queue);
@@ -138,7 +138,7 @@ static int take(struct shard *s, const struct shard_event *e, struct shard_parke
                 struct shard_actions *out)
 {
     const struct exchange_push *p = &e->ask.push;
-    request->train.push = PUSH_APPLIED; /* what is answered once its ticket is up */
+    request->train.push = PUSH_APPLIED; /* the answer, once its ticket is applied */
     request->train.staleness = s->version + s->queue_count - p->base_version;
     if (shard_policy_drops(s, request->train.staleness)) {
         shard_release_buffer(out, e->gradient);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Partial sync: a step is complete with `aggregate` replicas, and all shards must take the same
- * ones. The lead takes those that are in at the moment when it can update; what it took is its
- * decision. The others hold what comes until they hear of the decision and have all of it.
+ * ones. The lead takes the replicas that are in at the moment when it can update; these are its
+ * decision. The other shards hold what comes until they hear of the decision and have all of it.
  *
  * A decision outlives generations. Without sums over whole variables the lead decides and applies
- * in one, and is a step ahead when the others hear of it. With sums it applies when they have all
- * of the step, too; when a new generation comes in between, the same replicas make up the step. */
+ * in one, and is a step ahead when the others hear of it. With sums it applies when the other
+ * shards have all of the step, too; when a new generation comes in between, the same replicas make
+ * up the step. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static const struct shard_decision *find(const struct shard *s, uint64_t step)
     return d->replicas > 0 && d->step == step ? d : NULL;
 }
 
-/* A decision of the present step, nobody in it yet. */
+/* Begins the decision of the present step, without any replica. */
 static struct shard_decision *begin(struct shard *s)
 {
     struct shard_decision *d = &s->decisions[s->version % SHARD_DECISIONS_KEPT];
@@ -107,9 +108,9 @@ static void hold(struct shard *s, uint32_t r, const struct shard_event *e,
     node->examples = e->ask.push.examples;
 }
 
-/* Who brings a replica of its own is answered when the step is made: with what became of it. A
- * spare one is taken at once: its worker asks what else is missing, which the step may be waiting
- * for. */
+/* Takes a push. A worker that brings a replica of its own is answered when the step is made: with
+ * what became of the replica. A spare replica is answered at once: its worker asks what else is
+ * missing, which the step may be waiting for. */
 void shard_decide_push(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                        struct shard_actions *out)
 {
@@ -138,8 +139,8 @@ void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_ans
     }
 }
 
-/* Without the decision it is a step so long ago that nobody can tell; whoever asks is behind by
- * more steps than it could still serve. */
+/* Answers what became of a push. When the decision is not kept any more, the step was so long ago
+ * that nobody can tell; such a worker is behind by more steps than its push could still serve. */
 void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
                          struct exchange_answer *answer)
 {
@@ -231,7 +232,8 @@ static int check_bits(const struct shard *s, const struct exchange_decision *d, 
     return 0;
 }
 
-/* What is in counts; who is not part of the step goes. */
+/* Counts the replicas of the decision that are missing, and drops those that are not part of the
+ * step. */
 static void sort_out(struct shard *s, const struct shard_decision *d, struct shard_actions *out)
 {
     s->missing = 0;

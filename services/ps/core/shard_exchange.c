@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker asks for, in one event. */
+/* An exchange of a worker: all that it asks for, in one event. */
 #include <inttypes.h>
 
 #include "base/mutant.h"
@@ -43,7 +43,7 @@ static bool is_of_a_pin(const struct exchange_request *ask)
 int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err)
 {
     const struct exchange_request *ask = &e->ask;
-    if (is_of_a_pin(ask)) { /* there is none before the shard has values */
+    if (is_of_a_pin(ask)) { /* before the shard has values there is no pin */
         return 0; /* of any generation: an evaluation does not end with the workers' assignment */
     }
     int rc = shard_check_generation(s, e->generation, err);
@@ -163,7 +163,7 @@ static int take(struct shard *s, const struct shard_event *e, struct shard_parke
     return rc;
 }
 
-/* Of @e's worker with what @e brings. */
+/* The clock of @e's worker, which comes with a push or a pull. */
 static uint64_t clock_of(const struct shard_event *e)
 {
     uint64_t push = e->ask.push.clock;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Initial values that only workers know, and bring before training begins. They come in order, so
- * one number says what is there; several workers may bring them at once, and each goes on from
- * there, because all of them bring the same. */
+ * one number says how far the shard is filled. Several workers may bring them at once, each from
+ * that number on, because all of them bring the same values. */
 #include <inttypes.h>
 
 #include "base/mutant.h"
@@ -43,7 +43,8 @@ static void put(struct shard *s, const struct shard_event *e, struct shard_actio
     a->version = s->version;
     a->given = e->given;
     if (!MUTANT(late_fill_overwrites)) {
-        a->skip = s->filled - e->first; /* others, or the same one before, have brought these */
+        /* other workers, or an earlier request of this one, have brought these */
+        a->skip = s->filled - e->first;
     }
     a->count = e->elements - a->skip;
     a->first = e->first + a->skip;

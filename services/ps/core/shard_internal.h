@@ -12,9 +12,9 @@
  * disjoint, so one place for each first replica is enough. */
 struct shard_node {
     uint32_t sum_end; /* the sum of [this, sum_end) is in buffer; 0: none begins here */
-    uint32_t pushes;  /* that make up the sum */
+    uint32_t pushes;  /* number of pushes that make up the sum */
     bool in;          /* this replica is in */
-    void *buffer;     /* NULL: nobody had examples */
+    void *buffer;     /* NULL: no push had examples */
     uint64_t examples;
 };
 
@@ -28,8 +28,8 @@ struct shard_decision {
 
 /* Speculation, of one replica. */
 struct shard_late {
-    bool came;         /* its owner pushed it, at this step */
-    bool slow;         /* its owner was late once; until it is in time again */
+    bool came;         /* its owner pushed it, for this step */
+    bool slow;         /* its owner was late once, and was not in time since */
     uint32_t given;    /* times to idle workers, at this step */
     uint64_t given_ms; /* the last time */
 };
@@ -43,7 +43,7 @@ struct shard_pacing {
     bool made;           /* made_ms is set */
     bool heard;          /* an idle worker asked at this step */
     uint64_t made_ms;    /* when the version was made */
-    uint64_t began_ms;   /* from when on a replica may be late */
+    uint64_t began_ms;   /* from this time on a replica may be late */
     bool usual;          /* typical_ms is set */
     uint64_t typical_ms; /* of the last step */
 };
@@ -52,7 +52,7 @@ struct shard_pacing {
 struct shard_sums {
     uint32_t rounds;  /* 0: there are none */
     bool begun;       /* everything of the step is in, the update is begun */
-    uint32_t settled; /* rounds whose totals came; as many as there are: it can be applied */
+    uint32_t settled; /* rounds whose totals came; with all of them the step can be applied */
     bool kept;        /* the totals of the step before are still there */
 };
 
@@ -68,11 +68,11 @@ struct shard_queued {
 
 struct shard_worker {
     char id[SHARD_WORKER_BYTES];
-    bool active;      /* bounded: others wait for it */
-    uint64_t clock;   /* what it said last, in this generation, */
+    bool active;      /* bounded: other workers wait for it */
+    uint64_t clock;   /* the clock that it said last, in this generation, */
     uint64_t session; /* and the newest of its sessions; */
     bool left;        /* that one is over */
-    bool has_base;    /* POLICY_DELAY_COMPENSATION: this version is kept for it */
+    bool has_base;    /* POLICY_DELAY_COMPENSATION: the version that it read is kept */
     uint64_t base;
 };
 #define SHARD_WORKER_NONE UINT32_MAX
@@ -82,17 +82,18 @@ struct shard_worker {
 struct shard_parked {
     void *tag;
     uint64_t since_ms;
-    uint64_t ticket; /* of a queued push that must be applied before anything else; 0: none */
+    uint64_t ticket; /* of a queued push that must be applied before the answer; 0: none */
     uint32_t worker;
-    struct exchange_trained train; /* of the push, to be answered */
-    bool partial; /* its push is of a step that need not have all; what it says of the push
-                     holds if that step has the replica */
+    struct exchange_trained train; /* what became of the push, for the answer */
+    /* its push is of a step that need not have all replicas; what the answer says of the push holds
+     * if that step has the replica */
+    bool partial;
     uint64_t step;
     uint32_t replica;
     /* what it asks for */
     enum exchange_kind kind;
     bool has_pull;
-    struct exchange_pull pull; /* with a clock it waits while its worker is too far ahead */
+    struct exchange_pull pull; /* with a clock: waits while its worker is too far ahead */
     struct exchange_round sums;
 };
 
@@ -110,9 +111,9 @@ struct shard {
     struct fence fence;
     uint64_t generation;
     uint64_t version;
-    uint64_t version_first; /* where it began: there is no version before it */
+    uint64_t version_first; /* the first version of this shard */
     uint64_t elements;
-    uint64_t filled; /* so many of them have values, from the first on */
+    uint64_t filled; /* number of elements that have values, from the first on */
     struct consistency consistency;
     bool has_slots;
     bool keeps_bases;
@@ -133,7 +134,8 @@ struct shard {
     struct ledger ledger;
     struct shard_queued *queue; /* oldest first */
     size_t queue_count, queue_capacity;
-    uint64_t tickets_applied; /* pushes that ever left the queue; those in it have the next ones */
+    /* tickets of pushes that have left the queue; those in it have the next ones */
+    uint64_t tickets_applied;
 
     struct shard_worker *workers;
     size_t worker_count;
@@ -169,7 +171,7 @@ void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *o
 
 /* ---- shard_exchange.c ---- */
 
-/* What can be wrong with a request of a worker whatever its push does. */
+/* Checks a request of a worker for errors that do not depend on its push. */
 int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err);
 
 /* ---- shard_fill.c ---- */
@@ -199,32 +201,32 @@ bool shard_sync_ready(const struct shard *s); /* everything of the step is there
 void shard_sync_go_on(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 /* Drop what is in of the unfinished step, which begins again at @now_ms. */
 void shard_sync_forget(struct shard *s, uint64_t now_ms, struct shard_actions *out);
-void shard_sync_resize(struct shard *s); /* for s->consistency; nothing is in */
-/* The sum that begins at @left takes in the one that begins at @right. @last: that makes it the sum
+void shard_sync_resize(struct shard *s); /* for s->consistency; nothing may be in */
+/* Adds the sum that begins at @right to the one that begins at @left. @last: that makes it the sum
  * of the whole step, which is applied before anything else happens. */
 void shard_sync_combine(struct shard *s, uint32_t left, uint32_t right, bool last,
                         struct shard_actions *out);
 
 /* ---- shard_decide.c: partial sync, a step with fewer than all ---- */
 
-/* As shard_push_sync(), which has checked it. */
+/* shard_push_sync() of partial sync; shard_push_sync() has checked @e. */
 void shard_decide_push(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                        struct shard_actions *out);
 bool shard_decide_ready(const struct shard *s);
 /* Make the sum of the step's replicas in nodes[0], and drop the others. */
 void shard_decide_sum(struct shard *s, struct shard_actions *out);
-/* What the unfinished step lacks when nothing is in. */
+/* Begins the unfinished step, with nothing in. */
 void shard_decide_begin(struct shard *s);
 /* Does the present step have a decision that is not carried out here? Without rounds of sums the
  * lead is a step ahead then. */
 bool shard_decide_pending(const struct shard *s);
 /* Forget the decision of the present step: no shard has applied it. */
 void shard_decide_erase(struct shard *s);
-/* Is @replica part of it? */
+/* True if @replica is part of the decision. */
 bool shard_decide_includes(const struct shard *s, uint32_t replica);
 /* Take @e's decision. Errors: ERR_INVALID, ERR_RANGE. */
 int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
-/* The result of a push whose step is complete. */
+/* Answers a push whose step is complete with what became of it. */
 void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
                          struct exchange_answer *answer);
 
@@ -237,11 +239,11 @@ void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_ans
 bool shard_sums_go_on(struct shard *s, struct shard_actions *out);
 bool shard_sums_wanting(const struct shard *s); /* the step waits for totals */
 void shard_sums_applied(struct shard *s);
-/* What is begun of the unfinished step is not. */
+/* Forgets sums that were begun of the unfinished step. */
 void shard_sums_forget(struct shard *s, struct shard_actions *out);
 /* Can there be what @e asks for or brings? Errors: ERR_INVALID, ERR_RANGE. */
 int shard_sums_check(const struct shard *s, const struct shard_event *e, struct err *err);
-/* As shard_try_answer(). */
+/* Answers a request for sums, as shard_try_answer() does others. */
 int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
                       struct shard_actions *out, struct err *err);
 /* Take @e's totals. Errors: ERR_RANGE. */
@@ -257,14 +259,15 @@ void shard_spare_end(struct shard *s);
 void shard_spare_forgive(struct shard *s); /* nobody is slow */
 /* A worker is there. */
 void shard_spare_heard(struct shard *s, uint64_t now_ms);
-/* @p, of the present step, came at @now_ms, new or not. */
+/* Notes that @p, of the present step, came at @now_ms, whether or not it was new. */
 void shard_spare_came(struct shard *s, const struct exchange_push *p, uint64_t now_ms);
 /* Answer @e's request. Errors: ERR_INVALID, ERR_RANGE. */
 int shard_spare_give(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 
 /* ---- shard_async.c ---- */
 
-/* As shard_push_sync(); @request->ticket is of the push when it waits in the queue, else 0. */
+/* Takes a push, as shard_push_sync(). @request->ticket is the push's when it waits in the queue,
+ * else 0. */
 int shard_push_async(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                      struct shard_actions *out);
 /* Apply the oldest push of the queue. */
@@ -274,7 +277,7 @@ uint32_t shard_progress(const struct shard *s, uint64_t epoch, uint32_t split);
 
 /* ---- shard_policy.c: gradients of old parameters ---- */
 
-/* May @p come to this shard? Errors: ERR_STATE: the lead has to take it first. */
+/* Checks whether @p may come to this shard. Errors: ERR_STATE: the lead has to take it first. */
 int shard_policy_check(const struct shard *s, const struct exchange_push *p, struct err *err);
 bool shard_policy_drops(const struct shard *s, uint64_t staleness); /* the lead: too stale */
 /* How the update @a, with its staleness, makes up for the age of the gradient of @q. */
@@ -282,7 +285,7 @@ void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
                           struct shard_action *a);
 /* The newest version is sent to @worker. */
 void shard_policy_sent(struct shard *s, uint32_t worker, struct shard_actions *out);
-/* Forget what is kept for @worker. */
+/* Forgets the version that is kept for @worker. */
 void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out);
 void shard_policy_forget_all(struct shard *s, struct shard_actions *out);
 
@@ -292,10 +295,10 @@ void shard_policy_forget_all(struct shard *s, struct shard_actions *out);
 int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
                      struct err *err);
 /* Errors: ERR_EXHAUSTED. */
-/* Is @version there, or the one before the present? Pins are asked for by their ids. */
+/* True if @version is the present one or the one before it. Pins are asked for by their ids. */
 bool shard_readable(const struct shard *s, uint64_t version);
 int shard_park(struct shard *s, const struct shard_parked *p, struct err *err);
-/* Answer all who waited for what is now there. */
+/* Answers all requests that waited for what is now there. */
 void shard_wake(struct shard *s, struct shard_actions *out);
 /* End all with the error in @out->err. */
 void shard_refuse_parked(struct shard *s, struct shard_actions *out);
@@ -308,10 +311,10 @@ int shard_workers_check(const char *const *ids, size_t count, struct err *err);
 void shard_workers_set(struct shard *s, const char *const *ids, size_t count,
                        struct shard_actions *out);
 void shard_workers_reset(struct shard *s); /* all begin anew */
-/* It comes (back): others wait for it again. One that @joins does so at the pace of the slowest.
- * Not what comes late, of a session that is over. */
+/* Makes a worker active, that comes or comes back: others wait for it again. A worker that @joins
+ * gets the clock of the slowest. A late request, of a session that is over, changes nothing. */
 void shard_worker_activate(struct shard *s, uint32_t worker, uint64_t session, bool joins);
-/* Its clock is @clock now; a request that comes again, or late, takes nothing back. */
+/* Takes the clock of a worker. A request that comes again, or late, takes nothing back. */
 void shard_worker_says(struct shard *s, uint32_t worker, uint64_t clock);
 void shard_worker_idle(struct shard *s, uint32_t worker, uint64_t session);
 /* True while @worker is too far ahead of the slowest active one. */

@@ -24,7 +24,7 @@ static bool same_shape(const struct ledger_shape *a, const struct ledger_shape *
            a->split_batches == b->split_batches;
 }
 
-/* May consistency and data position change to those of @e? */
+/* Checks whether consistency and data position may change to those of @e. */
 static int check_change(const struct shard *s, const struct shard_event *e, struct err *err)
 {
     if (e->ledger == NULL) {
@@ -45,8 +45,9 @@ static int check_change(const struct shard *s, const struct shard_event *e, stru
                        "a change at version %" PRIu64 ", but the shard is at %" PRIu64, e->version,
                        s->version);
     }
-    /* Without rounds of sums the lead has applied what it decided, so it is a step ahead. With them
-     * nobody has while the versions are equal: the decision goes with the change. */
+    /* Without rounds of sums the lead has applied what it decided, so it is a step ahead. With
+     * rounds no shard has applied it while the versions are equal: the decision goes with the
+     * change. */
     if (shard_decide_pending(s) && s->sums.rounds == 0) {
         return err_set(err, ERR_STATE,
                        "a change at step %" PRIu64
@@ -72,22 +73,23 @@ static int check_membership(const struct shard *s, const struct shard_event *e, 
 static void change(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     shard_policy_forget_all(s, out);
-    s->sums.kept = false;  /* all shards are at this version: nobody asks for the step before */
-    shard_decide_erase(s); /* of as many replicas as there were */
+    /* all shards are at this version: nobody asks for sums of the step before */
+    s->sums.kept = false;
+    shard_decide_erase(s); /* the decision was about as many replicas as there were before */
     s->consistency = *e->consistency;
     ledger_release(&s->ledger);
     ledger_copy(&s->ledger, e->ledger);
     shard_sync_resize(s);
 }
 
-/* What is not applied yet is forgotten, so that the answer holds until somebody pushes in the new
+/* Forgets what is not applied yet, so that the answer holds until a worker pushes in the new
  * generation. */
 static void begin_generation(struct shard *s, const struct shard_event *e,
                              struct shard_actions *out)
 {
     uint64_t old = s->generation;
     s->generation = e->generation;
-    (void)shard_check_generation(s, old, &out->err); /* sets the words for those that wait */
+    (void)shard_check_generation(s, old, &out->err); /* sets the error for requests that wait */
     shard_refuse_parked(s, out);
     shard_sync_forget(s, e->now_ms, out);
     if (!MUTANT(queue_over_generations)) {
@@ -110,7 +112,8 @@ void shard_on_membership(struct shard *s, const struct shard_event *e, struct sh
     if (MUTANT(membership_of_any_generation) && e->generation < s->generation) {
         begin_generation(s, e, out);
     } else if (e->generation <= s->generation) {
-        rc = shard_check_generation(s, e->generation, &out->err); /* the same: it was told before */
+        /* the worker was told the same before */
+        rc = shard_check_generation(s, e->generation, &out->err);
     } else {
         rc = check_membership(s, e, &out->err);
     }

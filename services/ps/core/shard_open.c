@@ -5,8 +5,8 @@
 #include "base/mutant.h"
 #include "ps/core/shard_internal.h"
 
-/* A shard's generation only rises, so one that was opened with @generation and has gone on since
- * is of the present all the same: the request is an old one that came late. */
+/* The generation of a shard only rises. A shard that was opened with @generation and has gone on
+ * since belongs to the present: then the request is an old one that came late. */
 enum shard_open shard_open_decide(const struct shard *present, uint64_t opened_generation,
                                   uint64_t generation, const struct fence *fence, struct err *err)
 {

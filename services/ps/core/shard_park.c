@@ -35,8 +35,8 @@ static void reply_values(struct shard *s, const struct shard_parked *p, uint64_t
     }
 }
 
-/* The one before the present is still there: when a worker dies in between, another has to pull
- * what a shard that is one step ahead had before. */
+/* The version before the present one can still be read: when a worker dies in between, another
+ * worker has to pull from a shard that is one step ahead what it had before. */
 bool shard_readable(const struct shard *s, uint64_t version)
 {
     return version == s->version ||
@@ -117,7 +117,7 @@ void shard_refuse_parked(struct shard *s, struct shard_actions *out)
     s->parked_count = 0;
 }
 
-/* Nobody is left to answer. What it pushed stays in. */
+/* The caller is gone, so there is nobody to answer. What it pushed stays in. */
 void shard_on_gone(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     (void)out;

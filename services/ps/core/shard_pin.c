@@ -45,7 +45,8 @@ static struct shard_pin *free_pin(struct shard *s)
     return NULL;
 }
 
-/* A call may come twice, and late: a pin that nobody will take away must not be. */
+/* True if the pin was taken away already. A call may come twice, and late: a pin that nobody will
+ * take away must not be made. */
 static bool was_unpinned(const struct shard *s, const char *id)
 {
     const uint64_t sum = checksum_of(id, strlen(id));

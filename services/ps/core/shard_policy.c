@@ -26,7 +26,7 @@ bool shard_policy_drops(const struct shard *s, uint64_t staleness)
            staleness > s->consistency.max_staleness;
 }
 
-/* Is what a worker read kept for it, until it is sent the next? */
+/* True if the version that a worker read is kept until it is sent the next one. */
 static bool keeps(const struct shard *s, uint32_t worker)
 {
     bool wanted = s->keeps_bases || s->consistency.policy == POLICY_DELAY_COMPENSATION;

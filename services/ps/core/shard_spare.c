@@ -16,13 +16,13 @@
 #include "base/mem.h"
 #include "ps/core/shard_internal.h"
 
-/* Whose replica was given away gets it back when it comes within so many usual times: not just in
- * time not to be late, for then everybody would wait for it from now on. */
+/* An owner whose replica was given away gets it back when it comes within so many usual times. To
+ * be just in time is not enough: then all would wait for it from now on. */
 #define TIMELY 1.5
-#define LATE_TIMES 3     /* without speculation */
+#define LATE_TIMES 3     /* usual times after which a replica is late without speculation */
 #define LATE_MS_MIN 20   /* below it, what the network does is no sign of a slow worker */
 #define WAIT_MS_MIN 5    /* so that idle workers do not ask in a loop, */
-#define WAIT_MS_MAX 1000 /* and hear of it when the usual time turns out to be less */
+#define WAIT_MS_MAX 1000 /* and hear of it when the usual time turns out to be shorter */
 
 static uint64_t since(uint64_t began_ms, uint64_t now_ms)
 {
@@ -74,9 +74,10 @@ void shard_spare_heard(struct shard *s, uint64_t now_ms)
     }
 }
 
-/* Workers stand still at sync points, so a step does not always begin when its version is made, but
- * not much more than the usual time before its first replica comes. Measured with more than that:
- * else the usual time could never grow again. */
+/* Takes the median time of the step as the usual time. Workers stand still at sync points, so a
+ * step does not always begin when its version is made: it counts as begun at most twice the usual
+ * time before its first replica came. Once the usual time would not do, for then it could never
+ * grow. */
 void shard_spare_end(struct shard *s)
 {
     struct shard_pacing *p = &s->pacing;
@@ -176,8 +177,8 @@ static bool is_late(const struct shard *s, const struct shard_late *l, uint64_t 
     return now_ms >= *at_ms;
 }
 
-/* Of the late replicas the one that was given the fewest times, the last of these; NULL: none, and
- * @at_ms is when the first will be (UINT64_MAX: never). */
+/* Of the late replicas the one that was given away the fewest times, the last of several; NULL:
+ * none, and @at_ms is when the first one will be late (UINT64_MAX: never). */
 static struct shard_late *find_late(const struct shard *s, uint64_t limit_ms, uint64_t now_ms,
                                     uint64_t *at_ms)
 {
@@ -203,13 +204,14 @@ static uint32_t bounded_ms(uint64_t wait, uint32_t min)
     return wait < min ? min : wait > WAIT_MS_MAX ? WAIT_MS_MAX : (uint32_t)wait;
 }
 
-/* Nobody knows yet how long a replica takes. A step that has taken for long takes for longer. */
+/* The time to wait while nobody knows how long a replica takes: the longer a step has taken, the
+ * longer. */
 static uint32_t unknown_ms(const struct shard_pacing *p, uint64_t now_ms)
 {
     return bounded_ms(since(p->began_ms, now_ms) / 8, LATE_MS_MIN);
 }
 
-/* Somebody is at this step who has nothing to do in it: nobody can be late before. */
+/* Notes that an idle worker asks at this step; before that no replica is late. */
 static void ask(struct shard_pacing *p, uint64_t now_ms)
 {
     if (!p->heard && p->came == 0) {
@@ -221,7 +223,7 @@ static void ask(struct shard_pacing *p, uint64_t now_ms)
 static void give(struct shard *s, uint64_t now_ms, struct exchange_spare *out)
 {
     if (has_all(s)) {
-        return; /* what it waits for is not a replica */
+        return; /* the worker does not wait for a replica */
     }
     ask(&s->pacing, now_ms);
     uint64_t limit = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over whole variables, in sync mode with several shards. When everything of a step is in,
- * the shard makes partial sums; a worker joins those of all shards and brings the totals back; with
- * these the shard goes on to the next round, and after the last one it applies.
+/* Sums over whole variables, in sync mode with several shards. When everything of a step is in, the
+ * shard makes partial sums; a worker joins those of all shards and brings the totals back; with the
+ * totals the shard goes on to the next round, and after the last one it applies.
  *
- * The totals are the same whoever joins them, so the first that come count. Those of the step that
- * was applied last are kept: the other shards may have to do that step again in a new generation,
- * and this one will not make partial sums of it any more. */
+ * The totals are the same whichever worker joins them, so the first ones count. The totals of the
+ * step that was applied last are kept: the other shards may have to do that step again in a new
+ * generation, and this shard will not make partial sums of it any more. */
 #include <inttypes.h>
 
 #include "base/mutant.h"
@@ -125,7 +125,7 @@ int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_a
     const struct exchange_totals *t = &e->ask.totals;
     bool over = t->of.step < s->version || t->of.round < s->sums.settled;
     if (over && !(s->sums.begun && MUTANT(old_totals))) {
-        return 0; /* somebody was faster */
+        return 0; /* another worker was faster */
     }
     if (!s->sums.begun || t->of.round > s->sums.settled) {
         return err_set(&out->err, ERR_RANGE,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sync: one update per step, the sum over the fixed tree of replicas.
  *
- * The sum of a node of the tree has the same bits whoever computed it from whatever parts, so a
- * node may come from anyone, in any shape, as often as they like. */
+ * The sum of a node of the tree has the same bits whichever worker computed it from whatever parts,
+ * so a node may come from any worker, in any shape, as often as it likes. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -34,7 +34,8 @@ static int check_identity(const struct shard *s, const struct exchange_push *p, 
     return 0;
 }
 
-/* Is @b part of a sum that is there? From the root down, for sums are nodes. */
+/* True if @b is part of a sum that is in: looks from the root down, because sums are nodes of the
+ * tree. */
 static bool is_covered(const struct shard *s, struct tree_block b)
 {
     struct tree_block node = {0, s->replicas};
@@ -73,8 +74,8 @@ void shard_sync_combine(struct shard *s, uint32_t to, uint32_t from, bool last,
     *right = (struct shard_node){.in = right->in};
 }
 
-/* Add @b to its sibling as soon as both are there, and so on up the tree. @can_apply: the sum of
- * the whole step is applied as soon as it is there. */
+/* Adds @b to its sibling as soon as both are in, and so on up the tree. @can_apply: the sum of the
+ * whole step is applied as soon as it is complete. */
 static void rise(struct shard *s, struct tree_block b, bool can_apply, struct shard_actions *out)
 {
     struct tree_block parent;
@@ -205,7 +206,7 @@ void shard_sync_go_on(struct shard *s, const struct shard_event *e, struct shard
 
 void shard_sync_forget(struct shard *s, uint64_t now_ms, struct shard_actions *out)
 {
-    shard_sums_forget(s, out); /* it reads the sum that is released */
+    shard_sums_forget(s, out); /* the sums that were begun read the sum that is released now */
     for (uint32_t r = 0; r < s->replicas; r++) {
         shard_release_buffer(out, s->nodes[r].buffer);
     }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bounded staleness (stale synchronous parallel; Ho et al., "More effective distributed ML via a
  * stale synchronous parallel parameter server", NIPS 2013): no worker reads parameters while it is
- * more than `staleness` batches ahead of the slowest one that is at work.
+ * more than `staleness` batches ahead of the slowest active worker.
  *
  * A worker counts its own batches and says its clock with every request, so that all shards have
- * the same. If each counted for itself, from when a worker came to it, two workers could wait for
- * each other, each on another shard. Who comes, or comes back, gets its clock from the lead. */
+ * the same clock for it. With clocks counted by each shard, from the moment when a worker comes to
+ * it, two workers could wait for each other, each on another shard. A worker that comes, or comes
+ * back, gets its clock from the lead. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,7 +43,7 @@ int shard_workers_check(const char *const *ids, size_t count, struct err *err)
 
 #define CLOCK_FIRST 1 /* 0 is outside of all this */
 
-/* Only in bounded mode does it matter how fast a worker is. */
+/* True if the worker's clock matters: in bounded mode alone. */
 static bool counts(const struct shard *s, uint32_t worker)
 {
     return worker != SHARD_WORKER_NONE && s->consistency.mode == TRAINING_BOUNDED;
@@ -89,15 +90,17 @@ void shard_workers_reset(struct shard *s)
     update_pace(s);
 }
 
-/* A request of that session is late. It may have waited in a connection that broke, and its worker
- * has sent it again, got the answer, and said since that it is idle: nobody must wait for it. */
+/* True if a request is late, of a session that is over. It may have waited in a connection that
+ * broke, and its worker has sent it again, got the answer, and said since that it is idle: nobody
+ * must wait for it. */
 static bool is_over(const struct shard_worker *w, uint64_t session)
 {
     return session < w->session || (session == w->session && w->left);
 }
 
-/* Who joins begins at the pace of the slowest, or where it was: a worker's clock never falls. Only
- * the lead is asked; the other shards take the clock that comes with the next request. */
+/* A worker that joins begins with the clock of the slowest, or with its own of before: a worker's
+ * clock never falls. Only the lead is asked; the other shards take the clock that comes with the
+ * next request. */
 void shard_worker_activate(struct shard *s, uint32_t worker, uint64_t session, bool joins)
 {
     if (!counts(s, worker) || is_over(&s->workers[worker], session)) {

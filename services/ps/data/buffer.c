@@ -15,8 +15,7 @@
 /* A page and four lines: neighbours differ in the sets of both cache levels. */
 #define STAGGER_BYTES (4096 + 256)
 #define STAGGER_PLACES 16
-#define STAGGER_FROM_BYTES                                                                         \
-    (256U << 10) /* smaller arrays stay in the cache whatever they compete for */
+#define STAGGER_FROM_BYTES (256U << 10) /* smaller arrays stay in the cache in any case */
 /* Larger arrays leave the process when they are freed. */
 #define PAGES_FROM_BYTES (1U << 20)
 

@@ -37,7 +37,8 @@ struct floats {
 int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
                 const char *what, struct err *err);
 void floats_release(struct floats *f, struct budget *budget); /* zeroed is fine; as for init */
-uint64_t floats_bytes_max(uint64_t floats);                   /* of one array, in any place */
+/* bytes of one array at most, wherever it begins */
+uint64_t floats_bytes_max(uint64_t floats);
 
 /* ---- pool ---- */
 
@@ -50,9 +51,10 @@ struct buffer {
     atomic_uint refs;
     /* Of the variables that the gradient is of, when its push brought them. */
     bool has_norms;
-    double *norms;                  /* [pool->norms] */
-    struct tables_gradient *tables; /* what the push brought of tables (shard_tables.h); or NULL */
-    /* Of memory that is somebody else's: give it back. NULL: it is the pool's. */
+    double *norms; /* [pool->norms] */
+    /* what the push brought of tables (shard_tables.h); NULL: nothing */
+    struct tables_gradient *tables;
+    /* Gives the memory back to its owner. NULL: the memory is the pool's. */
     void (*give_back)(struct buffer *b);
     void *owner;
     uint32_t block; /* for give_back() */
@@ -63,10 +65,10 @@ struct buffer_pool {
     struct budget *budget;
     struct buffer *unused, *unused_borrowed;
     uint64_t floats; /* of every buffer */
-    size_t norms;    /* likewise; set before the first buffer is made */
+    size_t norms;    /* of every buffer; set before the first one is made */
     size_t count;    /* allocated */
     size_t count_max;
-    size_t reserved;                           /* how many more the budget has been told of */
+    size_t reserved;                           /* how many more buffers the budget knows of */
     void (*given_back)(struct buffer_pool *p); /* a buffer is unused again; may be NULL */
 };
 
@@ -85,8 +87,8 @@ struct buffer *buffer_pool_make(struct buffer_pool *p, struct err *err);
 size_t buffer_pool_trim(struct buffer_pool *p, size_t count, size_t reserved);
 /* A buffer with one reference, without norms; its content is undefined. Errors: ERR_EXHAUSTED. */
 struct buffer *buffer_get(struct buffer_pool *p, struct err *err);
-/* The same around @data, which is somebody else's: the budget knows nothing of it, and with the
- * last reference @give_back(buffer) is called, where `owner` and `block` say whose it is. */
+/* A buffer around @data, which belongs to somebody else: the budget knows nothing of it, and with
+ * the last reference @give_back(buffer) is called, where `owner` and `block` say whose it is. */
 struct buffer *buffer_borrow(struct buffer_pool *p, float *data, void *owner, uint32_t block,
                              void (*give_back)(struct buffer *b));
 struct buffer *buffer_ref(struct buffer *b);

@@ -127,7 +127,7 @@ static void given_back(struct buffer_pool *buffers)
     pthread_mutex_lock(&p->memory->lock);
     gradient_share_return(&p->share);
     if (p->share.closed) {
-        trim(p); /* it is of no use to anybody */
+        trim(p); /* an unused buffer of a closed pool is freed */
     }
     settle(p->memory);
 }
@@ -167,7 +167,7 @@ static void list(struct gradient_memory *m, struct gradient_view *v)
     meter_change(m->mapped, (double)v->bytes);
 }
 
-/* Locked. What lies about goes, if all of it together would be more than the limit. */
+/* Locked. Frees unused buffers, if all memory together would be more than the limit. */
 static void make_room(struct gradient_memory *m)
 {
     while (gradient_budget_surplus(&m->budget) > 0 && m->views != NULL) {
@@ -257,7 +257,7 @@ void gradient_pool_exit(struct gradient_pool *p, struct gradient_view *v)
 void gradient_pool_join(struct gradient_pool *p, struct gradient_memory *m, uint64_t floats,
                         struct budget *budget)
 {
-    floats = floats > 0 ? floats : 1; /* rows alone: so that it counts as something */
+    floats = floats > 0 ? floats : 1; /* a gradient of rows alone counts as something */
     *p = (struct gradient_pool){.memory = m};
     buffer_pool_init(&p->buffers, floats, SIZE_MAX, budget);
     p->buffers.given_back = given_back;

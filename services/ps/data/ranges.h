@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which elements of an array have come, each once, in whatever order. Neighbours are joined, so
- * that a sender that goes up or down needs one range.
+/* The elements of an array that have come, each once, in any order. Neighbouring ranges are joined,
+ * so a sender that goes up or down needs one range.
  *
- * Plain data; zeroed is empty. Limit: RANGES_MAX apart from each other. */
+ * Plain data; zeroed is empty. Limit: RANGES_MAX ranges apart from each other. */
 #ifndef GRADUS_PS_DATA_RANGES_H
 #define GRADUS_PS_DATA_RANGES_H
 

@@ -65,7 +65,7 @@ void tables_gradient_free(struct tables_gradient *g)
     free(g);
 }
 
-/* Of the table that begins @at in @from: as many as its header says, and are there. */
+/* The bytes of the table that begins @at in @from, by its header, as far as they are there. */
 static uint64_t bytes_of(const struct tables_gradient *g, size_t table, const unsigned char *from,
                          uint64_t at)
 {
@@ -284,6 +284,6 @@ void shard_tables_pin(struct shard_tables *t)
 void shard_tables_unpin(struct shard_tables *t, uint64_t version)
 {
     for (size_t i = 0; i < t->count; i++) {
-        (void)table_unpin(t->tables[i], version, NULL); /* it may have been given up */
+        (void)table_unpin(t->tables[i], version, NULL); /* its pin may have been given up */
     }
 }

@@ -21,9 +21,9 @@ struct tables_gradient {
     struct table_gradient *of; /* [count] */
     struct budget *budget;
     uint64_t bytes;       /* on the budget */
-    enum value_type type; /* of the values in what follows */
+    enum value_type type; /* type of the values in `encoded` */
     uint64_t encoded_bytes;
-    unsigned char *encoded; /* [encoded_bytes]; NULL: not yet, or they are somewhere else */
+    unsigned char *encoded; /* [encoded_bytes]; NULL: not there yet, or somewhere else */
     bool decoded;
 };
 
@@ -34,15 +34,17 @@ struct tables_gradient *tables_gradient_new(const size_t *dims, size_t count, en
 void tables_gradient_free(struct tables_gradient *g); /* NULL is fine */
 /* Memory for the bytes: g->encoded. Errors: ERR_EXHAUSTED. */
 int tables_gradient_expect(struct tables_gradient *g, struct err *err);
-/* All @bytes are there; NULL: in g->encoded, which is given back. They are copied before they are
- * checked. Errors: ERR_INVALID which table, and what is wrong with it; ERR_EXHAUSTED. */
+/* Decodes a gradient when all @bytes are there; NULL: they are in g->encoded, which is freed. They
+ * are copied before they are checked. Errors: ERR_INVALID which table, and what is wrong with it;
+ * ERR_EXHAUSTED. */
 int tables_gradient_decode(struct tables_gradient *g, const void *bytes, struct err *err);
 /* @to += @from, table by table. Errors: ERR_EXHAUSTED: @to is of no use. */
 int tables_gradient_add(struct tables_gradient *to, const struct tables_gradient *from,
                         struct err *err);
 
-/* What two pushes bring of tables, either of which may be NULL: *@to becomes the sum. *@from may be
- * taken for it, and is NULL then. Errors: ERR_EXHAUSTED: *@to is of no use. */
+/* Adds up what two pushes bring of tables, either of which may be NULL: *@to becomes the sum.
+ * *@from may be taken for it, and is NULL then. Errors: ERR_EXHAUSTED: *@to is of no use any more.
+ */
 int tables_gradient_join(struct tables_gradient **to, struct tables_gradient **from,
                          struct err *err);
 
@@ -66,16 +68,16 @@ int shard_tables_new(const struct table_config *configs, size_t count, uint64_t 
 void shard_tables_close(struct shard_tables *t);
 void shard_tables_free(struct shard_tables *t); /* NULL is fine */
 
-/* From the present version on the one before can be read, or cannot; shard_tables_new() begins as
- * its
- * @configs say, which are alike in that. Where nobody reads it, an update copies nothing for it. */
+/* Says whether the version before the present one can be read, from now on; shard_tables_new()
+ * begins as its @configs say, which are alike in that. Where it cannot be read, an update copies
+ * nothing for it. */
 void shard_tables_keep_previous(struct shard_tables *t, bool keeps);
-/* Is memory for copies short in one of them? */
+/* True if memory for copies is short in one of the tables. */
 bool shard_tables_short(const struct shard_tables *t);
-/* To the next version, with @gradient (NULL: nobody brought any) of @examples and for each table
- * the scalars of the rule. Errors: ERR_EXHAUSTED a table is full, with its name; the tables are of
- * no use then, for some may have changed. Where copies are what does not fit, the table's pins are
- * given up first: whoever reads a pinned version can do without, and the training cannot. */
+/* Updates the tables to the next version, with @gradient (NULL: no push brought any) of @examples,
+ * and for each table the scalars of the rule. Errors: ERR_EXHAUSTED a table is full, with its name;
+ * the tables are of no use then, for some may have changed. Where copies do not fit, the table's
+ * pins are given up first: a reader of a pinned version can do without, and the training cannot. */
 int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gradient,
                         uint64_t examples, const struct rule_scalars *scalars,
                         const struct table_shaping *shaping, struct err *err);

@@ -16,7 +16,7 @@ uint64_t snapshots_floats(uint64_t elements, enum value_type type)
     return plan_memory_version(elements, type);
 }
 
-/* One buffer more, from what is reserved when there is something. Errors: ERR_EXHAUSTED. */
+/* Adds a buffer, out of the reserve when there is one. Errors: ERR_EXHAUSTED. */
 static int add_buffer(struct snapshots *s, struct err *err)
 {
     struct snapshot *item = mem_new(1, sizeof *item);
@@ -75,8 +75,9 @@ int snapshots_init(struct snapshots *s, uint64_t elements, enum value_type type,
     return 0;
 }
 
-/* Each buffer has a reference more until `closed` is set, so whoever returns the last one knows. It
- * may look as if two did when one was returned just before; the first of them frees. */
+/* Each buffer has one more reference until `closed` is set, so the caller that returns the last one
+ * knows it. Two callers may seem to do so when one returned its reference just before; the first of
+ * them frees. */
 void snapshots_close(struct snapshots *s)
 {
     give_back(s, s->reserved);
@@ -264,7 +265,8 @@ struct snapshot *snapshots_begin(struct snapshots *s)
     assert(next != NULL);
     next->version = s->present->version + 1;
     next->coded = 0;
-    atomic_store(&next->refs, 1); /* what is written already may be on its way to readers */
+    /* elements that are written may go to readers before the commit */
+    atomic_store(&next->refs, 1);
     return next;
 }
 

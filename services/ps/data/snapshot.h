@@ -26,12 +26,12 @@ struct snapshots;
 
 struct snapshot {
     struct snapshots *owner;
-    struct floats values; /* with room for them in 16 bits behind */
-    uint64_t coded;       /* so many of them are there; of the strand */
+    struct floats values; /* floats, and behind them room for the same values in 16 bits */
+    uint64_t coded;       /* number of values that are there in 16 bits; of the strand */
     uint64_t version;
     atomic_uint refs; /* 0: free */
     uint64_t bytes;   /* of its memory, */
-    atomic_bool gone; /* which was given back */
+    atomic_bool gone; /* its memory was given back */
 };
 
 struct snapshots {
@@ -39,16 +39,16 @@ struct snapshots {
     size_t count, capacity;
     size_t kept;     /* snapshot_keep() without snapshot_forget() */
     size_t reserved; /* buffers that are on the budget and not allocated yet */
-    size_t lent;     /* buffers that came of `lender` */
+    size_t lent;     /* buffers whose memory comes from `lender` */
     struct budget *budget;
     /* Lends the memory of those for slow readers. NULL: the budget is enough. */
     struct gradient_memory *lender;
     uint64_t elements;
-    enum value_type type; /* in which readers may want them, besides as floats */
+    enum value_type type; /* the type in which readers may want values, besides floats */
     struct snapshot *present;
     struct snapshot *previous; /* NULL before the first update */
     atomic_bool wanted;        /* an update waits for a free buffer */
-    atomic_bool closed;        /* buffers that nobody reads have no memory */
+    atomic_bool closed;        /* unused buffers have no memory */
     /* Called once, on the releasing thread, when a buffer became free after snapshots_want(). */
     void (*freed)(void *ctx);
     void *ctx;
@@ -58,13 +58,13 @@ struct snapshots {
  * @type of 16 bits each version takes half as much memory again. Errors: ERR_EXHAUSTED. */
 int snapshots_init(struct snapshots *s, uint64_t elements, enum value_type type, uint64_t version,
                    struct budget *budget, void (*freed)(void *ctx), void *ctx, struct err *err);
-/* No update comes any more: the memory of versions goes as soon as nobody reads them. Nothing but
- * snapshot_release(), snapshots_usage() and snapshots_release() may follow. */
+/* Call when no update comes any more: the memory of a version goes as soon as nobody reads it.
+ * Nothing but snapshot_release(), snapshots_usage() and snapshots_release() may follow. */
 void snapshots_close(struct snapshots *s);
 uint64_t snapshots_floats(uint64_t elements, enum value_type type); /* of one version */
 void snapshots_release(struct snapshots *s);                        /* no reader has a reference */
-/* Have memory for @kept kept versions besides the two newest, from now on; what is more than that
- * and free is returned. Errors: ERR_EXHAUSTED, and what was reserved stays. */
+/* Reserves memory for @kept kept versions besides the two newest; free memory beyond that is
+ * returned. Errors: ERR_EXHAUSTED, and what was reserved stays. */
 int snapshots_reserve(struct snapshots *s, size_t kept, struct err *err);
 
 /* The buffer that holds @version, or NULL when it is not there; no reference. */
@@ -80,14 +80,14 @@ void snapshot_release(struct snapshot *snapshot);
 void snapshot_keep(struct snapshots *s, uint64_t version);
 void snapshot_forget(struct snapshots *s, uint64_t version);
 
-/* Is there a buffer for the next version? Allocates one when that helps. */
+/* True if there is a buffer for the next version. Allocates one when that helps. */
 bool snapshots_can_update(struct snapshots *s);
-/* Call `freed` as soon as there is one (at once when there is one already). */
+/* Calls `freed` as soon as there is such a buffer (at once when there is one already). */
 void snapshots_want(struct snapshots *s);
 /* The buffer to write the next version to; there must be one. The previous version is given up. Who
  * sends parts of it before it is committed takes references with snapshot_ref(). */
 struct snapshot *snapshots_begin(struct snapshots *s);
-/* What was written becomes the present version, the present one the previous. */
+/* Makes the written version the present one, and the present one the previous. */
 void snapshots_commit(struct snapshots *s, struct snapshot *next);
 
 struct snapshots_usage {

@@ -16,10 +16,10 @@
 #include "wire/wire.h"
 
 #define STEP_PREFIX "step-"
-#define STEP_DIGITS_MAX 19 /* of what fits an int64_t */
+#define STEP_DIGITS_MAX 19 /* digits of a number that fits an int64_t */
 
-/* A message names a checkpoint of its own job, "<job>/step-000000500" below the checkpoint
- * directory, and nothing else: whoever may speak about a job writes and reads no other one's files.
+/* Checks that a message names a checkpoint of its own job, "<job>/step-000000500" below the
+ * checkpoint directory: a caller that may speak about one job reads and writes no files of another.
  * @job was checked: it has no slash and does not begin with a dot. */
 static int check_directory(const char *job, const char *path, struct err *err)
 {
@@ -100,7 +100,7 @@ struct writing {
     bool delta; /* that is written */
 };
 
-/* What the request names, when this shard wrote it; else everything is written. */
+/* Takes the base that the request names, when this shard wrote it. False: everything is written. */
 static bool take_base(const struct ps_shard *s, const char *name,
                       const Gradus__V1__CheckpointBase *m, struct shard_file_base *out)
 {
@@ -171,7 +171,7 @@ static int stamp_of(const struct writing *w, const char *name, struct buf *out, 
     return rc;
 }
 
-/* Is the file there that this shard wrote for the same pin? */
+/* True if the file that this shard wrote for the same pin is there. */
 static bool is_written(const struct writing *w, const char *name)
 {
     const struct ps_shard *s = w->request->shard;
@@ -196,7 +196,7 @@ static int write_once(struct writing *w, const char *name, struct safetensors_wr
     }
     int rc = write_file(w, name, written, err);
     if (rc == 0) {
-        struct err ignored; /* without a stamp it is written again */
+        struct err ignored; /* without a stamp the file is written again */
         shard_written_note(&s->written, w->request->event.pin_id, written->bytes, written->checksum,
                            w->delta);
         buf_reset(&s->written_stamp);
@@ -215,7 +215,8 @@ static void answer(struct writing *w)
     (void)shard_file_name(s->number, s->plan.shard_count, s->opened_generation, name);
     if (write_once(w, name, &written, &err) != 0) {
         if (err.code != ERR_EXHAUSTED && err.code != ERR_PERMISSION) {
-            err.code = ERR_INTERNAL; /* of files: others would speak of the shard, or the call */
+            /* of files: another code would speak of the shard, or of the call */
+            err.code = ERR_INTERNAL;
         }
         (void)err_wrap(&err, "checkpoint");
         (void)ps_shard_wrap(s, &err);
@@ -245,7 +246,7 @@ static void free_writing(struct writing *w)
     free(w);
 }
 
-/* Updates may have waited for it. */
+/* Ends writing: updates may have waited for it. */
 static void end_writing(struct ps_shard *s)
 {
     work_end(&s->file_work);
@@ -285,7 +286,7 @@ void ps_write(struct ps_request *r, const struct shard_action *a)
     }
 }
 
-/* Only refusals come this way. */
+/* Answers a refusal of the core; other answers come from the thread that writes. */
 static void answer_refusal(struct ps_request *r, const struct shard_action *a,
                            const struct err *err)
 {
@@ -298,7 +299,7 @@ void ps_on_checkpoint(struct rpc_call *call, struct rpc_msg *msg, void *service)
     const Gradus__V1__CheckpointShardRequest *m =
         (const Gradus__V1__CheckpointShardRequest *)msg->body;
     struct err err;
-    /* without a shard, or with one that is not here, it is refused below */
+    /* a message without a shard, or with one that is not here, is refused below */
     if (m->shard != NULL &&
         (check_directory(m->shard->job, m->directory, &err) != 0 ||
          (m->base_file != NULL &&

@@ -112,8 +112,9 @@ static int name_values_block(struct ps_stream *s, struct ps_request *r, uint32_t
     return 0;
 }
 
-/* Through the local socket, which only processes of the same user can reach. Who comes over the
- * network has no business with the memory of processes here: it could name those of others. */
+/* True if the call comes through the local socket, which only processes of the same user can reach.
+ * A client from the network has no business with the memory of processes here: it could name memory
+ * of others. */
 static bool comes_locally(struct rpc_call *call)
 {
     return strncmp(rpc_peer(call), "unix:", 5) == 0;
@@ -160,7 +161,8 @@ static int read_ask(struct incoming *in, const Gradus__V1__ExchangeRequest *m, s
     return 0;
 }
 
-/* Those that come with what is pulled are a courtesy: without memory they do not. */
+/* Begins the rows that come along with what is pulled. They are a courtesy: without memory they do
+ * not come. */
 static int begin_rows_along(struct ps_request *r, const Gradus__V1__RowsRequest *m, uint64_t keys,
                             struct err *err)
 {
@@ -216,7 +218,7 @@ static bool brings_gradient(const struct ps_request *r, const Gradus__V1__Exchan
     return ask->has_push && (m->total > 0 || none);
 }
 
-/* What the first message says; its values come after. */
+/* Reads what the first message says; its values follow. */
 static int read_first(struct ps_stream *s, struct incoming *in,
                       const Gradus__V1__ExchangeRequest *m, struct err *err)
 {
@@ -244,22 +246,22 @@ static int read_first(struct ps_stream *s, struct incoming *in,
     return 0;
 }
 
-/* Memory for the gradient that begins, once. 1: there is none; the message comes again when there
- * is, and until then no other of this stream. */
+/* Takes memory for a gradient when it begins. 1: there is none; the message is read again when
+ * there is, and until then no other message of this stream. */
 static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
                      struct err *err)
 {
     if ((in->total == 0 && !in->gradient) || in->buffer != NULL || in->keys) {
         return 0;
     }
-    if (push_of(m) == NULL) { /* what has memory begins with the push */
+    if (push_of(m) == NULL) { /* only a push has memory */
         return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": values of no push", m->exchange);
     }
     int rc = m->gradient_block != 0
                  ? borrow_gradient(s, in, m->gradient_block, err)
                  : gradient_pool_get(&s->shard->gradients, &s->waiter, &in->buffer, err);
     for (size_t i = 0; rc == 1 && i < s->incoming_count; i++) {
-        if (s->incoming[i].buffer != NULL) { /* whose end would be waited for behind this one */
+        if (s->incoming[i].buffer != NULL) { /* its end would be waited for behind this message */
             rc = err_set(err, ERR_EXHAUSTED,
                          "exchange %" PRIu64 ": no memory for another gradient before the one of "
                          "exchange %" PRIu64 " is complete; send one after the other",
@@ -336,7 +338,7 @@ static int take_values(struct ps_stream *s, struct incoming *in,
     return 0;
 }
 
-/* All that belongs to tables. */
+/* Takes what the message has of tables out of a block of the client's. */
 static int take_block(struct ps_stream *s, struct incoming *in,
                       const Gradus__V1__ExchangeRequest *m, struct err *err)
 {
@@ -359,7 +361,7 @@ static bool is_whole(const struct incoming *in)
     return in->arrived == in->total && in->tables_arrived == in->tables_total;
 }
 
-/* What came in a block of the client's is known since. */
+/* Ends what is to be read of tables; what came in a block of the client's was read already. */
 static int finish_tables(struct ps_stream *s, struct incoming *in, struct err *err)
 {
     if (!in->tables->decoded && tables_gradient_decode(in->tables, NULL, err) != 0) {
@@ -371,7 +373,8 @@ static int finish_tables(struct ps_stream *s, struct incoming *in, struct err *e
     return 0;
 }
 
-/* Every chunk has come. Errors: ERR_INVALID what it brings of tables cannot be read. */
+/* Posts a request whose chunks have all come. Errors: ERR_INVALID what it brings of tables cannot
+ * be read. */
 static int post(struct ps_stream *s, struct incoming *in, struct err *err)
 {
     struct ps_request *r = in->request;
@@ -449,7 +452,7 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
     }
     struct incoming *in = find_incoming(s, m->exchange);
     if (in != NULL && in->request == NULL && m->shard != NULL) {
-        ps_stream_remove(s, in); /* refused before, and begun anew */
+        ps_stream_remove(s, in); /* it was refused, and begins anew */
         in = NULL;
     }
     if (in != NULL && in->request == NULL) {

@@ -18,7 +18,7 @@ static void answer_fill(struct ps_request *r, const struct shard_action *a, cons
     (void)rpc_reply(r->call, &m.base, NULL);
 }
 
-/* Nothing that is not finite trains, so who brings it hears which variable it is. */
+/* Refuses values that are not finite, and names the variable. */
 static int check_finite(const struct ps_shard *s, const float *values, uint64_t first,
                         uint64_t count, struct err *err)
 {
@@ -51,7 +51,7 @@ static int read_values(struct ps_request *r, uint64_t first, struct rpc_spans *s
                        bytes);
     }
     if (count == 0 || first > elements || count > elements - first) {
-        return 0; /* the core says what is wrong, if anything is */
+        return 0; /* the core says what is wrong */
     }
     float *values = mem_try_aligned(count, sizeof(float), "initial values", err);
     if (values == NULL) {
@@ -87,7 +87,7 @@ void ps_put(struct ps_shard *s, const struct shard_action *a)
     struct snapshot *present = s->snapshots.present;
     memcpy(present->values.data + a->first, (const float *)a->given + a->skip,
            a->count * sizeof(float));
-    if (a->whole) {
+    if (a->whole && !s->slots_taken) {
         update_slots_fill(s->update, present->values.data, s->slot_data);
     }
 }

@@ -34,7 +34,8 @@ static int record(struct ps *ps, const Gradus__V1__TraceRequest *q, struct err *
                        now_ns + (uint64_t)q->timeout_ms * 1000000, err);
 }
 
-/* What a shard is doing now belongs to the trace: it is taken when every strand has come by. */
+/* A visit to every strand: what a shard is doing now belongs to the trace, so the trace is taken
+ * when every strand has been visited. */
 struct passing {
     struct strand_task task;
     struct taking *taking;

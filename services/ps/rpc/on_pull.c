@@ -37,7 +37,7 @@ static void answer_push(struct ps_request *r, const struct shard_action *a, cons
     (void)rpc_reply(r->call, &m.base, NULL);
 }
 
-/* The values into memory of their own. 1: there is none yet. */
+/* Copies the values of a push into memory of their own. 1: there is no memory yet. */
 static int take_values(struct ps_request *r, const Gradus__V1__Push *in, struct rpc_spans *spans,
                        struct err *err)
 {
@@ -80,7 +80,8 @@ static const Gradus__V1__Push *push_of(const struct rpc_msg *msg)
                : ((const Gradus__V1__PushPullRequest *)msg->body)->push;
 }
 
-/* There is memory, or never will be: the request goes on with the message that waited with it. */
+/* There is memory, or there never will be: the request goes on with the message that waited with
+ * it. */
 static void go_on(struct gradient_wait *w)
 {
     struct ps_request *r = (struct ps_request *)((char *)w - offsetof(struct ps_request, waiter));

@@ -10,16 +10,18 @@
 
 /* ---- OpenShard ---- */
 
-/* Initial values take a while, so shards are made by a thread of their own, one at a time. What a
- * request is to a shard that is there already is decided on the strand of that one. */
+/* An OpenShard on its way. Initial values take a while, so shards are made by a thread of their
+ * own, one at a time. What a request means for a shard that is there already is decided on that
+ * shard's strand. */
 struct ps_opening {
     struct strand_task task;
     struct ps *ps;
     struct rpc_call *call;
     struct rpc_msg *msg;
-    struct ps_shard *present; /* while it is decided about; keeps a reference */
+    struct ps_shard *present; /* the shard that is there, while it decides; keeps a reference */
     uint64_t since_ms;
-    struct ps_opening *next, **link; /* of all that are not answered; under the server's lock */
+    /* list of all that are not answered; under the server's lock */
+    struct ps_opening *next, **link;
 };
 
 /* The last readers of a shard that was closed return its memory a moment later; so long is it
@@ -58,7 +60,8 @@ static void end_opening(struct ps_opening *o)
     free(o);
 }
 
-/* Those that wait for another one, too: there is one thread. */
+/* Tells of all openings; those that wait for another one, too, because one thread makes them all.
+ */
 void ps_openings_tell(struct ps *ps, struct membership_works *out)
 {
     uint64_t now_ms = chrono_now_ms();
@@ -127,7 +130,7 @@ static void post_opening(struct ps_opening *o);
 static void run_decide(struct strand_task *task)
 {
     struct ps_opening *o = (struct ps_opening *)((char *)task - offsetof(struct ps_opening, task));
-    struct ps_shard *s = o->present; /* who posted this keeps it, too */
+    struct ps_shard *s = o->present; /* the poster keeps a reference, too */
     struct err err;
     const struct fence fence = ps_fence(request_of(o)->shard);
     enum shard_open what = shard_open_decide(s->core, s->opened_generation,

@@ -9,7 +9,7 @@
 #include "ps/rpc/ps_shell.h"
 #include "wire/wire.h"
 
-#define HOTTEST_ROWS 16384 /* at a time: a millisecond or two */
+#define HOTTEST_ROWS 16384 /* rows of one visit to the strand: a millisecond or two */
 
 struct telling {
     struct strand_task task;
@@ -84,7 +84,7 @@ static void tell_table(const struct ps_shard *s, size_t i, Gradus__V1__TableStat
     m->read = stats.read;
 }
 
-/* True: the hottest keys of one of them are asked for. */
+/* Tells of all tables. True: the hottest keys of one of them are asked for, too. */
 static bool tell_tables(struct telling *t)
 {
     const char *hottest = ((const Gradus__V1__StatsRequest *)t->stats->msg->body)->hottest;
@@ -118,7 +118,7 @@ static void tell_hottest(struct strand_task *task)
     struct telling *t = telling_of(task);
     struct ps_shard *s = t->shard;
     if (!s->let_go && table_hottest(s->tables->tables[t->hot], &t->hottest, HOTTEST_ROWS)) {
-        (void)strand_post(&s->strand, task, tell_hottest); /* behind what came meanwhile */
+        (void)strand_post(&s->strand, task, tell_hottest); /* behind requests that came meanwhile */
         return;
     }
     for (size_t i = 0; i < t->hottest.count; i++) {

@@ -12,7 +12,8 @@
 #include "ps/rpc/ps_shell.h"
 
 #define POOL_QUEUE 1024
-#define COPY_THREADS 4 /* one may stay with the strand that it copied for while that is busy */
+/* one thread may stay with the strand that it copied for, while that is busy */
+#define COPY_THREADS 4
 
 /* ---- life ---- */
 
@@ -107,6 +108,7 @@ void ps_unref(struct ps *ps)
         pthread_mutex_destroy(&ps->lock);
         trace_release(&ps->trace);
         free(ps->checkpoint_dir);
+        data_roots_release(&ps->data_roots);
         free(ps);
     }
 }
@@ -122,7 +124,12 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
                       PS_APPLY_THREADS_MAX);
         return NULL;
     }
+    struct data_roots roots = {0};
+    if (o->data_root != NULL && data_roots_read(o->data_root, &roots, err) != 0) {
+        return NULL;
+    }
     struct ps *ps = mem_new(1, sizeof *ps);
+    ps->data_roots = roots;
     pthread_mutex_init(&ps->lock, NULL);
     trace_init(&ps->trace);
     atomic_store(&ps->refs, 1);
@@ -161,7 +168,7 @@ void ps_drain(struct ps *ps)
     pool_drain(ps->opens); /* shards that are being opened find that it is too late */
     pool_drain(ps->copies);
     ps_drop(ps, NULL, 0);
-    pool_drain(ps->work); /* who waits for memory of these shards has heard of it */
+    pool_drain(ps->work); /* waiters for memory of these shards were told */
     pool_drain(ps->files);
 }
 

@@ -22,14 +22,15 @@ struct ps;
 
 struct ps_options {
     const char *checkpoint_dir;  /* copied */
+    const char *data_root;       /* data_roots_read(): of sources of warm starts; NULL: anywhere */
     size_t shards_max;           /* 1..PS_SHARDS_MAX */
-    uint64_t memory_bytes_max;   /* of values, slots and gradients; 0: ps_memory_bytes() */
+    uint64_t memory_bytes_max;   /* for values, slots and gradients; 0: ps_memory_bytes() */
     uint64_t gradient_bytes_max; /* of gradients that are not applied yet (gradient_memory.h); 0: no
                                     limit of their own */
-    size_t chunk_bytes;          /* of an answer; a multiple of 4 */
-    unsigned apply_threads;      /* that compute one update; 0: see ps_apply_threads() */
-    bool shared_memory;          /* with workers on this host */
-    struct rpc_polling *polling; /* of the RPC server; borrows; NULL: none */
+    size_t chunk_bytes;          /* bytes of a chunk of an answer; a multiple of 4 */
+    unsigned apply_threads;      /* threads that compute one update; 0: ps_apply_threads() */
+    bool shared_memory;          /* values may pass in memory with workers on this host */
+    struct rpc_polling *polling; /* of the RPC server; borrowed; NULL: none */
     struct meter_registry *meters; /* borrows */
     /* @call was refused, as @why says, for who made it was not sent by the job's master; NULL:
      * nobody wants to know. Any thread. */
@@ -42,10 +43,10 @@ struct ps_options {
 /* Memory where nobody says how much: 4/5 of the limit of a control group, which ends a process that
  * passes it; without one, as much as the machine has. @root as of host_memory(). */
 uint64_t ps_memory_bytes(const char *root);
-/* Threads for one update where nobody says how many: what processor time there is for this process
- * (host_cpus.h), but no more than 4, which take all of the memory's bandwidth of most machines. */
+/* The number of threads for one update where nobody says it: by the processor time of this process
+ * (host_cpus.h), and 4 at most, which take all of the memory's bandwidth of most machines. */
 unsigned ps_apply_threads(const char *root);
-/* Returns owned. Errors: ERR_RANGE; ERR_EXHAUSTED no threads. */
+/* Returns owned. Errors: ERR_RANGE; ERR_INVALID data_root; ERR_EXHAUSTED no threads. */
 struct ps *ps_new(const struct ps_options *options, struct err *err);
 /* From now on shards are opened for who knows this number of the process alone; 0, as at first: for
  * anybody. Any thread. */

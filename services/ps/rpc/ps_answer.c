@@ -23,7 +23,7 @@ void ps_answer_refuse(struct rpc_call *call, uint64_t exchange, uint64_t generat
     }
 }
 
-/* A message with elements [at, at + n) of @values, of which a reference goes with it. */
+/* Sends a message with elements [at, at + n) of @values, which takes a reference along. */
 static int send_blob(struct ps_request *r, Gradus__V1__ExchangeResponse *m,
                      const struct ps_source *values, uint64_t at, uint64_t n)
 {
@@ -45,7 +45,7 @@ static void fill_block(struct ps_request *r, const float *values, uint64_t end)
     }
 }
 
-/* The same, of which the client has memory. */
+/* Says that elements [at, at + n) lie in the client's memory. */
 static int send_filled(struct ps_request *r, Gradus__V1__ExchangeResponse *m, uint64_t at,
                        uint64_t n)
 {
@@ -82,7 +82,7 @@ static void send_in_block(struct ps_request *r, const struct shard_action *a,
     }
 }
 
-/* What was not sent while it was computed. */
+/* Sends the values that were not sent while they were computed. */
 static void send_values(struct ps_request *r, const struct shard_action *a,
                         Gradus__V1__ExchangeResponse *m)
 {
@@ -174,7 +174,7 @@ void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a
         int rc = r->values_block != 0 ? send_filled(r, &m, r->sent, chunk)
                                       : send_blob(r, &m, &values, r->sent, chunk);
         if (rc != 0) {
-            return; /* what is wrong shows when the rest is sent */
+            return; /* an error shows when the rest is sent */
         }
         r->sent += chunk;
     }

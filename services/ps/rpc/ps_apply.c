@@ -20,7 +20,7 @@ static void add(float *restrict to, const float *restrict from, size_t n)
     }
 }
 
-#define ADD_FLOATS (UINT64_C(1) << 18) /* that a thread adds at once */
+#define ADD_FLOATS (UINT64_C(1) << 18) /* floats that a thread adds at once */
 
 struct addition {
     float *to;
@@ -79,7 +79,7 @@ static struct ps_base *find_base(struct ps_shard *s, uint64_t version)
     return NULL;
 }
 
-/* What the rule wants of the version that the worker read. */
+/* The version that the worker read, for a rule that wants it. */
 static const float *base_of(struct ps_shard *s, uint64_t version)
 {
     const struct ps_base *base = find_base(s, version);
@@ -87,7 +87,8 @@ static const float *base_of(struct ps_shard *s, uint64_t version)
     case RULE_BASE_VALUES:
         return values_of(s, version);
     case RULE_BASE_SLOT:
-        return base == NULL ? NULL : base->slot->floats.data; /* without one: as if not late */
+        /* without one the rule treats the gradient as not late */
+        return base == NULL ? NULL : base->slot->floats.data;
     case RULE_BASE_NONE:
         break;
     }
@@ -131,7 +132,7 @@ void ps_update_begin(struct ps_shard *s, const struct shard_action *a)
     s->update_begun = true;
 }
 
-/* What it means for the job. */
+/* Acts on the result of an update: a job may have to fail. */
 static void heed(struct ps_shard *s, uint64_t step, const struct update_result *r)
 {
     char shown[64];
@@ -162,7 +163,7 @@ static void heed(struct ps_shard *s, uint64_t step, const struct update_result *
     (void)ps_shard_wrap(s, &s->failed);
 }
 
-/* Who gets the next version while it is computed. */
+/* Requests that get the next version while it is computed. */
 struct early {
     struct snapshot *next;
     const struct shard_action *replies;
@@ -241,7 +242,7 @@ void ps_base_keep(struct ps_shard *s, uint64_t version)
     if (base == NULL) {
         struct buffer *slot = buffer_get(&s->base_pool, NULL);
         if (slot == NULL) {
-            return; /* no memory: updates from there are taken for new */
+            return; /* no memory: updates from that worker count as not stale */
         }
         memcpy(slot->floats.data, s->slot_data[0], s->base_pool.floats * sizeof(float));
         s->base_slots =

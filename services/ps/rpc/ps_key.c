@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether who reads or trains was sent by the job's master, under the name that it has. It is asked
- * when a stream says which shard it is about, and for each unary call; a shard that was opened
- * without a secret asks nobody.
- */
+/* Checks that the job's master has sent a caller that reads or trains, under the name that it has.
+ * A stream is asked when it says which shard it is about, and each unary call; a shard that was
+ * opened without a secret asks nobody. */
 #include <string.h>
 
 #include "auth/shard_key.h"
@@ -36,12 +35,13 @@ int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, cons
 {
     uint8_t secret[SHARD_KEY_SECRET_BYTES];
     char key[SHARD_KEY_BYTES], name[SHARD_WORKER_BYTES + 1];
-    char shown[SHARD_KEY_BYTES + 1] = ""; /* one that is too long is cut to one that differs */
+    char shown[SHARD_KEY_BYTES + 1] = ""; /* a key that is too long is cut, and so differs */
     const struct fence own = {.opening = s->opening}, asked = {.opening = ref->opening};
     if (!ps_has_secret(s)) {
         return 0;
     }
-    if (fence_check_opening(&own, &asked, err) != 0) { /* its key would be another one */
+    if (fence_check_opening(&own, &asked, err) != 0) {
+        /* with another opening its key would be another one */
         return ps_shard_wrap(s, err);
     }
     shard_worker_secret(s->secret, worker, secret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memory a shard needs, and where it comes from and goes. */
+/* The memory of a shard: how much it needs, where it comes from and when it goes back. */
 #include "ps/rpc/ps_memory.h"
 
 #include <inttypes.h>
@@ -61,7 +61,7 @@ static uint64_t bytes_needed(const struct ps_shard *s, size_t gradients)
            (base_slots == 0 ? 0 : base_slots * floats_bytes_max(update_slot_floats(s->update, 0)));
 }
 
-/* What it takes at least, so that a job that cannot fit is told all of it at once. */
+/* Checks what the shard takes at least, so that a job that cannot fit is told all of it at once. */
 static int check_memory(struct ps_shard *s, size_t gradients, struct err *err)
 {
     char what[224];
@@ -81,7 +81,7 @@ static int check_memory(struct ps_shard *s, size_t gradients, struct err *err)
     if (rc == 0) {
         budget_give(&s->ps->budget, bytes);
     } else if (s->ps->budget.bytes_max != 0 && bytes > s->ps->budget.bytes_max && err != NULL) {
-        err->code = rc = ERR_RANGE; /* whatever else is given back */
+        err->code = rc = ERR_RANGE; /* it never fits, whatever else is given back */
     }
     return rc;
 }

@@ -94,8 +94,8 @@ static void unlink_request(struct ps_request *r)
     r->link = NULL;
 }
 
-/* What the core cannot know: whether the bytes that came make sense, and whether the job can go on
- * at all. */
+/* Checks what the core cannot know: whether the bytes make sense, and whether the job can go on at
+ * all. */
 static int check_exchange(const struct ps_request *r, struct err *err)
 {
     struct ps_shard *s = r->shard;
@@ -243,14 +243,14 @@ void ps_request_post(struct ps_request *r)
 
 void ps_request_post_unary(struct ps_request *r)
 {
-    atomic_fetch_add(&r->refs, 1); /* of the call: ps_unary_done() */
+    atomic_fetch_add(&r->refs, 1); /* the call's reference: ps_unary_done() */
     rpc_set_data(r->call, r);
     ps_request_post(r);
 }
 
 void ps_request_wait_unary(struct ps_request *r)
 {
-    atomic_fetch_add(&r->refs, 2); /* of the call, as above, and of the waiter */
+    atomic_fetch_add(&r->refs, 2); /* the references of the call, as above, and of the waiter */
     rpc_set_data(r->call, r);
     gradient_pool_wait(&r->shard->gradients, &r->waiter);
 }
@@ -260,7 +260,7 @@ static void run_waited(struct strand_task *task)
     struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, task));
     struct ps_shard *s = ps_shard_ref(r->shard);
     if (r->answered) {
-        buffer_put(r->event.gradient); /* its client went away */
+        buffer_put(r->event.gradient); /* its client is gone */
     } else if (r->refused != NULL) {
         struct shard_action refused = {.kind = SHARD_REPLY, .code = r->refused->code};
         buffer_put(r->event.gradient);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a parameter server takes of its host when nobody says how much. */
+/* The share of its host that a parameter server takes when nobody says how much. */
 #include "base/host_cpus.h"
 #include "base/host_memory.h"
 #include "ps/rpc/ps.h"

@@ -96,7 +96,7 @@ uint64_t ps_rows_along(const Gradus__V1__ExchangeRequest *m)
 int ps_rows_name_block(struct ps_stream *s, struct ps_request *r, uint32_t number, struct err *err)
 {
     if (number == 0 || r->rows == NULL) {
-        return 0; /* without memory for rows there is nothing that would lie there */
+        return 0; /* without memory for rows nothing lies in a block */
     }
     if (r->rows->type != VALUE_FP32) {
         return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a block for rows",
@@ -128,7 +128,7 @@ void ps_rows_free(struct ps_rows *rows)
 /* Rows on their way out; each message holds one reference. */
 struct leaving {
     atomic_uint refs;
-    struct ps_request *request; /* whose share of the budget it is */
+    struct ps_request *request; /* the request whose share of the budget holds it */
     float *values;
 };
 
@@ -142,7 +142,7 @@ static void release(void *ctx)
     }
 }
 
-/* In place: what is written never passes what is read. */
+/* Encodes in place: writing never passes reading. */
 static void encode(enum value_type type, float *values, uint64_t n)
 {
     float block[ENCODED_AT_ONCE];
@@ -300,7 +300,8 @@ int ps_tables_take_block(struct ps_stream *s, struct tables_gradient *g, struct 
 
 /* ---- updates ---- */
 
-/* A table that is full will not be less full later: whoever hears of it does not ask again. */
+/* Fails the shard: a table that is full will not be less full later, so whoever hears of it does
+ * not try again. */
 static void fail(struct ps_shard *s, const struct err *err, uint64_t step)
 {
     if (s->failed.code == 0) {
@@ -319,7 +320,7 @@ void ps_tables_add(struct ps_shard *s, struct buffer *to, struct buffer *from)
     }
 }
 
-/* What is done to single rows before anything is made of their norms. */
+/* The clips of single rows, before norms are computed. */
 static struct table_clip clip_of(const struct ps_shard *s, size_t table)
 {
     return (struct table_clip){.value = (float)s->spec.update.clip_value,

@@ -36,6 +36,13 @@ const struct field ps_fields[] = {
      .help =
          "Directory of checkpoints, or s3://BUCKET/PREFIX; the master and all parameter servers "
          "must see the same one"},
+    {.path = "data_root",
+     .type = FIELD_TEXTS,
+     .offset = AT(data_root),
+     .def = "",
+     .help = "Take rows that tables of a job begin with (from.checkpoint) out of checkpoints below "
+             "this directory or s3://BUCKET/PREFIX alone, or below one of a list ([/a, /b]); "
+             "empty: any that this user can read"},
     {.path = "shards_max",
      .type = FIELD_INT,
      .offset = AT(shards_max),
@@ -199,6 +206,7 @@ int ps_service_start(struct service_context *sc, struct err *err)
 {
     const struct ps_settings *c = service_config(sc);
     struct ps_options options = {.checkpoint_dir = c->checkpoint_dir,
+                                 .data_root = c->data_root,
                                  .shards_max = (size_t)c->shards_max,
                                  .memory_bytes_max = (uint64_t)c->memory_bytes_max,
                                  .gradient_bytes_max = (uint64_t)c->gradient_bytes_max,

@@ -9,6 +9,7 @@ struct ps_settings {
     char *master;
     char *name;
     char *checkpoint_dir;
+    char *data_root; /* data_roots_read() */
     int64_t shards_max;
     int64_t memory_bytes_max;
     int64_t gradient_bytes_max;

@@ -103,7 +103,7 @@ static int fill(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struc
         return ps_restore(s, r->restore, r->owner, err);
     }
     fill_initial(s);
-    return 0;
+    return r->rows_from[0] == 0 ? 0 : ps_tables_begin(s, r->rows_from, r->rows_manifest, err);
 }
 
 static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
@@ -202,7 +202,7 @@ uint64_t ps_shard_bytes(struct ps_shard *s)
 
 /* ---- steps ---- */
 
-/* Who waits for an update that failed hears of it. */
+/* Answers a request; one that waited for an update that failed is refused. */
 static void reply(struct ps_shard *s, const struct shard_action *a)
 {
     const struct shard_event *e = &((const struct ps_request *)a->tag)->event;
@@ -218,7 +218,7 @@ static void reply(struct ps_shard *s, const struct shard_action *a)
     ps_request_answer(a->tag, &refused, &s->failed);
 }
 
-/* Sums of gradients, with a look at the clock when somebody asks for it. */
+/* Sums gradients, and looks at the clock when somebody asks for the time. */
 static void sum(struct ps_shard *s, const struct shard_action *a)
 {
     bool traced = trace_on(&s->ps->trace);
@@ -317,9 +317,9 @@ static void show(struct ps_shard *s)
     ps_tables_show(s);
 }
 
-/* A file that is written needs the pinned rows, and nobody for it but this server: updates wait for
- * it rather than take the room of their copies. Nothing waits for other readers of a pin, who may
- * themselves wait for updates. */
+/* True if an update may begin. A file that is being written needs the pinned rows, and only this
+ * server can write it: updates wait for the file rather than take the room of its copies. Nothing
+ * waits for other readers of a pin, who may themselves wait for updates. */
 static bool can_update(struct ps_shard *s)
 {
     if (s->let_go || !snapshots_can_update(&s->snapshots)) {
@@ -356,7 +356,7 @@ void ps_shard_step(struct ps_shard *s, struct shard_event *e)
         (void)ps_shard_wrap(s, &s->actions.err);
     }
     act_all(s);
-    if (s->slots_to != NULL) { /* of this version: no update comes before */
+    if (s->slots_to != NULL) { /* copied before any update */
         show(s);
         ps_keep_slots(s);
         return;
@@ -369,7 +369,7 @@ void ps_shard_step(struct ps_shard *s, struct shard_event *e)
 /* Memory for as many bases as the new generation needs; refused when there is not so much. */
 void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
 {
-    const struct shard_event *e = &r->event; /* who runs the request keeps it */
+    const struct shard_event *e = &r->event; /* the task that runs the request keeps it */
     if (s->let_go) {
         ps_shard_step(s, &r->event); /* refused */
         return;
@@ -383,7 +383,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     struct shard_info after;
     struct err err;
     if (shard_check_fence(s->core, e, &err) != 0) {
-        ps_shard_step(s, &r->event); /* which refuses it; a stranger moves no memory */
+        ps_shard_step(s, &r->event); /* the core refuses it; a stranger moves no memory */
         return;
     }
     shard_info(s->core, &before);

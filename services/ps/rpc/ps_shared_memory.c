@@ -2,9 +2,9 @@
 /* Blocks of a stream's client (shared_memory.h) as its server uses them: within the limit on
  * gradients.
  *
- * What the server touches of them counts in its resident memory. A gradient in a block takes room
- * in the budget for gradients before it is read, as one that comes in messages does; the pages of
- * blocks that nobody uses right now stay mapped as long as the budget has room for them. */
+ * Pages of blocks that the server touches count as its resident memory. A gradient in a block takes
+ * room in the budget for gradients before it is read, as a gradient in messages does; the pages of
+ * unused blocks stay mapped as long as the budget has room for them. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 /* Touched before it is asked whether they may stay: 1 MiB. */
 #define FILL_ELEMENTS (UINT64_C(1) << 18)
 #define ROWS_ELEMENTS_MAX                                                                          \
-    (UINT64_C(1) << 28) /* of a block for rows, most of which nobody touches */
+    (UINT64_C(1) << 28) /* bytes of a block for rows, most of which nobody touches */
 
 struct ps_block {
     struct gradient_view view;
@@ -171,7 +171,7 @@ int ps_shared_memory_hold(struct ps_shared_memory *w, uint32_t number, uint64_t 
     return 0;
 }
 
-/* What was read may have come back after it was dropped. */
+/* Counts the pages again: reading may have brought them back after they were dropped. */
 static void touched_again(struct ps_shared_memory *w, struct ps_block *block)
 {
     gradient_view_touched(&w->shard->ps->gradient_memory, &block->view, 0);

@@ -5,6 +5,7 @@
 
 #include "auth/shard_key.h"
 #include "base/buf.h"
+#include "data/data_roots.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "job/plan/plan_update.h"
 #include "ps/data/gradient_memory.h"
@@ -21,7 +22,7 @@
 #include "wire/wire_exchange.h"
 #include "wire/wire_values.h"
 
-#define PS_VALUES_FIELD 15 /* of every message with values */
+#define PS_VALUES_FIELD 15 /* number of the bulk field in every message with values */
 #define PS_JOB_TEXT_BYTES_MAX (1U << 20)
 /* Shards below it are updated by one thread: waking another takes as long. */
 #define PS_SHARED_FLOATS_MIN (UINT64_C(1) << 20)
@@ -32,7 +33,7 @@ struct ps_rows;
 struct ps_stream;
 
 struct ps_meters {
-    struct meter *pushes[PUSH_DROPPED + 1]; /* by result; [PUSH_NONE]: refused */
+    struct meter *pushes[PUSH_DROPPED + 1]; /* by result; [PUSH_NONE]: refused pushes */
     struct meter *updates, *updates_skipped;
     struct meter *staleness;
     struct meter *spares;
@@ -55,18 +56,20 @@ struct ps_meters {
 struct ps {
     atomic_uint refs;
     char *checkpoint_dir;
+    struct data_roots data_roots; /* where sources of warm starts may lie */
     size_t chunk_bytes;
     struct rpc_polling *polling;  /* NULL: none */
     bool shared_memory;           /* open blocks that workers offer (shared_memory.h) */
-    _Atomic uint64_t incarnation; /* OpenShard is for it; 0: any */
+    _Atomic uint64_t incarnation; /* the incarnation that an OpenShard must name; 0: any */
     size_t shards_max;
     void (*refused)(void *ctx, struct rpc_call *call, const char *job, const struct err *why);
     void *refused_ctx;
     struct budget budget;
     struct gradient_memory gradient_memory;
     struct thread_team *team; /* helps with large updates */
-    struct pool *work;        /* wakes shards and those who wait for memory; never busy for long */
-    struct pool *opens;       /* makes shards, one after the other */
+    /* wakes shards and requests that wait for memory; never busy for long */
+    struct pool *work;
+    struct pool *opens; /* makes shards, one after the other */
     struct pool
         *files; /* writes checkpoints; one thread, so that no file is written twice at once */
     struct pool *copies; /* copies slots for pins */
@@ -116,23 +119,23 @@ struct ps_shard {
     struct job_spec spec;
     struct plan plan;
     uint64_t elements;
-    uint32_t rounds;              /* of sums that shards exchange in a step of sync */
-    bool needs_norms;             /* of pushes, in other modes, */
+    uint32_t rounds;              /* rounds of sums that shards exchange in a step of sync */
+    bool needs_norms;             /* in other modes pushes must bring norms, */
     size_t norm_count;            /* so many */
-    char checkpoint_problem[512]; /* as of the opening; "" none */
+    char checkpoint_problem[512]; /* the problem of the checkpoint that was restored; "" none */
 
     struct work work;             /* what keeps the strand busy */
     struct work file_work;        /* and the thread that writes its file, or will */
     atomic_uint writing;          /* files */
-    struct shard_written written; /* of the thread that writes files, */
-    struct buf written_stamp;     /* and storage_stamp() of that file */
+    struct shard_written written; /* on the thread that writes files: */
+    struct buf written_stamp;     /* storage_stamp() of that file */
 
     struct strand strand; /* owns what follows, up to the pools */
     struct shard *core;
     struct shard_actions actions;
-    struct consistency consistency; /* of the core, as of its last step */
+    struct consistency consistency; /* the core's, as of its last step */
     struct ledger ledger;           /* where it began */
-    bool let_go; /* it is closed, and what it held is given back as far as nobody reads it */
+    bool let_go; /* the shard is closed, and its memory is given back as far as nobody reads it */
     struct ps_stream *streams;
     struct snapshots snapshots;
     size_t bases; /* versions that may be kept for workers: memory for them is reserved */
@@ -142,24 +145,27 @@ struct ps_shard {
     struct shard_tables
         *tables;             /* NULL: the job has none; how many there are, and their dims, stay */
     struct rule_past *pasts; /* of each table, for catch-up */
-    struct exact_sum *squares; /* of each table's gradient, for clips by norms; NULL: none */
+    /* sums of squares of each table's gradient, for clips by norms; NULL: none */
+    struct exact_sum *squares;
     struct update *update;
     struct floats slots[UPDATE_SLOTS_MAX];
     float *slot_data[UPDATE_SLOTS_MAX];
+    bool slots_taken;      /* from a source, before the values that workers bring */
     struct floats nothing; /* the gradient of a step without records, where one is needed */
     struct buffer
-        *slots_to;     /* all slots go there before anything else happens; keeps a reference */
-    bool update_begun; /* `step` is: SHARD_REDUCE came, SHARD_APPLY not yet */
+        /* all slots are copied there before anything else happens; keeps a reference */
+        *slots_to;
+    bool update_begun; /* `step` has begun: SHARD_REDUCE came, SHARD_APPLY not yet */
     struct update_step step;
     struct ps_sums sums;
     struct ps_update_time update_time;
     uint64_t updates_skipped;
     struct err failed; /* code 0: not. No update will be right any more: whoever asks hears why */
-    size_t parked_shown, queued_shown, snapshots_shown; /* its part of the gauges */
+    size_t parked_shown, queued_shown, snapshots_shown; /* the shard's part of the gauges */
     struct table_stats tables_shown;                    /* and of the meters of tables */
 
     struct gradient_pool gradients;
-    struct buffer_pool slot_copies; /* all slots, one behind the other */
+    struct buffer_pool slot_copies; /* copies of all slots, one behind the other */
     struct strand_task wake;
     atomic_bool waking;
 };
@@ -170,15 +176,15 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
                               struct err *err);
 struct ps_shard *ps_shard_ref(struct ps_shard *s);
 void ps_shard_unref(struct ps_shard *s);
-/* On the strand: step the core and do what it says. */
+/* On the strand: steps the core and carries out its actions. */
 void ps_shard_step(struct ps_shard *s, struct shard_event *e);
 /* See whether updates wait for nothing any more. */
 void ps_shard_wake(struct ps_shard *s);
 /* On the strand: a SHARD_MEMBERSHIP of request @r, which may need other memory. */
 void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r);
-/* On the strand: end it, whatever its generation. */
+/* On the strand: ends the shard, whatever its generation. */
 void ps_shard_end(struct ps_shard *s);
-/* The same, after the requests that came before; and it leaves the table. */
+/* ps_shard_end() after the requests that came before; the shard leaves the table of shards. */
 void ps_shard_drop(struct ps_shard *s);
 uint64_t ps_shard_bytes(struct ps_shard *s);
 /* "job a-1 shard 0: " in front of the message. */
@@ -192,14 +198,14 @@ void ps_put(struct ps_shard *s, const struct shard_action *a);
 void ps_add(struct ps_shard *s, struct buffer *to, struct buffer *from);
 /* SHARD_REDUCE of round 0 begins the update. */
 void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce);
-/* @replies[0..count) come after it: those that wait for its version get each part of it as soon as
- * it is computed. */
+/* Updates; @replies[0..count) come after it: those that wait for its version get each part of it as
+ * soon as it is computed. */
 void ps_apply(struct ps_shard *s, const struct shard_action *apply,
               const struct shard_action *replies, size_t count);
 /* Copy what s->slots_to asks for. A large copy is made by another thread, while the strand waits.
  */
 void ps_keep_slots(struct ps_shard *s);
-/* on_shard.c: tell of shards that are being opened, and those that wait for it. */
+/* on_shard.c: tells of shards that are being opened, and of those that wait for that. */
 void ps_openings_tell(struct ps *ps, struct membership_works *out);
 /* SHARD_KEEP, SHARD_FORGET: besides the values, slot 0 for rules that want it as the worker read.
  */
@@ -225,13 +231,14 @@ void ps_unref(struct ps *ps);
 
 /* A reference to the shard, or NULL. Errors: ERR_INVALID no @ref; ERR_NOT_FOUND. */
 struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct err *err);
-/* May @r open a shard that is not there? Errors: ERR_ABORTED it is late: what it opens was closed.
- */
+/* Checks whether @r may open a shard that is not there. Errors: ERR_ABORTED the request is late:
+ * what it opens was closed. */
 int ps_check_opening(struct ps *ps, const Gradus__V1__OpenShardRequest *r, struct err *err);
 /* Keeps a reference. Errors: ERR_EXHAUSTED; ERR_EXISTS; ERR_UNAVAILABLE draining;
  * those of ps_check_opening(). */
 int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err);
-/* Its CloseShard has come, and it is not there: what may be about to be opened never will be. */
+/* The CloseShard of a shard that is not there has come: an OpenShard of it that comes later is
+ * refused. */
 void ps_close_early(struct ps *ps, const Gradus__V1__ShardRef *ref);
 void ps_remove(struct ps *ps, struct ps_shard *s); /* not in it: fine */
 bool ps_drained(struct ps *ps);                    /* it is, or will be */
@@ -241,29 +248,29 @@ size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MA
 
 /* ---- requests (ps_request.c) ---- */
 
-/* What a SetMembership says, if it says it. */
+/* What a SetMembership changes; each part only if the message has it. */
 struct ps_change {
     struct consistency consistency;
     struct ledger ledger;
 };
 
-/* Something a shard is asked for, from its arrival to its answer: the tag of the core. */
+/* A request to a shard, from its arrival to its answer: the tag of the core. */
 struct ps_request {
     struct strand_task task;
     struct strand_task gone;
-    atomic_uint refs; /* who answers it, and the call that may go away */
+    atomic_uint refs; /* held by the answer, and by the call, which may go away */
     struct ps_shard *shard;
     struct rpc_call *call; /* NULL: nobody asks */
     struct rpc_msg *msg;   /* NULL, or where the event's strings are */
     struct ps_change *change;
     /* Of exchanges, which may wait for long: a message that waits with them would count against the
      * bytes in flight that the others need. */
-    char worker[SHARD_WORKER_BYTES + 1]; /* one more byte than any id has, and the NUL */
+    char worker[SHARD_WORKER_BYTES + 1]; /* one byte more than any id has, and the NUL */
     void *kept;                          /* the bytes of its decision, totals, or given values */
-    struct ps_rows *rows;                /* what it reads of tables; NULL: nothing */
+    struct ps_rows *rows;                /* the rows that it reads of tables; NULL: none */
     struct shard_event event;
     struct gradient_wait waiter; /* of a unary push; keeps a reference */
-    struct err *refused;         /* before the core sees it */
+    struct err *refused;         /* why it was refused before the core saw it */
     bool answered;               /* of the strand */
     uint64_t arrived_ns;
     /* Answer with @a, or with @err when a->code is not 0. */
@@ -272,53 +279,56 @@ struct ps_request {
     struct ps_stream *stream; /* of an exchange; keeps a reference */
     uint64_t exchange;
     uint64_t sent;         /* elements of the answer, */
-    uint64_t filled;       /* and of those in its block */
-    uint32_t values_block; /* of the client's blocks, from 1; 0: the values are sent */
-    uint32_t rows_block;   /* likewise, of those for rows */
-    bool offers_shared_memory, offers_tables_memory; /* and the answer says what came of it */
-    enum value_type pushed, pulled;                  /* how the values of push and answer travel */
-    struct ps_request *next;                         /* of the stream's that wait; of the strand */
+    uint64_t filled;       /* and of the values in its block */
+    uint32_t values_block; /* one of the client's blocks, from 1; 0: the values are sent */
+    uint32_t rows_block;   /* one of the client's blocks for rows */
+    bool offers_shared_memory, offers_tables_memory; /* the answer says what came of the offer */
+    /* the types in which values of push and answer travel */
+    enum value_type pushed, pulled;
+    /* in the list of the stream's requests that wait; of the strand */
+    struct ps_request *next;
     struct ps_request **link;
 };
 
-/* One reference, for whoever answers. Keeps references to @shard, @call and @msg (may be NULL). */
+/* A request with one reference, which the answer releases. Keeps references to @shard, @call and
+ * @msg (may be NULL). */
 struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind kind,
                                   struct rpc_call *call, struct rpc_msg *msg,
                                   void (*answer)(struct ps_request *, const struct shard_action *,
                                                  const struct err *));
-/* Copy what an exchange says who it is from. */
+/* Copies the name of the worker that an exchange is from. */
 void ps_request_name(struct ps_request *r, const char *worker);
 /* Copy the decision or the totals that it borrows from a message. */
 void ps_request_keep(struct ps_request *r);
 /* Step it on the shard's strand. */
 void ps_request_post(struct ps_request *r);
-/* The same for a unary call: when its client goes away, it waits no longer. */
+/* ps_request_post() of a unary call: when its client goes away, it waits no longer. */
 void ps_request_post_unary(struct ps_request *r);
 /* The same for one that waits for memory first; its waiter is ready to be told. */
 void ps_request_wait_unary(struct ps_request *r);
 /* It waits no longer: step it, or answer it with r->refused, unless its client went away. */
 void ps_request_post_waited(struct ps_request *r);
 void ps_request_unref(struct ps_request *r);
-/* On the strand, while it is answered: how long it waited for the update that made the answer (or
- * for the answer, without one), and the time of that update so far. */
+/* On the strand, while it is answered: how long the request waited for the update that made the
+ * answer (or for the answer, without one), and the time of that update so far. */
 struct ps_request_time {
     uint64_t waited_ns, applied_ns;
 };
 struct ps_request_time ps_request_time(const struct ps_request *r);
 /* On the strand: answer it and return the reference of who answers. */
 void ps_request_answer(struct ps_request *r, const struct shard_action *a, const struct err *err);
-/* On the strand: nobody waits for it any more. */
+/* On the strand: drops a request that nobody waits for any more. */
 void ps_request_drop(struct ps_request *r);
 /* `done` of all unary methods. */
 void ps_unary_done(struct rpc_call *call, bool cancelled, void *service);
 
-/* What @ref says of who asks. */
+/* The fence of the caller, out of @ref. */
 struct fence ps_fence(const Gradus__V1__ShardRef *ref);
 /* A shard is opened by @ref: its readers and workers show a key, if that has a secret. */
 void ps_keep_secret(struct ps_shard *s, const Gradus__V1__ShardRef *ref);
 bool ps_has_secret(const struct ps_shard *s);
-/* May @call, whose metadata has the key, read or train as @worker what @ref names? Errors:
- * ERR_ABORTED it means another opening; ERR_UNAUTHENTICATED. */
+/* Checks that @call, whose metadata has the key, may read or train as @worker the shard that @ref
+ * names. Errors: ERR_ABORTED it means another opening; ERR_UNAUTHENTICATED. */
 int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, const char *worker,
                  struct rpc_call *call, struct err *err);
 /* It may not, and that is written down: @err, wrapped. Returns its code. */
@@ -328,7 +338,7 @@ struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
                             enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
                             void (*answer)(struct ps_request *, const struct shard_action *,
                                            const struct err *));
-/* The same for one that reads or trains, as @worker. */
+/* ps_unary() of a call that reads or trains, as @worker. */
 struct ps_request *ps_unary_exchange(
     struct ps *ps, const Gradus__V1__ShardRef *ref, const char *worker, struct rpc_call *call,
     void (*answer)(struct ps_request *, const struct shard_action *, const struct err *));
@@ -340,9 +350,9 @@ void ps_answer_state(struct ps_request *r, const struct shard_action *a, const s
 /* References for @count blobs of @version; each blob has ctx = the snapshot and this release. */
 struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigned count);
 void ps_values_release(void *snapshot);
-/* The same for a snapshot that somebody else holds. */
+/* ps_values_of() for a snapshot that somebody else holds. */
 void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count);
-/* What a reply with values sends. */
+/* The values that a reply sends. */
 struct ps_source {
     const float *data;
     void (*release)(void *ctx); /* one reference */
@@ -362,9 +372,10 @@ struct rpc_piece ps_values_piece(const struct ps_request *r, const struct ps_sou
  * ERR_INVALID types that are not the job's. */
 int ps_read_types(const Gradus__V1__Push *push, const Gradus__V1__Pull *pull, struct ps_request *r,
                   struct err *err);
-/* The same of rows that are asked for alone. */
+/* Reads the type of rows that are asked for alone. */
 int ps_read_rows_type(const Gradus__V1__RowsRequest *m, struct ps_request *r, struct err *err);
-/* Of the push of @r, on the strand: is its type right for what it is? Errors: ERR_INVALID. */
+/* On the strand: checks that the type of the push of @r is right for its kind. Errors: ERR_INVALID.
+ */
 int ps_check_type(const struct ps_request *r, struct err *err);
 /* The norms of @in, for its gradient. Errors: ERR_INVALID not one for each variable. */
 int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
@@ -374,13 +385,13 @@ int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct b
 
 void ps_stream_ref(struct ps_stream *s);
 void ps_stream_unref(struct ps_stream *s);
-/* On the strand of @s, which is closed: end its streams, whether their clients read or not. */
+/* On the strand of @s, which is closed: ends its streams, whether or not their clients read. */
 void ps_streams_end(struct ps_shard *s);
-/* On the strand: send what is new of the first @done elements of @next, which is not committed yet;
- * ps_request_answer() sends the rest. Nothing when the answer @a is more than values. */
+/* On the strand: sends what is new among the first @done elements of @next, which is not committed
+ * yet; ps_request_answer() sends the rest. Sends nothing when the answer @a is more than values. */
 void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
                               struct snapshot *next, uint64_t done);
-/* On the strand: @r waits; the end of the stream ends it. */
+/* On the strand: @r waits, until it is answered or the stream ends. */
 void ps_stream_wait(struct ps_stream *s, struct ps_request *r);
 
 /* ---- files (on_checkpoint.c) ---- */
@@ -392,7 +403,7 @@ int ps_restore(struct ps_shard *s, const char *directory, const char *owner, str
 /* Why no checkpoint of @s could be written into its job's directory, which is @owner's; "" none. */
 void ps_look_for_directory(struct ps_shard *s, const char *owner);
 
-/* On the strand: write what @a names for @r, which is answered from another thread. */
+/* On the strand: begins to write what @a names for @r, which is answered from another thread. */
 void ps_write(struct ps_request *r, const struct shard_action *a);
 
 /* ---- traces (on_trace.c); for those who have seen trace_on() ---- */
@@ -400,7 +411,7 @@ void ps_write(struct ps_request *r, const struct shard_action *a);
 /* Any thread: of an exchange. */
 void ps_trace_request(struct ps_request *r, enum trace_kind kind, uint64_t begin_ns,
                       uint64_t end_ns, uint64_t bytes);
-/* On the strand: until now. */
+/* On the strand: adds a span that ends now. */
 void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns, uint64_t version);
 
 /* ---- methods ---- */

@@ -36,7 +36,7 @@ void ps_stream_wait(struct ps_stream *s, struct ps_request *r)
     s->waiting = r;
 }
 
-/* There is memory for the gradient whose message waits. */
+/* There is memory for the gradient whose message waits: the stream reads on. */
 static void go_on(struct gradient_wait *w)
 {
     struct ps_stream *s = (struct ps_stream *)((char *)w - offsetof(struct ps_stream, waiter));

@@ -6,19 +6,20 @@
 #include "ps/rpc/ps_shell.h"
 #include "ps/data/ranges.h"
 
-#define INCOMING_MAX 64 /* exchanges whose chunks arrive at the same time */
+#define INCOMING_MAX 64 /* exchanges of one stream whose chunks arrive at the same time */
 
-/* An exchange of which more chunks are to come. */
+/* An exchange whose chunks have not all come. */
 struct incoming {
     uint64_t exchange;
-    struct ps_request *request; /* NULL: refused; what is still to come is skipped */
+    struct ps_request *request; /* NULL: it was refused, and its chunks are skipped */
     struct buffer *buffer;      /* NULL: no values */
     uint64_t arrived, total;    /* elements */
     struct ranges taken;        /* of `buffer` */
     enum value_type type;
-    bool gradient;                         /* of a push, be it of rows alone: it needs a buffer */
+    /* it brings a push, be it of rows alone, and needs a buffer */
+    bool gradient;
     bool keys;                             /* its values are keys of rows */
-    struct tables_gradient *tables;        /* of a push; NULL: nothing of any */
+    struct tables_gradient *tables;        /* what the push brings of tables; NULL: nothing */
     uint64_t tables_arrived, tables_total; /* bytes: of a push, and then of keys of rows */
 };
 
@@ -30,18 +31,18 @@ struct ps_stream {
     bool near; /* a worker on this host, as far as its address tells */
 
     /* Of the call's callbacks. */
-    struct ps_shard *shard;              /* NULL until the first exchange */
-    char worker[SHARD_WORKER_BYTES + 1]; /* as which that came; of a shard with a secret, as which
-                                            all others do */
+    struct ps_shard *shard; /* NULL until the first exchange */
+    /* the worker that the first exchange named; with a secret all others must name it, too */
+    char worker[SHARD_WORKER_BYTES + 1];
     struct incoming incoming[INCOMING_MAX];
     size_t incoming_count;
-    struct gradient_wait waiter; /* for the memory of a gradient; keeps a reference */
+    struct gradient_wait waiter; /* waits for the memory of a gradient; keeps a reference */
     /* NULL: the client offered none that can be opened. Set once, before requests that name it: for
      * values, and for rows. */
     struct ps_shared_memory *shared_memory, *tables_memory;
 
-    /* Of the shard's strand. */
-    struct ps_stream *next, **link; /* among those of the shard; NULL: not one of them */
+    /* Used on the shard's strand. */
+    struct ps_stream *next, **link; /* in the list of the shard's streams; NULL: not in it */
     struct strand_task begun;
     struct ps_request *waiting;
     bool half_closed;
@@ -56,22 +57,22 @@ void ps_stream_remove(struct ps_stream *s, struct incoming *in);
 /* Any thread may send (ps_answer.c): @exchange is refused, and why. */
 void ps_answer_refuse(struct rpc_call *call, uint64_t exchange, uint64_t generation,
                       uint64_t version, const struct err *err);
-/* On the strand: the answer of every request of a stream. */
+/* On the strand: answers a request of a stream. */
 void ps_answer(struct ps_request *r, const struct shard_action *a, const struct err *err);
 
 /* ---- memory that its client shares (ps_shared_memory.c) ---- */
 
-/* One reference; borrows @s until the stream and all gradients have ended. @rows: for those, in
- * blocks as large as the client likes; else each has all elements of the shard. NULL: what is
- * offered cannot be opened, or is not what is said. */
+/* Shared memory with one reference; borrows @s until the stream and all gradients have ended.
+ * @rows: for rows, in blocks as large as the client likes; else each block has all elements of the
+ * shard. NULL: the offer cannot be opened, or is not what it says. */
 struct ps_shared_memory *ps_shared_memory_open(struct ps_shard *s, bool rows,
                                                const Gradus__V1__SharedMemory *offer);
 void ps_shared_memory_unref(struct ps_shared_memory *w); /* NULL is fine */
-/* Gradient block @number, from 1, as a buffer, once there is room for it; 1: wait for it. @w may
+/* Gradient block @number, from 1, as a buffer, once there is room for it; 1: wait for that. @w may
  * be NULL. Errors: ERR_INVALID it is not open, or in use; those of gradient_pool_get(). */
 int ps_shared_memory_gradient(struct ps_shared_memory *w, uint32_t number,
                               struct gradient_wait *waiter, struct buffer **out, struct err *err);
-/* Nobody will use what the client put there: it has it back. */
+/* Gives a block back to the client without using it. */
 void ps_shared_memory_decline(struct ps_shared_memory *w, uint32_t number);
 bool ps_shared_memory_has_values(const struct ps_shared_memory *w, uint32_t number);
 /* Elements [first, end) of @values into value block @number. */

@@ -9,12 +9,13 @@
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "ps/rpc/ps_rows.h"
+#include "warm/warm_rows.h"
 
 /* That the strand is kept for at once: a fraction of a millisecond. */
 #define ROWS_AT_ONCE 512
 #define BYTES_AT_ONCE (UINT64_C(64) << 10)
 #define COUNTS_AT_ONCE 4096
-#define LOOKS_AT_ONCE 4096 /* of rows that did not change, most of them */
+#define LOOKS_AT_ONCE 4096 /* rows of one visit to the strand, most of which did not change */
 
 struct ps_table_file {
     struct ps_shard *shard;
@@ -25,7 +26,7 @@ struct ps_table_file {
     bool delta;
     uint64_t since;     /* then: the version of its base */
     uint64_t **evicted; /* [count] keys, in the order of a walk */
-    size_t listed;      /* of the log of a table */
+    size_t listed;      /* keys of a table's log that were listed */
     struct table_file_source source;
 
     /* what the strand is asked for */
@@ -102,7 +103,7 @@ static size_t at_most(size_t capacity, uint64_t most)
     return most > 0 && capacity > most ? (size_t)most : capacity;
 }
 
-/* Of a delta those that changed: others are looked at and passed over. */
+/* Finds the next rows that changed; of a full file all rows. */
 static int next_rows(void *ctx, size_t table, struct table_chunk *chunk, struct err *err)
 {
     struct ps_table_file *f = ctx;
@@ -125,7 +126,7 @@ static int next_counts(void *ctx, size_t table, struct table_counts_chunk *chunk
     return ask(ctx, ask_counts, table, chunk, err);
 }
 
-/* How many rows have changed. */
+/* Counts the rows that have changed. */
 static int count_changed(struct ps_table_file *f, size_t table, struct err *err)
 {
     struct table_chunk chunk = {.capacity = SIZE_MAX,
@@ -142,7 +143,7 @@ static int count_changed(struct ps_table_file *f, size_t table, struct err *err)
     return rc;
 }
 
-/* The header of a file says how many come. */
+/* Counts all rows, because the header of a file says how many come. */
 static int count_all(struct ps_table_file *f, size_t table, struct err *err)
 {
     int rc = ask(f, ask_count, table, NULL, err);
@@ -167,7 +168,7 @@ static int compare_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* In the order of a walk, each once. */
+/* Sorts keys into the order of a walk, each once. */
 static size_t sort_keys(uint64_t *keys, size_t n)
 {
     size_t kept = 0;
@@ -308,4 +309,19 @@ int ps_tables_restore(struct ps_shard *s, const struct checkpoint *c, struct err
                                        s->plan.shard_count, err);
     free(tables);
     return rc;
+}
+
+int ps_tables_begin(struct ps_shard *s, const char *path, uint64_t manifest, struct err *err)
+{
+    if (s->tables == NULL && !s->spec.from.slots) {
+        return err_set(err, ERR_INVALID, "rows to begin with, and the job has no tables");
+    }
+    const struct warm_shard shard = {.spec = &s->spec,
+                                     .plan = &s->plan,
+                                     .number = s->number,
+                                     .tables = s->tables == NULL ? NULL : s->tables->tables,
+                                     .update = s->update,
+                                     .slots = s->slot_data};
+    s->slots_taken = s->spec.from.slots;
+    return warm_rows_restore(&shard, path, manifest, &s->ps->data_roots, err);
 }

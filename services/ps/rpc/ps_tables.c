@@ -35,7 +35,7 @@ void ps_tables_follow(struct ps_shard *s)
     }
 }
 
-/* All tables of @s together; nothing when they are gone. */
+/* Sums up all tables of @s; nothing when the shard is gone. */
 static void sum_up(const struct ps_shard *s, struct table_stats *sum)
 {
     for (size_t i = 0; !s->let_go && i < s->tables->count; i++) {

@@ -130,7 +130,7 @@ int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct b
                   struct err *err)
 {
     if (in->n_norms == 0 || gradient->norms == NULL) {
-        return 0; /* nobody needs them, or whoever does refuses */
+        return 0; /* nobody needs them, or the reader refuses */
     }
     if (in->n_norms != s->norm_count) {
         return err_set(err, ERR_INVALID, "norms of %zu variables; there are %zu", in->n_norms,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Core: which of the requests that wait are computed together, and when. Requests leave in the
- * order in which they came. The shell has them; here each is a number of records, a group (requests
- * of one model version alone are put together) and a time.
+/* Core: which of the waiting requests are computed together, and when. Requests leave in the order
+ * in which they came. The shell has them; here each is a number of records, a group (only requests
+ * of one model version are put together) and a time.
  *
  * A batch is due when it cannot grow any more (it is full, the next request does not fit, or is of
- * another group) or when its first request has waited for the delay. With a delay of 0 whatever
- * waits is due at once, so batches grow only while all threads compute. Owner: one at a time. */
+ * another group) or when its first request has waited for the delay. With a delay of 0 all waiting
+ * requests are due at once, so batches grow only while all threads compute. Owner: one at a time.
+ */
 #ifndef GRADUS_SERVE_BATCHER_H
 #define GRADUS_SERVE_BATCHER_H
 
@@ -15,7 +16,7 @@
 
 struct batcher_options {
     size_t batch_max;   /* records of one batch; no request has more */
-    uint64_t delay_us;  /* that a request waits for others */
+    uint64_t delay_us;  /* time that a request waits for others */
     size_t waiting_max; /* requests */
 };
 
@@ -23,7 +24,7 @@ struct batcher;
 
 struct batcher *batcher_new(const struct batcher_options *options);
 void batcher_free(struct batcher *b); /* NULL is fine */
-/* One more request waits. False: waiting_max do already. */
+/* Adds a request that waits. False: waiting_max requests wait already. */
 bool batcher_add(struct batcher *b, size_t records, uint64_t group, uint64_t now_us);
 /* The next batch: takes so many requests from the front. 0: none is due, but will be in *@wait_us
  * (UINT64_MAX: nothing waits). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts a message together of what is there already. */
+/* Makes an answer's message, without copying what is there already. */
 #include "serve/rpc/infer_answer.h"
 
 #include <string.h>

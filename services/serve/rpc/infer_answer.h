@@ -8,8 +8,8 @@
 
 #define INFER_OUTPUTS_MAX 2
 
-/* What a model answers: of classes "probabilities" [records, classes] and "class" [records, 1], the
- * name of the likeliest; else "value" [records, 1]. */
+/* An output of a model: of classes "probabilities" [records, classes] and "class" [records, 1], the
+ * name of the likeliest one; otherwise "value" [records, 1]. */
 struct infer_output {
     const char *name, *datatype;
     size_t elements;

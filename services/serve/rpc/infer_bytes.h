@@ -14,7 +14,7 @@ struct infer_bytes {
     size_t at; /* byte of raw, or element */
 };
 
-/* Is @raw exactly @elements of them? @input: its name. Errors: ERR_INVALID. */
+/* Checks that @raw has exactly @elements texts. @input: its name. Errors: ERR_INVALID. */
 int infer_bytes_check(const ProtobufCBinaryData *raw, size_t elements, const char *input,
                       struct err *err);
 /* The next one, of contents that were looked at; borrows. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model takes, by the encoder, and requests compared with it. */
+/* The inputs of a model, from the encoder, and the check of requests against them. */
 #include "serve/rpc/infer_inputs.h"
 
 #include <inttypes.h>
@@ -129,7 +129,7 @@ static int check_datatype(const struct infer_input *input,
                    input->kind == INFER_FIELD ? " or INT64" : "");
 }
 
-/* Is there the right kind of typed contents, and as many? */
+/* Checks kind and number of the typed contents. */
 static int check_typed(const struct infer_input *input, const struct infer_tensor *t,
                        size_t expected, struct err *err)
 {
@@ -168,7 +168,7 @@ static int check_raw(const struct infer_input *input, const struct infer_tensor 
                          input->name, t->raw->len, elements * size, elements, size);
 }
 
-/* Are all of them finite? Without a branch, so that many are looked at in one instruction. */
+/* True if all numbers are finite. Without a branch, so that one instruction looks at many. */
 static bool all_finite(const unsigned char *bytes, size_t n)
 {
     uint32_t found = 0;
@@ -293,7 +293,7 @@ static size_t find(const struct infer_inputs *in, const char *name)
     return i;
 }
 
-/* Where the contents of tensor @k are. */
+/* Finds the contents of tensor @k. */
 static int locate(const Inference__ModelInferRequest *q, size_t k, struct infer_tensor *out,
                   struct err *err)
 {

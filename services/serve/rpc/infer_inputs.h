@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors of a request: what a model takes, whether a request has it, and how its tensors
- * become records.
+/* The tensors of a request: which a model takes, whether a request has them, and how they become
+ * records.
  *
  * The numbers of a record are one input, "features", FP32, as the data files have them: scaling,
  * missing values (NaN, where the job says what they become) and the like are done here. Each column
- * of categories is an input of its name, BYTES, one text for each record. Each sparse field is one,
- * UINT64 or INT64, [records, keys]. */
+ * of categories is an input of its name, BYTES, one text for each record. Each sparse field is an
+ * input, UINT64 or INT64, [records, keys]. */
 #ifndef GRADUS_SERVE_INFER_INPUTS_H
 #define GRADUS_SERVE_INFER_INPUTS_H
 
@@ -19,7 +19,7 @@ enum infer_kind { INFER_NUMBERS, INFER_CATEGORY, INFER_FIELD };
 struct infer_input {
     const char *name; /* borrows from the encoder */
     enum infer_kind kind;
-    size_t index;       /* of the category, or the field */
+    size_t index;       /* number of the category, or of the field */
     size_t elements;    /* of a record; 0: as many as the request has keys */
     struct shape shape; /* of a record */
 };

@@ -18,9 +18,9 @@ struct infer_json {
     struct json_t *root; /* has the texts */
     Inference__ModelInferRequest__InferInputTensor *inputs;
     Inference__ModelInferRequest__InferRequestedOutputTensor *outputs;
-    struct buf *contents; /* [n_inputs] of what was JSON */
+    struct buf *contents; /* [n_inputs] contents that came as JSON */
     bool *binary;         /* [n_outputs] is the answer to be bytes? */
-    bool all_binary;      /* of outputs that nothing is said of */
+    bool all_binary;      /* for outputs of which the request says nothing */
 };
 
 /* @json_bytes of @body are JSON; the rest, which is borrowed, is binary. Errors: ERR_INVALID. Is to
@@ -29,8 +29,8 @@ int infer_json_read(const char *body, size_t bytes, size_t json_bytes, struct in
                     struct err *err);
 void infer_json_release(struct infer_json *j);
 
-/* The answer to @j as the body to send; @json_bytes: 0, or how much of it is JSON, when there are
- * bytes behind. */
+/* Writes the answer to @j as the body to send; @json_bytes: how much of it is JSON, when bytes
+ * follow; else 0. */
 void infer_json_answer(const struct infer_json *j, const Inference__ModelInferResponse *r,
                        struct buf *out, size_t *json_bytes);
 /* Any message, with the names of the proto. */

@@ -139,13 +139,13 @@ static int read_shape(const struct json_t *object,
     return 0;
 }
 
-/* What is behind the JSON and not taken yet. */
+/* The bytes behind the JSON that are not taken yet. */
 struct rest {
     const char *bytes;
     size_t count;
 };
 
-/* Is one of the tensor's parameters @key a whole number? */
+/* Reads the tensor's parameter @key as a whole number; false: it is none. */
 static bool parameter_u64(const struct json_t *object, const char *key, uint64_t *out)
 {
     const struct json_t *parameters = json_doc_member(object, "parameters");
@@ -175,7 +175,7 @@ static int read_contents(const struct json_t *object, enum element e, uint64_t e
         return err_set(err, ERR_INVALID, "data: %s", data == NULL ? "missing" : "no list");
     }
     if (e == ELEMENT_OTHER) {
-        return 0; /* the model says what it takes */
+        return 0; /* the model's check says what it takes */
     }
     int rc = add_elements(data, e, 0, &count, contents, err);
     if (rc == 0 && count != elements) {

@@ -120,7 +120,7 @@ static void add_value(const ProtobufCFieldDescriptor *f, const void *at, struct 
     case PROTOBUF_C_TYPE_MESSAGE:
         infer_json_message(*(ProtobufCMessage *const *)at, out);
         break;
-    default: /* what is described has no others */
+    default: /* descriptions have no other types */
         buf_add_str(out, "null");
         break;
     }
@@ -144,7 +144,7 @@ static void add_list(const ProtobufCFieldDescriptor *f, const char *values, size
     buf_add_char(out, ']');
 }
 
-/* Is it there? Numbers always are. */
+/* True if the field is set; numbers always are. */
 static bool is_set(const ProtobufCFieldDescriptor *f, const char *m)
 {
     const char *at = m + f->offset;

@@ -158,7 +158,7 @@ static void on_model_metadata(struct rpc_call *call, struct rpc_msg *msg, void *
     }
 }
 
-/* ---- the same as Triton's clients ask for it ---- */
+/* ---- the same pages in the form of Triton's clients ---- */
 
 static Inference__DataType data_type(const char *datatype)
 {

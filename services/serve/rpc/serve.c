@@ -39,7 +39,7 @@ struct serve {
     char *name; /* set once */
     struct serve_model *current;
     struct batcher *batcher;
-    struct request *first, *last; /* that wait, as the batcher has them */
+    struct request *first, *last; /* waiting requests, as the batcher has them */
     size_t busy;
     size_t free_slots[SERVE_THREADS_MAX], free_count;
     bool draining, ending;
@@ -137,7 +137,7 @@ size_t serve_busy(struct serve *s)
 
 /* ---- computing ---- */
 
-/* Who has an answer finds it counted. */
+/* Answers a request. It is counted first, so that a client with an answer finds it counted. */
 static void finish(struct serve *s, struct request *q, const float *answers, const struct err *err)
 {
     meter_add(s->requests, 1);
@@ -200,7 +200,7 @@ static void answer_batch(struct serve *s, struct request *q, size_t n, size_t sl
     meter_add(s->records, records);
     meter_observe(s->batch_records, (double)records);
     if (rc != 0 && n > 1) {
-        for (size_t i = 0; i < n; i++) { /* one of them is at fault, not all */
+        for (size_t i = 0; i < n; i++) { /* one request is wrong, not all of them */
             struct request *next = q->next;
             answer_batch(s, q, 1, slot);
             q = next;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers requests with the model that is served: those that come while all threads compute wait
- * and are computed together. Any thread may call it.
+/* Answers requests with the served model: requests that come while all threads compute wait and are
+ * computed together. Any thread may call it.
  *
- * Where no request may wait for others (delay_us 0), one that finds a free slot is computed at once
- * by the thread that brought it: nobody has to be woken. Everything else is computed by threads of
- * its own, one for each slot. */
+ * Where no request may wait for others (delay_us 0), a request that finds a free slot is computed
+ * at once by the thread that brought it: no thread has to be woken. Everything else is computed by
+ * threads of the server, one for each slot. */
 #ifndef GRADUS_SERVE_SERVE_H
 #define GRADUS_SERVE_SERVE_H
 
@@ -16,7 +16,7 @@
 #define SERVE_WAITING_MAX 65536
 
 struct serve_options {
-    const char *name; /* of the model; borrows; NULL: the job's, of the first version */
+    const char *name; /* name of the model; borrows; NULL: the job's name in the first version */
     size_t threads;
     size_t batch_max, waiting_max;
     uint64_t delay_us;
@@ -27,12 +27,12 @@ struct serve;
 
 /* Errors: a thread cannot be started. */
 int serve_new(const struct serve_options *options, struct serve **out, struct err *err);
-/* Requests that wait get an error. No call may come any more. */
+/* Frees the server; waiting requests get an error. No call may come any more. */
 void serve_free(struct serve *s);
 
-/* Serve @m, which is taken, from the next request on. */
+/* Serves @m, which is taken, from the next request on. */
 void serve_swap(struct serve *s, struct serve_model *m);
-/* What is served, to be given back with serve_model_unref(); NULL: nothing yet. */
+/* The served model, to be given back with serve_model_unref(); NULL: none yet. */
 struct serve_model *serve_current(struct serve *s);
 /* "digits-1"; "" while nothing is served. Borrows; stays once it is there. */
 const char *serve_name(struct serve *s);
@@ -46,7 +46,7 @@ bool serve_ready(struct serve *s);
 uint64_t serve_delay_us(const struct serve *s);
 size_t serve_busy(struct serve *s); /* requests that have no answer yet */
 
-/* How who has asked gets the answer: exactly one of both, on any thread. */
+/* How the caller gets the answer: exactly one of both is called, on any thread. */
 struct serve_asker {
     void (*answer)(void *ctx, const Inference__ModelInferResponse *answer);
     void (*fail)(void *ctx, const struct err *err);
@@ -55,7 +55,7 @@ struct serve_asker {
 void serve_infer(struct serve *s, const Inference__ModelInferRequest *q,
                  const struct serve_asker *asker, void *ctx);
 
-/* What is served, as a message to @say. */
+/* Gives a description of the served model to the caller. */
 typedef void serve_say(void *ctx, const ProtobufCMessage *message);
 void serve_say_server(serve_say *say, void *ctx);
 /* Errors: those of serve_find(). */

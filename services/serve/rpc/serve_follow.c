@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What cannot be opened is tried again in the next round: it may have been pruned, or be written
- * still. What was served goes on. */
+/* Follows a directory of checkpoints and serves the newest. A checkpoint that cannot be opened is
+ * tried again in the next round: it may have been pruned, or not be complete yet. Meanwhile the old
+ * model is served. */
 #include "serve/rpc/serve_follow.h"
 
 #include <inttypes.h>
@@ -20,7 +21,7 @@
 
 struct serve_follow {
     struct serve_follow_options options;
-    char *path;      /* of what is served; NULL: nothing */
+    char *path;      /* of the served checkpoint; NULL: none */
     uint64_t number; /* of versions so far */
     int failed;      /* the code of the last failure, which was logged */
     struct meter *failures;

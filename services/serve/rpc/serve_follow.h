@@ -12,7 +12,7 @@ struct serve_follow_options { /* all borrowed for good */
     const char *data_dir, *cache_dir;
     size_t batch_max, threads;
     int64_t every_ms;
-    void (*served)(void *ctx); /* for the first time; may be NULL */
+    void (*served)(void *ctx); /* called when a model is served for the first time; may be NULL */
     void *ctx;
     struct meter_registry *meters;
 };
@@ -20,8 +20,8 @@ struct serve_follow_options { /* all borrowed for good */
 struct serve_follow;
 
 struct serve_follow *serve_follow_new(const struct serve_follow_options *options);
-/* Look once, in this thread, and serve what there is. Errors: ERR_NOT_FOUND there is no checkpoint
- * yet; those of serve_model_open(). */
+/* Looks once, in this thread, and serves what it finds. Errors: ERR_NOT_FOUND there is no
+ * checkpoint yet; those of serve_model_open(). */
 int serve_follow_look(struct serve_follow *f, struct err *err);
 /* From now on in a thread of its own, every @every_ms. Errors: the thread cannot be started. */
 int serve_follow_start(struct serve_follow *f, struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One version of a model that is served: reference counted, so that requests end with the version
- * that they began with, whatever is served by then. */
+/* One version of a served model: reference counted, so that a request ends with the version that it
+ * began with, whatever is served by then. */
 #ifndef GRADUS_SERVE_SERVE_MODEL_H
 #define GRADUS_SERVE_SERVE_MODEL_H
 
@@ -14,7 +14,7 @@ struct serve_model {
     struct saved_model *saved;
     struct infer_inputs inputs;
     char version[24]; /* the step of the checkpoint */
-    uint64_t number;  /* of versions of this process, from 1 */
+    uint64_t number;  /* number of the version in this process, from 1 */
     size_t batch_max, slots;
     struct saved_run **runs; /* [slots] a thread computes in one that it has taken */
     float **answers;         /* [slots] of [batch_max × width] */
@@ -22,7 +22,7 @@ struct serve_model {
 };
 
 struct serve_model_request {
-    const char *path;     /* of a checkpoint, or a file of `gradus export` */
+    const char *path;     /* a checkpoint, or a file of `gradus export` */
     const char *data_dir; /* "": that of the job file */
     const char *cache_dir;
     size_t batch_max, slots;

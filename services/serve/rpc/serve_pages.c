@@ -30,7 +30,7 @@ enum page {
 };
 
 static const struct {
-    const char *path; /* behind the prefix, or behind the model */
+    const char *path; /* the part behind the prefix, or behind the model */
     const char *row;  /* of auth_table.h */
     bool of_model;
 } pages[] = {
@@ -62,7 +62,7 @@ static const char *take_part(const char *path, char out[NAME_BYTES])
     return path + n;
 }
 
-/* False: there is no such page. */
+/* Finds the target of a path; false: there is no such page. */
 static bool find_target(const char *path, struct target *t)
 {
     *t = (struct target){.page = PAGE_SERVER};
@@ -203,7 +203,7 @@ static void fail_call(void *ctx, const struct err *err)
     end_asked(a);
 }
 
-/* How much of the body is JSON. */
+/* Finds how much of the body is JSON. */
 static int find_json(const struct http_call *call, size_t *bytes, struct err *err)
 {
     const char *text = http_call_header(call, JSON_BYTES_HEADER);

@@ -209,7 +209,7 @@ int serve_service_ready(struct service_context *sc, struct err *err)
     return c->follow ? serve_follow_start(st->follow, err) : 0;
 }
 
-/* What waits is answered. */
+/* Waiting requests are answered before the end. */
 void serve_service_drain(struct service_context *sc, int64_t grace_ms)
 {
     struct state *st = service_state(sc);

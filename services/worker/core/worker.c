@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The entrance of the worker's core: takes one event, then lets each part do what is possible now.
- * After a failure it only refuses what still comes, and repeats its report until it is heard. */
+ * After a failure the core only refuses what still comes, and repeats its report until the master
+ * has heard it. */
 #include "worker/core/worker.h"
 
 #include <stdlib.h>
@@ -122,7 +123,7 @@ void worker_fail_job(struct worker *w, int code, const char *message)
     stop(w);
 }
 
-/* A job whose worker has failed would wait for it for ever if the master did not hear of it. */
+/* Without this report the job would wait for the failed worker for ever. */
 static void on_failure_reported(struct worker *w, const struct worker_event *event)
 {
     if (event->code == 0 || event->code == ERR_NOT_FOUND || event->code == ERR_ABORTED) {
@@ -150,7 +151,8 @@ static void refuse_call(struct worker *w, enum worker_action_kind reply, uint64_
     text_copy(action->message, sizeof action->message, "the job was stopped on this worker");
 }
 
-/* Answers to what was under way come too late for anything. */
+/* Answers an event after the worker has stopped: answers to requests that were under way come too
+ * late for anything. */
 static void step_stopped(struct worker *w, const struct worker_event *event)
 {
     switch (event->kind) {
@@ -228,15 +230,16 @@ static void pump(struct worker *w)
     worker_report_pump(w);
 }
 
-/* Nothing of it was pushed. Parameters that came in part are no good: all are pulled anew, and not
- * early, so the same batch is computed the next time. Rows are asked for again after a while; when
- * they are of a version that is gone, every shard is past it, and what is newer is pulled. */
+/* A computation was given up, and nothing of it was pushed. Parameters that came in part are no
+ * good: all are pulled anew, and not early, so the same batch is computed the next time. Rows are
+ * asked for again after a while; when they are of a version that is gone, every shard is past it,
+ * and newer parameters are pulled. */
 static void given_up(struct worker *w, enum computing was, const struct worker_event *event)
 {
     const bool outrun = event->code == ERR_RANGE && consistency_is_nonblocking(&w->a.consistency) &&
                         !MUTANT(rows_outrun_unseen);
     if (event->rows_lost && !outrun && !MUTANT(rows_forget_parameters)) {
-        w->landing = true; /* if it was not known before, it is not known now */
+        w->landing = true; /* whether all values have landed is as unknown as before */
         w->rows_attempts++;
         w->rows_retry_ms = w->now_ms + worker_backoff(w->rows_attempts);
     } else if (!MUTANT(lost_values_known)) {
@@ -307,11 +310,11 @@ static void take_event(struct worker *w, const struct worker_event *event)
         worker_on_progress_reported(w, event);
         break;
     case WORKER_TIMER:
-        break; /* pump() looks at what is due */
+        break; /* pump() looks for what is due */
     case WORKER_FAIL:
         worker_fail_job(w, event->code, event->message);
         break;
-    case WORKER_FAILURE_REPORTED: /* only a stopped worker reports one */
+    case WORKER_FAILURE_REPORTED: /* only a stopped worker reports a failure */
         break;
     case WORKER_STOP:
         stop(w);

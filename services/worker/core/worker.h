@@ -45,7 +45,8 @@
 #define WORKER_BUFFER_NONE UINT32_MAX
 #define WORKER_LEASES_MAX 2 /* the master grants no more at a time: one in hand, one ahead */
 #define WORKER_HELD_MAX 6   /* and as many as can be finished and not reported yet */
-#define WORKER_ROUNDS_MAX 8 /* of sums over whole variables; no update takes more than four */
+/* rounds of sums over whole variables; no update takes more than four */
+#define WORKER_ROUNDS_MAX 8
 
 enum worker_set { WORKER_SET_A, WORKER_SET_B, WORKER_SET_EVALUATION, WORKER_SET_COUNT };
 
@@ -53,7 +54,7 @@ struct worker_config {
     uint64_t generation; /* of the StartJob */
     uint32_t shard_count;
     uint32_t rounds; /* of sums over whole variables in a step of sync; 0 with one shard */
-    bool tables;     /* the model has some: computations read rows of them */
+    bool tables;     /* the model has tables: computations read their rows */
     struct ledger_shape shape;
 };
 
@@ -116,11 +117,13 @@ struct worker_event {
     const struct worker_place *places;
     uint64_t exchange; /* EXCHANGED */
     uint64_t version;
-    bool rows_lost; /* COMPUTED with a code: it is rows that did not come; the parameters are there.
-                       ERR_RANGE: a shard has that version no more */
-    bool partial;   /* of an `early` one: the rest of the values is still coming */
-    bool rows;      /* EXCHANGED: those that it brings have come; the shell keeps them until a
-                       COMPUTE uses them or another exchange is to bring some */
+    /* COMPUTED with a code: rows did not come; the parameters are there. ERR_RANGE: a shard does
+     * not have that version any more */
+    bool rows_lost;
+    bool partial; /* of an `early` answer: the rest of the values is still coming */
+    /* EXCHANGED: the rows that the answer brings have come; the shell keeps them until a COMPUTE
+     * uses them or another exchange is to bring some */
+    bool rows;
     struct exchange_answer answer; /* its bytes are borrowed for the event; the shell keeps the data
                                       of sums, by shard */
     enum worker_lease_kind lease;  /* LEASED */
@@ -129,13 +132,14 @@ struct worker_event {
 };
 
 enum worker_action_kind {
-    WORKER_DO_COMPUTE, /* gradient of `batch` with set → buffer, and its `pushes`, each an exchange.
-                          They may begin at once: what is made can leave; and what they pull may
-                          go to the same set, for it comes when all has left */
+    WORKER_DO_COMPUTE,  /* computes the gradient of `batch` with `set` into `buffer`, and sends its
+                           `pushes`, each an exchange. A push may begin before the gradient is
+                           complete: the made part can leave. What the pushes pull may go to the
+                           same set, because it comes when all of the gradient has left */
     WORKER_DO_EVALUATE, /* metrics of test records first..first+count-1 with the evaluation set;
                            answer `tag` */
     WORKER_DO_ADD,      /* buffer += buffer_from, element by element, buffer on the left */
-    WORKER_DO_PLACE,    /* `shard` is at `place` from now on: what is open with it ends with
+    WORKER_DO_PLACE,    /* `shard` is at `place` from now on: open exchanges with it end with
                            ERR_UNAVAILABLE, as if the stream had broken */
     WORKER_DO_JOIN,     /* the totals of `round` of `step` are those that `shard` sent (known), or
                            the last sums of all shards joined; to be kept for this step */
@@ -162,9 +166,11 @@ struct worker_request {
     struct exchange_request ask;
     uint32_t buffer; /* of the gradient that it pushes; WORKER_BUFFER_NONE: an empty one, or none */
     enum worker_set set; /* into which it pulls */
-    bool early;          /* what it pulls is for a COMPUTE, which may begin with a part of it */
-    bool brings_rows;    /* with what it pulls come the rows of tables that `rows_of` needs, of the
-                            same version; or they do not, if the shell or the shard has no memory */
+    /* the pulled values are for a COMPUTE, which may begin with a part of them */
+    bool early;
+    /* the rows that the batch `rows_of` needs come with the pulled values, of the same version;
+     * they do not come if the shell or the shard has no memory */
+    bool brings_rows;
     struct ledger_batch rows_of; /* the batch that is computed next */
 };
 
@@ -177,7 +183,7 @@ struct worker_action {
      * that the batch needs with this, under its number, and waits for them. When they do not come
      * the computation is given up. */
     struct worker_request request;
-    bool has_rows; /* COMPUTE: they came with the parameters, and there is no request */
+    bool has_rows; /* COMPUTE: the rows came with the parameters, and there is no request */
     uint64_t generation;
     uint64_t step; /* JOIN. COMPUTE: identity of the batch for dropout, with `replica` */
     uint32_t replica;
@@ -209,7 +215,7 @@ struct worker_actions {
 };
 void worker_actions_release(struct worker_actions *a);
 
-/* ---- the master's orders, and those of them that come late ---- */
+/* ---- orders of the master, and orders that come late ---- */
 
 /* The job that a worker has, as its master gave it. */
 struct worker_held {
@@ -232,23 +238,24 @@ struct worker_starts {
 /* A StartJob, or a StopJob, of the job with @fence names @start. */
 void worker_starts_note(struct worker_starts *s, const struct fence *fence, uint64_t start);
 
-/* What the StartJob number @start, of the job with @asked, is to what this worker has of that job
- * (@held; NULL: nothing). Calls may overtake each other, and an old one names servers that the job
- * has left. */
+/* What the StartJob number @start, of the job with @asked, means for what this worker has of that
+ * job (@held; NULL: nothing). Calls may overtake each other, and an old one names servers that the
+ * job has left. */
 enum worker_start {
     WORKER_START_NEW,    /* start it */
-    WORKER_START_SAME,   /* it was started by this very request, or is being started */
-    WORKER_START_AGAIN,  /* drop it, and start it anew */
+    WORKER_START_SAME,   /* the job was started by this very request, or is being started */
+    WORKER_START_AGAIN,  /* drop the job, and start it anew */
     WORKER_START_REFUSED /* with @err: ERR_ABORTED it is an old one; ERR_UNAUTHENTICATED the job
                             that is here is another master's; ERR_INVALID it has no number */
 };
 enum worker_start worker_start_decide(const struct worker_starts *starts,
                                       const struct worker_held *held, uint64_t start,
                                       const struct fence *asked, struct err *err);
-/* Is an order of @start (Assign, Evaluate) for what is @held? Errors: ERR_NOT_FOUND it is not. */
+/* Checks that an order of @start (Assign, Evaluate) is for the job in @held. Errors: ERR_NOT_FOUND
+ * it is not. */
 int worker_held_check(const struct worker_held *held, uint64_t start, struct err *err);
-/* Is a StopJob that names @start, the newest that its master had begun, meant for @held? Otherwise
- * for what is over already. */
+/* True if a StopJob that names @start, the newest that its master had begun, is meant for @held.
+ * Otherwise it is for a start that is over. */
 bool worker_stop_decide(const struct worker_held *held, uint64_t start);
 /* The same of the answer of a heartbeat, which names a start, or (@opening 0) only the job. */
 bool worker_drop_decide(const struct worker_held *held, uint64_t opening);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the master assigns: generations, limits, holds. */
+/* Assignments of the master: generations, limits, holds. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static void reply_assign(struct worker *w, uint64_t tag, int code, const char *m
 static uint64_t first_step_not_begun(const struct worker *w)
 {
     if (worker_sync_is_standby(w)) {
-        return w->a.step; /* it keeps nobody from stopping at once */
+        return w->a.step; /* it keeps no worker from stopping at once */
     }
     bool computing = w->computing == COMPUTING_BATCH || w->computing == COMPUTING_SPARE;
     bool begun = (w->sync.step_begun || computing) && !MUTANT(hold_forgets_step);
@@ -152,7 +152,7 @@ void worker_begin_next(struct worker *w)
     w->rows_attempts = 0;
     memset(w->buffer_users, 0, sizeof w->buffer_users);
     if (w->landing) {
-        worker_set_forget(w, w->current); /* what did not come would be missed too late */
+        worker_set_forget(w, w->current); /* values that do not come would be missed too late */
         w->landing = false;
     }
     /* Nothing of the old mode is left: what it held, summed or waited for. */

@@ -30,7 +30,7 @@ static bool overlaps(const struct worker *w)
 void worker_async_begin(struct worker *w)
 {
     w->position = w->batches_done;
-    /* Another generation: what the shards hold now is newer. */
+    /* In another generation the shards hold newer values. */
     worker_set_forget(w, w->current);
     w->async.prefetch_lost = true;
     worker_lease_begin(w);
@@ -75,7 +75,8 @@ static void pull_latest(struct worker *w, uint32_t first_shard, const struct hol
     a->progress_least = UINT32_MAX;
     a->pushes_without_pull = 0;
     if (is_bounded(w) && a->clock == 0) {
-        pull_from(w, WORKER_LEAD, progress_of); /* it says the clock that the others are to hear */
+        /* the answer says the clock that the other shards are to hear */
+        pull_from(w, WORKER_LEAD, progress_of);
         return;
     }
     for (uint32_t s = first_shard; s < w->config.shard_count; s++) {
@@ -83,7 +84,7 @@ static void pull_latest(struct worker *w, uint32_t first_shard, const struct hol
     }
 }
 
-/* The lead has answered the first pull; the others' come now. */
+/* The lead has answered the first pull: pulls from the other shards now. */
 static void joined(struct worker *w, uint64_t clock)
 {
     struct async_state *a = &w->async;
@@ -94,8 +95,8 @@ static void joined(struct worker *w, uint64_t clock)
     }
 }
 
-/* Of the batch that is computed when the answer is there. Where a gradient may be dropped it is not
- * known yet; and with `overlap` another batch is computed meanwhile. */
+/* Asks for the rows of the batch that is computed when the answer is there. Where a gradient may be
+ * dropped that batch is not known yet; and with `overlap` another batch is computed meanwhile. */
 static void rows_along(struct worker *w, struct worker_request *request)
 {
     const struct holding *h = worker_lease_in_hand(w);
@@ -136,14 +137,15 @@ static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, 
     }
 }
 
-/* In bounded mode a pull may have to wait for workers that are behind, and these for this one's
- * push to the other shards: so the lead's word comes without. */
+/* True if the push to the lead also pulls. In bounded mode a pull may have to wait for workers that
+ * are behind, and these may wait for this worker's push to the other shards: so the lead answers
+ * the push without a pull. */
 static bool lead_pulls_at_once(const struct worker *w)
 {
     return w->async.pushing_pulls && !is_bounded(w);
 }
 
-/* With the batches that are being pushed. */
+/* The worker's clock with the batches that are being pushed. */
 static uint64_t clock_after(const struct worker *w)
 {
     const struct group *g = &w->async.pushing;
@@ -203,7 +205,7 @@ static void push_dropped(struct worker *w)
     }
     pull_latest(w, lead_pulls_at_once(w) ? WORKER_LEAD + 1 : WORKER_LEAD, NULL);
     if (w->training_open == 0) {
-        w->async.phase = ASYNC_STILL; /* there is only the lead */
+        w->async.phase = ASYNC_STILL; /* the lead is the only shard */
     }
 }
 
@@ -216,7 +218,7 @@ static void push_decided(struct worker *w)
         pull_from(w, WORKER_LEAD, NULL);
     }
     if (w->training_open == 0) {
-        push_done(w); /* there is only the lead */
+        push_done(w); /* the lead is the only shard */
     }
 }
 
@@ -339,7 +341,7 @@ static void prefetch(struct worker *w, const struct holding *h)
         a->prefetch_split = h->split;
         a->prefetch_batch = h->next;
     }
-    if (a->prefetch_lost) { /* the reader has others in front, which nobody wants */
+    if (a->prefetch_lost) { /* the reader has other batches ready, which nobody wants */
         a->prefetch_lost = false;
         a->prefetch_batch = h->next + 1;
         return;

@@ -50,7 +50,7 @@ void worker_evaluation_pump(struct worker *w)
     }
 }
 
-/* After one failure the other answers of that pull are of no use. */
+/* After one failure, the other answers of that pull are dropped. */
 void worker_evaluation_exchanged(struct worker *w, const struct worker_event *event,
                                  const char *pin_id)
 {

@@ -57,7 +57,7 @@ void worker_rows_along(const struct worker *w, struct worker_request *request,
     if (w->config.tables && next->count > 0) {
         request->brings_rows = true;
         request->rows_of = *next;
-        request->early = false; /* they are the last that comes */
+        request->early = false; /* rows come behind all values */
     }
 }
 
@@ -272,7 +272,7 @@ void worker_retry_exchanges(struct worker *w)
     for (size_t i = 0; w->waiting_count > 0 && i < w->exchange_count; i++) {
         struct exchange *x = &w->exchanges[i];
         if (x->waiting && x->request.ask.kind == EXCHANGE_SPARE && w->sync.step_over) {
-            close_exchange(w, i--); /* nobody is late any more */
+            close_exchange(w, i--); /* no replica is late any more */
         } else if (x->waiting && x->retry_ms <= w->now_ms) {
             x->waiting = false;
             w->waiting_count--;

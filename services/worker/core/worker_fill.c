@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which initial values go to which shard, and when. */
+/* Decides which initial values go to which shard, and when. */
 #include "worker/core/worker_fill.h"
 
 #include <stdlib.h>
@@ -55,7 +55,8 @@ static bool may_pass(int code)
            code == ERR_EXHAUSTED || code == ERR_STATE || code == ERR_RANGE;
 }
 
-/* What was sent may have come all the same, and others go on meanwhile. */
+/* Tries again later. Values that were sent may have come all the same, and other workers go on
+ * meanwhile. */
 static int try_again(struct worker_fill_shard *s, uint64_t now_ms)
 {
     s->asked = false;
@@ -73,7 +74,7 @@ int worker_fill_answered(struct worker_fill *f, uint32_t shard, int code, uint64
 {
     struct worker_fill_shard *s = &f->shards[shard];
     if (!s->flying) {
-        return 0; /* of one that was given up */
+        return 0; /* the answer to a request that was given up */
     }
     s->flying = false;
     if (code == 0 && filled > s->elements) {

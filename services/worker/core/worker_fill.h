@@ -7,7 +7,13 @@
  * nobody brings again. Whatever fails is tried again, unless the shard is none of this start any
  * more, or wants no such values.
  *
- * Owner: the job's thread. No clock, thread or message type inside. */
+ * Owner: the job's thread. No clock, thread or message type inside.
+ *
+ * Servers begin with zeros that they show to nobody, and one number says how far a shard is filled
+ * (decision 56). Repetitions, several workers at once and deaths need no more state than that
+ * number, and the master decides nothing: StartJob is answered when all shards are full. All
+ * workers send from the same place, so part of what they send comes twice; to share it out would
+ * save a few seconds in the life of a job. */
 #ifndef GRADUS_WORKER_CORE_WORKER_FILL_H
 #define GRADUS_WORKER_CORE_WORKER_FILL_H
 
@@ -19,13 +25,13 @@
 
 struct worker_fill_shard {
     uint64_t elements, filled;
-    bool asked;  /* `filled` is what it has said */
+    bool asked;  /* `filled` is what the shard has said */
     bool flying; /* a request is under way; one at a time */
     unsigned failures;
     uint64_t due_ms; /* after one */
 };
 
-/* Zeroed: there is nothing to bring. */
+/* Zeroed: there are no initial values to bring. */
 struct worker_fill {
     struct worker_fill_shard *shards;
     uint32_t count;
@@ -42,8 +48,8 @@ struct worker_fill_part {
 void worker_fill_init(struct worker_fill *f, const uint64_t *elements, uint32_t count,
                       uint64_t chunk);
 void worker_fill_release(struct worker_fill *f); /* zeroed is fine */
-/* What is to be sent now; it is under way then. False: nothing, until one is answered or
- * worker_fill_timer() is due. */
+/* The next values to be sent; they count as under way then. False: nothing, until a request is
+ * answered or worker_fill_timer() is due. */
 bool worker_fill_next(struct worker_fill *f, uint64_t now_ms, struct worker_fill_part *out);
 /* @shard has answered that it has @filled, or failed with @code (ERR_*). Returns 0, or the reason
  * why nothing more will do: ERR_ABORTED it is not there any more, or opened another time; any other

@@ -152,9 +152,9 @@ void worker_lease_leased(struct worker *w, const struct worker_event *e)
     } else if (e->lease == WORKER_LEASE_WAIT) {
         a->lease_attempts = 0;
     } else if (w->a.hold) {
-        return; /* begun by nobody; the master has it back with the rest */
+        return; /* no batch of it was begun; the master has it back with the rest */
     } else if (worker_lease_find(w, e->granted.epoch, e->granted.split) != NULL) {
-        retry_later(w); /* it has that one, and said so: not over and over */
+        retry_later(w); /* the worker has this split, and said so: it does not ask over and over */
     } else {
         a->lease_attempts = 0;
         take(w, &e->granted);

@@ -14,7 +14,8 @@
 
 /* Shards that are a step behind mostly follow at once. */
 #define LEVEL_MS 100
-/* Before the next shard is asked what it lacks: mostly it follows the one before at once. */
+/* Pause before the next shard is asked what it lacks: mostly it follows the shard before at once.
+ */
 #define SPARE_NEXT_MS 5
 /* Before the first one is, where not all replicas are waited for: rarely one is missed. */
 #define SPARE_PARTIAL_MS 20
@@ -53,7 +54,7 @@ void worker_nonblocking_pull_next(struct worker *w, struct worker_request *reque
     worker_sums_ask(w);
 }
 
-/* That version is gone, so every shard is past it: what is of it or older is pulled anew. */
+/* That version is gone, so every shard is past it: values of it or older are pulled anew. */
 bool worker_nonblocking_outrun(struct worker *w, const struct worker_request *request, int code)
 {
     const struct exchange_request *ask = &request->ask;
@@ -77,7 +78,7 @@ static uint64_t batches_before(const struct worker *w, uint64_t step, uint32_t f
                                first, end);
 }
 
-/* Count the replicas of this worker in steps [position, version) that no sum will have: of the
+/* Counts the replicas of this worker that no sum will have, in steps [position, version); of the
  * present step those that it did not come to. A shard may name any version, so nothing is counted
  * one by one. */
 static void count_skipped(struct worker *w, uint64_t version)
@@ -93,10 +94,10 @@ static void count_skipped(struct worker *w, uint64_t version)
     w->measured = w->measured || w->dropped > 0;
 }
 
-/* Speculation: how many replicas of its own the next step begins with. Those that it did not come
- * to in this step were given to others, and the lead gives them away at once from now on. So a late
- * worker does the first ones, each pushed as soon as it is there, and then asks what is left: the
- * others need not do all of its work, and it does nothing that somebody else has done. */
+/* Speculation: how many replicas of its own the worker begins the next step with. Those that it did
+ * not come to in this step were given to others, and the lead gives them away at once from now on.
+ * So a late worker computes its first replicas, pushes each as soon as it is made, and then asks
+ * what is left: no replica is computed twice. */
 static void choose_own(struct worker *w)
 {
     struct sync_state *s = &w->sync;
@@ -106,7 +107,7 @@ static void choose_own(struct worker *w)
     } else if (s->own_spares < w->a.replica_end - s->own_end) {
         s->own_end += s->own_spares;
     } else {
-        s->own_end = w->a.replica_end; /* as fast as it should be, again */
+        s->own_end = w->a.replica_end; /* the worker is in time again */
     }
 }
 
@@ -126,7 +127,7 @@ static void go_on_from(struct worker *w, enum worker_set set, uint64_t version)
     worker_sync_step_begin(w);
 }
 
-/* Bring all shards' parts of @set to one version that is @least or later. */
+/* Brings all shards' parts of @set to one version, @least or later. */
 static void align(struct worker *w, enum worker_set set, uint64_t least, bool first)
 {
     const uint64_t *versions = w->versions[set];
@@ -149,8 +150,9 @@ static void align(struct worker *w, enum worker_set set, uint64_t least, bool fi
         go_on_from(w, set, lowest);
         return;
     }
-    /* What is behind will follow: whoever made the others go on sends the same to all. But a step
-     * that was open when the generation began may be waiting for this very worker. */
+    /* Shards that are behind will follow: the worker that made the others go on sends the same to
+     * all. But a step that was open when the generation began may be waiting for this very worker.
+     */
     uint64_t wanted = first && lowest == w->a.step ? lowest : highest;
     if (wanted == highest) {
         w->sync.level_set = set;
@@ -164,9 +166,9 @@ static void align(struct worker *w, enum worker_set set, uint64_t least, bool fi
     }
 }
 
-/* The other shards did not follow: whoever made some go on may have stopped before it sent the same
- * to all. The version before is readable on every shard, and what is missing of its step is made
- * from there as in any other step. */
+/* The other shards did not follow: the worker that made some go on may have stopped before it sent
+ * the same to all. The version before is readable on every shard, and what is missing of its step
+ * is made from there as in any other step. */
 static void step_back(struct worker *w)
 {
     struct sync_state *s = &w->sync;
@@ -209,7 +211,7 @@ static bool is_of_step(const struct worker *w, const struct exchange_request *as
            (ask->kind == EXCHANGE_SUMS && ask->sums.step == w->position);
 }
 
-/* Is one still open with @shard? */
+/* True if an exchange of this step with @shard is still open. */
 static bool is_waited_for(const struct worker *w, uint32_t shard)
 {
     for (size_t i = 0; i < w->exchange_count; i++) {
@@ -257,7 +259,7 @@ static void adopt_decision(struct worker *w, const struct worker_event *event)
 static void count_spare(struct worker *w, const struct exchange_push *push, enum push_result result)
 {
     if (result != PUSH_ACCEPTED && result != PUSH_APPLIED) {
-        return; /* somebody else was faster */
+        return; /* another worker was faster */
     }
     bool own = push->replica_first >= w->a.replica_first && push->replica_first < w->a.replica_end;
     w->sync.own_spares += own ? 1 : 0;
@@ -345,7 +347,7 @@ static void spare_compute(struct worker *w)
     worker_sync_compute(w, COMPUTING_SPARE, w->sync.spare_replica, &batch);
 }
 
-/* A request for one, or the push of one, is not answered yet. */
+/* True if a request for a spare replica, or the push of one, is not answered yet. */
 static bool spare_open(const struct worker *w)
 {
     for (size_t i = 0; i < w->exchange_count; i++) {
@@ -379,7 +381,7 @@ void worker_nonblocking_wait(struct worker *w)
 {
     struct sync_state *s = &w->sync;
     if (!s->next_pulled) {
-        worker_nonblocking_pull_next(w, NULL); /* it has no replicas of its own */
+        worker_nonblocking_pull_next(w, NULL); /* this worker has no replicas of its own */
     }
     if (s->step_over) {
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports of progress: one at a time, with a number, until it is heard. */
+/* Reports of progress: one at a time, with a number, sent until the master has heard it. */
 
 #include "worker/core/worker_state.h"
 
@@ -65,8 +65,8 @@ void worker_report_pump(struct worker *w)
     w->report_now = false;
 }
 
-/* The master took nothing of it, for it is in another generation: what was counted goes with the
- * next report. Of a report that was sent more than once nobody knows. */
+/* The master refused the report, because it is in another generation: the counts go with the next
+ * report. Of a report that was sent more than once nobody knows whether it was taken. */
 static void count_again(struct worker *w)
 {
     w->dropped += w->report.dropped;
@@ -87,7 +87,7 @@ void worker_on_progress_reported(struct worker *w, const struct worker_event *ev
         }
         if (event->code == ERR_ABORTED && w->report.idle_report &&
             w->report.generation == w->a.generation) {
-            w->fenced = true; /* the master is further; its next assignment comes */
+            w->fenced = true; /* the master is in a newer generation; its next assignment comes */
         }
         return;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The master's orders about a job of this worker, and those of them that come late. */
+/* Orders of the master about a job of this worker, and orders that come late. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
 /* One open exchange. The request is kept until it is answered, so that it can be sent again. */
 struct exchange {
     struct worker_request request;
-    bool evaluation; /* belongs to an evaluation, else to training */
+    bool evaluation; /* it belongs to an evaluation, else to training */
     bool waiting;    /* failed; is sent again at retry_ms */
     uint64_t retry_ms;
     uint32_t attempts;
@@ -24,15 +24,15 @@ struct stacked {
 /* Sums over whole variables, of one step. */
 struct sums_state {
     bool asked;
-    bool over;         /* a shard is so far ahead that nobody needs them */
+    bool over;         /* a shard is so far ahead that nobody needs the sums */
     uint32_t round;    /* that is asked for */
     uint32_t answered; /* shards, of this round */
-    uint32_t past;     /* of them, those that have applied the step */
+    uint32_t past;     /* of the shards that answered, those that have applied the step */
     bool known;        /* a shard has the totals */
     uint32_t known_by;
 };
 
-/* What is of one step of sync, and of one generation; zeroed by a new generation. */
+/* The state of one step of sync, and of one generation; zeroed by a new generation. */
 struct sync_state {
     uint32_t replica_next;
     bool step_begun; /* a gradient of this step was computed */
@@ -56,13 +56,15 @@ struct sync_state {
     uint8_t decisions[2][EXCHANGE_DECISION_BYTES_MAX]; /* of an even and of an odd step */
 
     /* spare replicas */
-    bool spare_given; /* to be computed, or being computed */
+    bool spare_given; /* a spare replica is to be computed, or being computed */
     uint32_t spare_replica;
-    uint64_t spare_ask_ms; /* not before; 0: at once */
+    uint64_t spare_ask_ms; /* the next time to ask; 0: at once */
     bool spare_waits;      /* partial: spare_ask_ms is set, in this step */
-    uint32_t spare_shard;  /* the one to ask: those before it have all of this step */
-    uint32_t own_end;      /* of its replicas those from here on are left to whoever asks first */
-    uint32_t own_spares;   /* of these, how many it was given and was first with, in this step */
+    uint32_t spare_shard;  /* the shard to ask: those before it have all of this step */
+    /* of its own replicas, those from here on are left to whichever worker asks first */
+    uint32_t own_end;
+    /* of these, how many this worker was given and was first with, in this step */
+    uint32_t own_spares;
 
     struct sums_state sums;
     /* As it was before the gradient that is being computed was taken in. */
@@ -75,7 +77,7 @@ struct sync_state {
 };
 
 enum holding_state {
-    HOLDING_OPEN,     /* has batches to compute */
+    HOLDING_OPEN,     /* it has batches to compute */
     HOLDING_COMPUTED, /* its last push is made ready or under way */
     HOLDING_FINISHED, /* to be reported */
 };
@@ -93,20 +95,20 @@ struct holding {
 struct group {
     uint64_t epoch;
     uint32_t split, first, end;
-    uint32_t next; /* the first one that is not in yet */
+    uint32_t next; /* the first batch that is not in yet */
     uint64_t examples;
     uint32_t buffer;
 };
 
 enum making { MAKING_NOTHING, MAKING_BATCHES, MAKING_READY };
 
-/* What the open exchanges are for. */
+/* What the open exchanges of async mode are for. */
 enum async_phase {
     ASYNC_STILL,
     ASYNC_PULL,
     ASYNC_PULL_PROGRESS, /* and what the shards have of the split in hand */
     ASYNC_PUSH,
-    ASYNC_PUSH_LEAD, /* POLICY_MAX_STALENESS: what the lead says goes for all */
+    ASYNC_PUSH_LEAD, /* POLICY_MAX_STALENESS: the lead decides for all shards */
     ASYNC_IDLE,
 };
 
@@ -148,12 +150,13 @@ struct evaluation {
 enum computing {
     COMPUTING_NOTHING,
     COMPUTING_BATCH,
-    COMPUTING_PUSHED, /* a batch whose pushes are open already: it leaves while it is made */
+    COMPUTING_PUSHED, /* computes a batch whose pushes are open already: it leaves while it is made
+                       */
     COMPUTING_SPARE,
     COMPUTING_EVALUATION,
 };
 
-/* Where a shard is; address NULL: nobody has said so yet. */
+/* Where a shard is; address NULL: the master has not said yet. */
 struct placed {
     char *address;
     uint64_t opening;
@@ -164,12 +167,12 @@ struct placed {
 
 struct worker {
     struct worker_config config;
-    struct worker_actions *out; /* of the running step */
+    struct worker_actions *out; /* actions of the running step */
     uint64_t now_ms;
     bool stopped;
 
     bool assigned;
-    uint64_t assign_number; /* of the last request that was taken */
+    uint64_t assign_number; /* number of the last assignment that was taken */
     bool fenced;            /* the shards know a newer generation: wait for the master's word */
     struct worker_assignment a;
     struct ledger ledger;
@@ -185,26 +188,27 @@ struct worker {
     uint64_t *versions[WORKER_SET_COUNT]; /* [shard_count] */
     bool landing; /* a part of the current set may still be on its way, or lost: no computation was
                      begun on it since it was pulled early */
-    /* Rows of tables that came with the present parameters: of which batch, and from whom. */
+    /* Rows of tables that came with the present parameters: of which batch, and from which shards.
+     */
     struct ledger_batch rows_of;
     bool *rows_came;        /* [shard_count] */
-    uint64_t rows_retry_ms; /* until then nothing is computed: rows did not come, */
+    uint64_t rows_retry_ms; /* nothing is computed before this time, because rows did not come, */
     uint32_t rows_attempts; /* so often in a row */
     enum computing computing;
     struct ledger_batch computing_batch;
     uint32_t computing_buffer; /* COMPUTING_PUSHED: the exchanges' */
     uint64_t computing_step;
     uint32_t computing_replica;
-    struct worker_request *pushes; /* [shard_count] those that go with a COMPUTE */
+    struct worker_request *pushes; /* [shard_count] pushes that go with a COMPUTE */
     size_t push_count;
-    bool along; /* what is pushed now does */
+    bool along; /* pushes that are made now go with it */
 
     /* gradients */
     uint32_t buffer_users[WORKER_BUFFERS_MAX]; /* exchanges that still read it, plus one while
                                               computed or stacked */
-    /* Sync: whose gradient a buffer holds, as long as nothing else is put there; also when it was
-     * pushed and a new generation has forgotten it. Of one step and replica there is one gradient.
-     */
+    /* Sync: the step and replica whose gradient a buffer holds, until something else is put there;
+     * also when it was pushed and a new generation has forgotten it. A step and a replica have one
+     * gradient. */
     struct {
         bool whole;
         uint64_t step;
@@ -229,7 +233,7 @@ struct worker {
     /* progress */
     bool measured;                /* something new since the last report */
     bool epoch_measured;          /* batches of this worker are among it */
-    uint64_t measured_epoch;      /* that of the first of them */
+    uint64_t measured_epoch;      /* epoch of the first of them */
     uint64_t dropped, speculated; /* since then */
     bool idle_due, idle_reported;
     bool report_open;
@@ -248,10 +252,10 @@ struct worker {
     /* evaluation */
     struct evaluation evaluations[WORKER_EVALUATIONS_MAX];
     size_t evaluation_count;
-    char evaluation_pin[EXCHANGE_PIN_ID_BYTES]; /* whose parameters the evaluation set holds; empty:
-                                                   none */
-    char evaluation_pulling[EXCHANGE_PIN_ID_BYTES]; /* whose are on their way; empty: none, or one
-                                                       of them failed */
+    /* the pin whose parameters the evaluation set holds; empty: none */
+    char evaluation_pin[EXCHANGE_PIN_ID_BYTES];
+    /* the pin whose parameters are on their way; empty: none, or one of them failed */
+    char evaluation_pulling[EXCHANGE_PIN_ID_BYTES];
 };
 
 struct worker_action *worker_add(struct worker *w, enum worker_action_kind kind);
@@ -260,28 +264,28 @@ uint32_t worker_buffer_take(struct worker *w);
 void worker_buffer_drop(struct worker *w, uint32_t buffer);
 /* Open an exchange from @request (exchange number and kind are filled in) and send it. */
 void worker_exchange(struct worker *w, struct worker_request *request, bool evaluation);
-/* The gradient of COMPUTE, which is action @at, is pushed as it is: what pushes its buffer between
- * these two goes along with it. */
+/* Between these two calls, pushes of the gradient of COMPUTE, which is action @at, go along with it
+ * instead of being actions of their own. */
 void worker_push_along(struct worker *w);
 void worker_pushed_along(struct worker *w, size_t at);
 /* Tell the master that the job cannot go on here, and stop. */
 void worker_fail_job(struct worker *w, int code, const char *message);
-/* An exchange of this generation with everything else empty. */
+/* An exchange of this generation; everything else is empty. */
 struct worker_request worker_request(const struct worker *w, uint32_t shard,
                                      enum exchange_kind kind);
 
-/* For the action of an evaluation: how its rows are read. */
+/* How the rows of an evaluation are read, for its action. */
 struct worker_request worker_rows(struct worker *w, enum rows_of of);
-/* The same for that of a computation, whose batch is known; unless they came already. @version: of
- * ROWS_OF_VERSION. */
+/* Says for the action of a computation how the rows of its batch are read, unless they came
+ * already. @version: of ROWS_OF_VERSION. */
 void worker_rows_needed(struct worker *w, struct worker_action *compute, enum rows_of of,
                         uint64_t version);
-/* What @request pulls is for a computation of @next: its rows come along. */
+/* Lets the rows of @next come along with the values that @request pulls. */
 void worker_rows_along(const struct worker *w, struct worker_request *request,
                        const struct ledger_batch *next);
 /* The set of parameters for training that is not the current one. */
 enum worker_set worker_other_set(const struct worker *w);
-/* Every shard's part of @set is there. */
+/* True if every shard's part of @set is there. */
 bool worker_set_known(const struct worker *w, enum worker_set set);
 /* Every shard's part of @set is of @version. */
 bool worker_set_is(const struct worker *w, enum worker_set set, uint64_t version);
@@ -292,7 +296,7 @@ void worker_on_exchanged(struct worker *w, const struct worker_event *event);
 void worker_retry_exchanges(struct worker *w);
 /* Failed exchanges that only wait to be tried again will not be: their generation is over. */
 void worker_drop_waiting(struct worker *w);
-/* Those that push the gradient in @buffer were never begun, and will not be. */
+/* Drops the pushes of the gradient in @buffer, which were never begun and will not be. */
 void worker_drop_pushes(struct worker *w, uint32_t buffer);
 /* worker_evaluate.c */
 void worker_on_evaluate(struct worker *w, const struct worker_event *event);
@@ -303,8 +307,9 @@ void worker_evaluation_exchanged(struct worker *w, const struct worker_event *ev
 void worker_evaluation_fail(struct worker *w, int code, const char *message);
 /* worker_assign.c */
 void worker_on_assign(struct worker *w, const struct worker_event *event);
-/* Of the newest generation count, also when an evaluation brings them: what is open with a shard
- * that has moved is of a generation that is over, or is sent again to where it is. */
+/* Takes the places of shards, if they are of the newest generation, also when an evaluation brings
+ * them. Open exchanges with a shard that has moved are of a generation that is over, or are sent
+ * again to the new place. */
 void worker_take_places(struct worker *w, uint64_t generation, const struct worker_place *places);
 bool worker_quiet(const struct worker *w);
 void worker_begin_next(struct worker *w); /* take up the next assignment; nothing is in hand */
@@ -318,11 +323,11 @@ void worker_sync_pump(struct worker *w);
 void worker_sync_computed(struct worker *w, enum computing was);
 /* The gradient that was computed is whole. */
 void worker_sync_made(struct worker *w);
-/* Its parameters did not all come: as if it had not been begun. */
+/* The parameters did not all come: the computation counts as not begun. */
 void worker_sync_given_up(struct worker *w, enum computing was);
 void worker_sync_exchanged(struct worker *w, const struct worker_request *request,
                            const struct worker_event *event);
-/* Sync without replicas, where nobody else's step needs this worker. */
+/* True if this worker has no replicas in sync, and no step needs it. */
 bool worker_sync_is_standby(const struct worker *w);
 void worker_sync_batch(const struct worker *w, uint64_t step, uint32_t replica,
                        struct ledger_batch *out);
@@ -338,7 +343,7 @@ void worker_sync_step_begin(struct worker *w);
 void worker_nonblocking_pull_next(struct worker *w, struct worker_request *request);
 /* Find a version that all shards have, and go on there. */
 void worker_nonblocking_settle(struct worker *w);
-/* All of this worker's replicas are pushed. */
+/* All of this worker's replicas are pushed: waits for the step. */
 void worker_nonblocking_wait(struct worker *w);
 void worker_nonblocking_answered(struct worker *w, const struct worker_request *request,
                                  const struct worker_event *event);
@@ -347,7 +352,7 @@ void worker_nonblocking_spare_computed(struct worker *w);
 bool worker_nonblocking_outrun(struct worker *w, const struct worker_request *request, int code);
 /* worker_sums.c: sums over whole variables */
 void worker_sums_step_begin(struct worker *w);
-/* Ask for those of this step, if there are any and it was not done yet. */
+/* Asks for the sums of this step, if it has any and they were not asked for yet. */
 void worker_sums_ask(struct worker *w);
 void worker_sums_answered(struct worker *w, const struct worker_request *request,
                           const struct worker_event *event);
@@ -357,7 +362,7 @@ void worker_lease_pump(struct worker *w);
 void worker_lease_split_report_pump(struct worker *w);
 void worker_lease_leased(struct worker *w, const struct worker_event *e);
 void worker_lease_split_reported(struct worker *w, const struct worker_event *e);
-/* The one whose batches come next; NULL: none. */
+/* The split whose batches come next; NULL: none. */
 struct holding *worker_lease_in_hand(struct worker *w);
 struct holding *worker_lease_find(struct worker *w, uint64_t epoch, uint32_t split);
 void worker_lease_finished(struct worker *w, struct holding *h);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over whole variables: a step of sync goes in rounds (docs/protocol.md). Whoever asks for the
- * next version also asks all shards for their partial sums of this one, joins them, and brings the
- * totals back. All workers that wait do the same; the shards take what comes first. */
+/* Sums over whole variables: a step of sync goes in rounds (docs/protocol.md). A worker that asks
+ * for the next version also asks all shards for their partial sums of this one, joins them, and
+ * brings the totals back. All workers that wait do the same; the shards take the totals that come
+ * first. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -115,7 +115,7 @@ static void prefetch(struct worker *w)
     }
 }
 
-/* After a leap the reader has batches in front that nobody wants: this one is read when it is
+/* After a leap the reader has batches ready that nobody wants: the present one is read when it is
  * computed, and those behind it are named anew with the next. */
 static void prefetch_from_next(struct worker *w)
 {
@@ -281,7 +281,7 @@ static void take_in(struct worker *w, uint32_t buffer, uint64_t examples)
     s->replica_next++;
     bool is_late = s->own_end < w->a.replica_end;
     if (consistency_is_partial(&w->a.consistency) || is_late) {
-        push_node(w, &node, false); /* whether it will be in the sum is not known yet */
+        push_node(w, &node, false); /* it is not known yet whether the replica will be in the sum */
     } else {
         s->stack[s->stack_count++] = node;
         stack_merge(w);
@@ -292,7 +292,7 @@ static void take_in(struct worker *w, uint32_t buffer, uint64_t examples)
     }
 }
 
-/* ---- gradients that are there already ---- */
+/* ---- gradients that were made before ---- */
 
 void worker_sync_made(struct worker *w)
 {
@@ -381,14 +381,14 @@ static bool goes_alone(const struct worker *w)
     struct tree_block parent;
     size_t below = s->stack_count;
     if (nonblocking(w) || (w->config.tables && !MUTANT(rows_pushed_along))) {
-        return false; /* the step may be over when it is computed; rows may not come */
+        return false; /* the step may be over when the batch is computed, or rows may not come */
     }
     while (tree_parent(w->a.consistency.replicas, block, &parent) && within(w, parent)) {
         if (block.hi != parent.hi || below == 0 ||
             s->stack[below - 1].buffer != WORKER_BUFFER_NONE) {
             return false;
         }
-        below--; /* the left one of the pair is empty */
+        below--; /* the left node of the pair is empty */
         block = parent;
     }
     return true;

@@ -2,7 +2,12 @@
 /* Where the time of a worker's job thread goes: all of it, from the first computation on, is given
  * to one part of a step (step_times.h). Times are monotonic and come from the caller.
  *
- * Owner: the job's thread. */
+ * Owner: the job's thread.
+ *
+ * One thread makes a step as long as it is, so each of its moments belongs to one part and the
+ * parts add up (decision 32). An exchange that overlaps with another or with computing counts as
+ * far as this thread waited for it. Shards say in their answers how long they waited and applied,
+ * so no clocks of two machines are compared. */
 #ifndef GRADUS_WORKER_JOB_STEP_CLOCK_H
 #define GRADUS_WORKER_JOB_STEP_CLOCK_H
 
@@ -28,9 +33,9 @@ struct step_exchange {
 void step_clock_begin(struct step_clock *c, uint64_t step, uint64_t now_ns);
 /* The thread did one thing from @begin_ns to @end_ns; what it did before, it waited. */
 void step_clock_busy(struct step_clock *c, enum step_part part, uint64_t begin_ns, uint64_t end_ns);
-/* Of the time since the exchange was sent what is not given away yet: apply, wait and wire in the
- * proportions of the exchange. An exchange behind a computation costs what is left of it. Returns
- * the beginning of what it cost; answered_ns when that is nothing. */
+/* Shares out the time since the exchange was sent, as far as it was not given away yet: to apply,
+ * wait and wire in the proportions of the exchange. An exchange behind a computation costs what is
+ * left of it. Returns the beginning of the time that it cost; answered_ns when it cost none. */
 uint64_t step_clock_answered(struct step_clock *c, const struct step_exchange *x);
 
 #endif

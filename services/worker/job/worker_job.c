@@ -80,7 +80,7 @@ static void do_evaluate(struct worker_job *j, const struct worker_action *a)
     worker_job_tell_computed(j, 0, false);
 }
 
-/* The next batch, which is decoded ahead. What is wrong with it is said when it is computed. */
+/* Decodes the next batch ahead. An error in it is told when it is computed. */
 static void look_ahead(struct worker_job *j, const struct worker_request *r)
 {
     struct err unused = {0};
@@ -193,7 +193,7 @@ static bool needs_the_data(enum worker_action_kind kind)
            kind == WORKER_DO_EXCHANGE || kind == WORKER_DO_JOIN;
 }
 
-/* Does it take part in the training again? Evaluations do not count. */
+/* True if the action belongs to training; evaluations do not. */
 static bool begins_work(const struct worker_action *a)
 {
     const struct exchange_request *ask = &a->request.ask;

@@ -15,18 +15,18 @@
 struct worker_job;
 struct worker_program;
 
-/* What all jobs of this process share. */
+/* Meters that all jobs of this process share. */
 struct worker_meters {
     struct meter *batches, *examples, *evaluations, *exchanges_failed, *given_up;
-    struct meter *bad_records; /* of data that were read, not of those that were still there */
+    struct meter *bad_records; /* of data that were read, not of data that were still in memory */
     struct meter *steps, *step_seconds[STEP_PART_COUNT];
 };
 
-/* What heartbeats say of the job; any thread reads. */
+/* What heartbeats tell of the job; any thread reads. */
 struct worker_tells {
     struct work work;        /* of the job's thread */
     struct work fills;       /* StartJob, while servers take what the job brings */
-    struct work evaluations; /* those that it was asked for, and that may wait for a server */
+    struct work evaluations; /* evaluations that were asked for, and may wait for a server */
     atomic_uint_fast64_t generation; /* of the newest assignment that was taken; 0: none */
 };
 
@@ -39,7 +39,7 @@ struct worker_job_options {
     struct dataset_cache *data;         /* borrows */
     size_t message_bytes_max;
     const struct rpc_credentials *credentials; /* as in ps_client_options */
-    const uint8_t *secret;          /* that the master sent; FENCE_SECRET_BYTES; copied */
+    const uint8_t *secret;          /* of the job, from the master; FENCE_SECRET_BYTES; copied */
     const char *local_sockets;      /* the same */
     bool shared_memory;             /* likewise */
     struct rpc_polling *polling;    /* likewise */

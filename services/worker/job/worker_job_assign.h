@@ -6,11 +6,11 @@
 #include "gradus/v1/worker.pb-c.h"
 #include "worker/core/worker.h"
 
-/* @generation: the worker's; a request of another must say everything, one of the same only a
- * limit or a hold, and an older one is the core's to refuse: nothing else of them is looked at.
- * @data: the records and the batch size of this worker's data. On success @out borrows @ledger,
- * which is the caller's to release (zeroed: none came); on failure both are unchanged.
- * Errors: ERR_INVALID naming what cannot be. */
+/* Reads and checks an assignment. @generation: the worker's; an assignment of another generation
+ * must say everything, one of the same only a limit or a hold, and the core refuses an older one,
+ * so nothing else of it is looked at. @data: the records and the batch size of this worker's data.
+ * On success @out borrows @ledger, which the caller releases (zeroed: none came); on failure both
+ * are unchanged. Errors: ERR_INVALID naming what cannot be. */
 int worker_job_assign_from_proto(const Gradus__V1__AssignRequest *r, uint64_t generation,
                                  const struct ledger_shape *data, struct ledger *ledger,
                                  struct worker_assignment *out, struct err *err);

@@ -56,7 +56,7 @@ static void post_request(struct worker_job *j, struct rpc_call *call, struct rpc
     }
 }
 
-/* It is answered when the core says so. False: it is already, with an error. */
+/* Keeps a call, which is answered when the core says so. False: it was answered, with an error. */
 static bool keep_call(struct worker_job *j, struct rpc_call *call, struct worker_event *event)
 {
     for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
@@ -101,7 +101,7 @@ static void tell_bad_records(const struct worker_job *j, const char *part, const
     uint64_t count = d == NULL ? 0 : dataset_bad_records(d, &first);
     if (count > 0) {
         char quoted[ERR_MESSAGE_BYTES];
-        if (!j->model.data_known) { /* else they are those of the last job, which counted them */
+        if (!j->model.data_known) { /* known data were counted by an earlier job */
             meter_add(j->meters->bad_records, count);
         }
         log_warn("bad_records_left_out", "job=%s part=%s count=%llu first=%s", j->id, part,
@@ -124,13 +124,14 @@ static void log_loaded(const struct worker_job *j, uint64_t ms)
 
 /* A store that does not answer is asked again with the next call, which the master makes after
  * that error; any other one stays. */
-static int load(struct worker_job *j, struct err *err)
+static int load(struct worker_job *j, const char *encoding, bool begins, struct err *err)
 {
+    const struct worker_job_file file = {j->id, j->text, encoding, begins};
     if (!j->loaded) {
         j->loaded = true;
         j->load_err = (struct err){0};
         uint64_t begin = chrono_now_ms();
-        if (worker_model_load(&j->model, j->id, j->text, j->data, &j->load_err) == 0) {
+        if (worker_model_load(&j->model, &file, j->data, &j->load_err) == 0) {
             log_loaded(j, chrono_now_ms() - begin);
             tell_bad_records(j, "train", j->model.train);
             tell_bad_records(j, "test", j->model.test);
@@ -159,13 +160,11 @@ static void handle_inspect(struct worker_job *j, struct rpc_call *call,
 {
     const Gradus__V1__InspectDataRequest *r = (const Gradus__V1__InspectDataRequest *)body;
     struct err err = {0};
-    char *from = NULL;
-    uint64_t from_fingerprint = 0;
+    struct worker_source from = {0};
     work_begin(&j->tells->work, "InspectData", 0, "");
-    int rc = load(j, &err);
+    int rc = load(j, r->encoding, r->begins != 0, &err);
     if (rc == 0 && r->begins && job_spec_has_from(&j->model.spec)) {
-        rc = worker_model_look(&j->model, dataset_cache_roots(j->data), &from, &from_fingerprint,
-                               &err);
+        rc = worker_model_look(&j->model, dataset_cache_roots(j->data), &from, &err);
     }
     work_end(&j->tells->work);
     if (rc != 0) {
@@ -175,19 +174,15 @@ static void handle_inspect(struct worker_job *j, struct rpc_call *call,
     Gradus__V1__DataInfo info;
     Gradus__V1__ProgramModel program;
     describe_data(j, &info, &program);
-    info.from_fingerprint = from_fingerprint;
-    if (from != NULL) {
-        info.from = from;
-    }
-    const char *encoding = j->model.train == NULL ? NULL : dataset_measured(j->model.train);
-    char *measured = encoding == NULL ? NULL : mem_strdup(encoding);
+    worker_source_describe(&from, &info);
+    char *measured = j->model.train == NULL ? NULL : mem_strdup(dataset_measured(j->model.train));
     if (measured != NULL) {
         info.encoding = measured;
     }
     (void)rpc_reply(call, &info.base, NULL);
     wire_program_release(&program);
     free(measured);
-    free(from);
+    worker_source_release(&from);
 }
 
 static size_t staleness_bucket(uint64_t staleness)
@@ -202,7 +197,7 @@ static size_t staleness_bucket(uint64_t staleness)
     return bucket + 2;
 }
 
-/* One shard stands for all of them: a push counts once. */
+/* The answer of one shard stands for all: a push counts once. */
 static void note_staleness(struct worker_job *j, const struct ps_answer *a)
 {
     const struct exchange_trained *t = &a->answer.train;
@@ -257,7 +252,7 @@ static void on_answer(void *ctx, const struct ps_answer *a)
     }
 }
 
-/* Where the shards are is said when there is something to ask of them. */
+/* Makes the client without places: they are set when there is something to ask of the shards. */
 static int make_client(struct worker_job *j, const char *worker, struct err *err)
 {
     struct ps_client_options options = {
@@ -293,7 +288,7 @@ static int make_client(struct worker_job *j, const char *worker, struct err *err
 static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
                  const struct membership_node *node, struct err *err)
 {
-    int rc = load(j, err);
+    int rc = load(j, r->data == NULL ? "" : r->data->encoding, false, err);
     if (rc == 0 && r->data != NULL) {
         Gradus__V1__DataInfo found;
         Gradus__V1__ProgramModel program;
@@ -366,7 +361,7 @@ static void handle_start(struct worker_job *j, struct rpc_call *call, const Prot
         return;
     }
     struct membership_node node;
-    if (!membership_node(j->membership, &node)) { /* it was away: the next attempt may do */
+    if (!membership_node(j->membership, &node)) { /* away: the next attempt may succeed */
         worker_job_fail_call(call, ERR_UNAVAILABLE, "this worker has not joined the master");
         return;
     }

@@ -17,8 +17,8 @@ static void computed(void *ctx)
     }
 }
 
-/* Behind the messages that came while it was computed: they may say that the next computation,
- * which begins with this event, is not wanted any more. */
+/* Tells the core behind the messages that came while the gradient was computed: they may say that
+ * the next computation, which begins with this event, is not wanted any more. */
 void worker_job_tell_computed(struct worker_job *j, int code, bool rows_lost)
 {
     j->computed_code = code;
@@ -150,7 +150,7 @@ static void begin(struct worker_job *j, const struct worker_action *a, uint64_t 
                                       .need = {need, tables ? need_rows : NULL, j}};
 }
 
-/* Its pushes are not begun: backward was not reached. */
+/* Gives up a computation: backward was not reached, so its pushes were not begun. */
 static void give_up(struct worker_job *j, const struct worker_action *a)
 {
     log_info("batch_given_up", "job=%s step=%llu reason=\"%s\"", j->id, (unsigned long long)a->step,
@@ -159,8 +159,8 @@ static void give_up(struct worker_job *j, const struct worker_action *a)
     worker_job_tell_computed(j, j->compute.lost.code, j->compute.rows_lost);
 }
 
-/* The gradient of the action's batch, with what it needs. Errors: none of j->compute.lost: those of
- * the batch, or of memory. */
+/* Computes the gradient of the action's batch, with all that it needs. Errors: those in
+ * j->compute.lost; of the batch; of memory. */
 static int gradient(struct worker_job *j, const struct worker_action *a, struct metrics *metrics,
                     struct err *err)
 {
@@ -183,7 +183,7 @@ static int gradient(struct worker_job *j, const struct worker_action *a, struct 
     rc = worker_model_gradient(&j->model, &identity, a->set, a->buffer, metrics,
                                j->client != NULL ? &c->need : NULL, worker_job_push_begin(j, a),
                                err);
-    if (c->rows_open) { /* nobody reads them: the batch is empty, or parameters were lost */
+    if (c->rows_open) { /* no layer reads them: the batch is empty, or parameters were lost */
         struct err unused = {0};
         (void)worker_job_rows_wait(j, &unused);
     }
@@ -217,7 +217,7 @@ void worker_job_compute(struct worker_job *j, const struct worker_action *a)
         sums_end(sums, rc == 0);
     }
     if (rc == ERR_CANCELLED && j->model.by_program != NULL) {
-        j->halted = true; /* the job is dropped: nobody asks for what is not there */
+        j->halted = true; /* the job is dropped: nobody asks for the rest */
         return;
     }
     if (rc != 0 && j->compute.lost.code == 0) {

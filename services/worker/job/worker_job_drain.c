@@ -5,9 +5,9 @@
 #include "base/mem.h"
 #include "worker/job/worker_job_state.h"
 
-/* To the core it is a hold in the generation that it is in, which only this worker knows of: it
- * finishes what it has begun, takes nothing new, and tells the master that it is idle, which gives
- * leases back. When the master has heard of that, nothing here is missed any more. */
+/* To the core a drain is a hold in its present generation, which only this worker knows of: it
+ * finishes what it has begun, takes nothing new, and tells the master that it is idle, and the
+ * master takes back its leases. When the master has heard that, the worker may go. */
 
 void worker_job_drain_over(struct worker_job *j)
 {
@@ -27,7 +27,7 @@ bool worker_job_assign_while_draining(struct worker_job *j, struct rpc_call *cal
     }
     worker_job_fail_call(call, ERR_UNAVAILABLE, "this worker is leaving");
     if (generation > present) {
-        worker_job_drain_over(j); /* what it has in hand is of a generation that is over */
+        worker_job_drain_over(j); /* its batches in hand are of a generation that is over */
     }
     return true;
 }

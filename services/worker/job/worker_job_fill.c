@@ -42,9 +42,9 @@ void worker_job_fill_end(struct worker_job *j, int code, const char *message)
     }
 }
 
-/* It will not do, whatever is tried. A shard that is gone is the master's to replace: it asks
- * again, or starts the job anew. What it takes for a word about this worker itself is said
- * otherwise. */
+/* Gives up, because trying again does not help. A shard that is gone is the master's to replace: it
+ * asks again, or starts the job anew. A code that the master would take for a word about this
+ * worker itself is replaced. */
 static void give_up(struct worker_job *j, uint32_t shard, int code, const char *message)
 {
     struct err err;
@@ -70,8 +70,8 @@ static void done(struct worker_job *j)
     worker_job_fill_end(j, 0, NULL);
 }
 
-/* Values are read when a shard lacks some for the first time: one that goes on from a checkpoint
- * has all, and then nobody asks where they came from. */
+/* Sends values. They are read when a shard lacks some for the first time: when a job goes on from a
+ * checkpoint the shards have all, and nobody asks for the source. */
 static void send(struct worker_job *j, const struct worker_fill_part *part)
 {
     struct err err = {0};
@@ -90,7 +90,7 @@ static void send(struct worker_job *j, const struct worker_fill_part *part)
         .count = part->count,
     };
     rc = rc != 0 ? rc : ps_client_fill(j->client, &given, &err);
-    if (rc != 0) { /* nobody there: later, perhaps */
+    if (rc != 0) { /* the shard cannot be reached: it may be later */
         (void)worker_fill_answered(&j->fill.core, part->shard, ERR_UNAVAILABLE, 0, chrono_now_ms());
     }
 }
@@ -132,7 +132,7 @@ void worker_job_filled(void *ctx, const struct ps_client_filled *a)
     go_on(j);
 }
 
-/* Where the shards are. */
+/* Sets the places of all shards. */
 static int place_all(struct worker_job *j, const Gradus__V1__StartJobRequest *r, struct err *err)
 {
     struct worker_place *places = mem_new(j->plan.shard_count, sizeof *places);

@@ -26,7 +26,7 @@ void worker_job_mail_drop(struct job_mail *mail)
 struct master_call {
     struct worker_job *job; /* valid on the job's thread only */
     struct job_mail *mail;
-    enum worker_event_kind kind; /* of the event that brings the answer */
+    enum worker_event_kind kind; /* kind of the event that brings the answer */
     int code;
     enum worker_lease_kind lease;
     struct worker_lease granted;
@@ -41,7 +41,8 @@ static bool is_heard(int code)
     return code == 0 || code == ERR_NOT_FOUND || code == ERR_ABORTED;
 }
 
-/* Before the core hears of it, which may begin something, or report again. */
+/* Notes that the worker is idle, before the core hears of it: the core may begin something, or
+ * report again. */
 static void note_idle(const struct master_call *m)
 {
     if (m->kind == WORKER_PROGRESS_REPORTED && is_heard(m->code)) {
@@ -68,7 +69,7 @@ static void measure_again(struct worker_job *j)
         struct epoch_sums *from = &j->reporting.epochs[i];
         struct epoch_sums *to = from->used ? epoch_of(&j->measured, from->epoch) : NULL;
         if (to == NULL) {
-            continue; /* none, or no room: an epoch so old goes without */
+            continue; /* no ledger, or no room: an epoch so old goes without */
         }
         if (!to->used) {
             *to = *from;
@@ -118,7 +119,7 @@ static void master_answered(void *ctx)
     master_call_free(m);
 }
 
-/* What cannot be right counts as no answer, and is asked for again. */
+/* Reads a lease. One that cannot be right counts as no answer, and is asked for again. */
 static void take_lease(struct master_call *m, const Gradus__V1__LeaseSplitResponse *r)
 {
     switch (r->kind) {

@@ -29,14 +29,14 @@ struct epoch_sums {
     struct metrics sums;
 };
 
-/* What was measured: one in the making, one being reported. */
+/* Measurements: one that is added to, one that is being reported. */
 struct measurements {
     struct epoch_sums epochs[EPOCHS_MAX];
     uint64_t staleness[STALENESS_BUCKETS];
     struct step_times times;
 };
 
-/* How answers of the master find the job: it may be gone when they come. */
+/* Through this, answers of the master find the job, which may be gone when they come. */
 struct job_mail {
     pthread_mutex_t mutex; /* guards what follows, and the job's pointer to its client */
     struct loop *loop;     /* NULL: the job is gone */
@@ -47,22 +47,22 @@ struct job_mail {
 struct job_push {
     const struct worker_request *requests;
     size_t count;
-    size_t begun; /* of them, when the first part was made */
+    size_t begun; /* pushes that were begun when the first part was made */
     bool making;  /* it was */
     struct runner_ready ready;
 };
 
-/* A computation, whose parameters may still be on their way. */
+/* A computation; its parameters may still be on their way. */
 struct job_compute {
-    uint64_t since_ns; /* what it took until then is accounted for */
-    bool loaded;       /* with the time for its batch */
+    uint64_t since_ns; /* time before this is accounted for */
+    bool loaded;       /* the time for its batch is accounted for */
     const float *values;
     struct runner_need need;
-    struct err lost;      /* why they do not come; code 0: they do */
-    bool rows_lost;       /* it is rows of tables that do not */
-    bool rows_open;       /* they were asked for, and not waited for yet */
+    struct err lost;      /* why the parameters do not come; code 0: they come */
+    bool rows_lost;       /* it is rows of tables that do not come */
+    bool rows_open;       /* rows were asked for, and not waited for yet */
     uint32_t buffer;      /* of its gradient */
-    struct err exhausted; /* code: there is no memory for what came */
+    struct err exhausted; /* code: there was no memory for what came */
 };
 
 #define STARTS_KEPT 4 /* repetitions of one call: the master has given up those before the last */
@@ -71,8 +71,9 @@ struct job_compute {
 struct job_fill {
     bool active;
     struct worker_fill core;
-    uint64_t generation;       /* of the last of the calls */
-    uint64_t from_fingerprint; /* likewise: which values the first worker found; 0: not known */
+    uint64_t generation; /* generation of the last of the calls */
+    /* of the last call: the fingerprint of the values that the first worker found; 0: not known */
+    uint64_t from_fingerprint;
     struct loop_timer timer;
     struct rpc_call *calls[STARTS_KEPT];
     size_t call_count;
@@ -101,11 +102,11 @@ struct worker_job {
     struct worker_job_sums sums;
     struct ps_client *client; /* set once, under the mail's mutex: worker_job_free() looks */
     struct worker *core;
-    struct worker_actions actions; /* of the running step */
-    size_t at;                     /* the one that is carried out */
+    struct worker_actions actions; /* actions of the running step */
+    size_t at;                     /* the action that is carried out */
     bool stepping;
     struct job_compute compute;
-    int computed_code; /* of the last computation, until the core hears of it */
+    int computed_code; /* code of the last computation, until the core hears of it */
     bool computed_rows_lost;
     struct job_push push;
     struct measurements measured, reporting;
@@ -139,7 +140,7 @@ void worker_job_count_times(struct worker_job *j);
 
 /* worker_job_calls.c */
 void worker_job_fail_call(struct rpc_call *call, int code, const char *message);
-/* The call of @tag, whose reference goes to the caller; NULL when it is gone. */
+/* Takes the call of @tag, with its reference; NULL when it is gone. */
 struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag);
 
 /* The job is ready to be assigned, in @generation. */
@@ -165,17 +166,17 @@ void worker_job_drain_over(struct worker_job *j);
 void worker_job_compute(struct worker_job *j, const struct worker_action *a);
 /* The computation or evaluation is over; a code: it was given up, because of rows or not. */
 void worker_job_tell_computed(struct worker_job *j, int code, bool rows_lost);
-/* Ask for the rows that the model's batch needs, as @r says, and wait until all are there. Errors:
- * those of ps_client_rows_wait(). */
+/* Asks for the rows that the model's batch needs, as @r says, and waits until all are there.
+ * Errors: those of ps_client_rows_wait(). */
 void worker_job_rows_begin(struct worker_job *j, const struct worker_request *r);
 int worker_job_rows_wait(struct worker_job *j, struct err *err);
 void worker_job_fail(struct worker_job *j, const struct err *err);
 
-/* worker_job_push.c: around the computation of @a. Whom to tell what is made of its gradient; NULL:
- * nobody. */
+/* worker_job_push.c: called around the computation of @a. Returns whom to tell how much of its
+ * gradient is made; NULL: nobody. */
 const struct runner_ready *worker_job_push_begin(struct worker_job *j,
                                                  const struct worker_action *a);
-/* All of it is made: what was not pushed along is pushed now. */
+/* The gradient is complete: pushes what was not pushed along. */
 void worker_job_push_end(struct worker_job *j);
 
 /* worker_job.c */

@@ -93,7 +93,7 @@ int worker_job_sums_join(struct worker_job_sums *s, const struct worker_action *
                    : err_wrap(err, "sums of round %" PRIu32 " of step %" PRIu64, a->round, a->step);
 }
 
-/* Behind those of the variables. */
+/* The norms of tables stand behind those of variables. */
 static void make_table_norms(struct worker_job_sums *s, const struct worker_model *model,
                              const struct ps_client_request *r)
 {

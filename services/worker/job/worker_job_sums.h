@@ -10,7 +10,7 @@
 #include "worker/job/worker_model.h"
 
 struct worker_job_sums {
-    struct update *update; /* over all variables in one array; NULL: nobody needs sums */
+    struct update *update; /* over all variables in one array; NULL: the update needs no sums */
     uint32_t rounds;       /* in a step of sync */
     uint32_t shard_count;
     struct buf *parts; /* [shard_count] the last ones of each */
@@ -30,7 +30,7 @@ void worker_job_sums_release(struct worker_job_sums *s); /* zeroed is fine */
 
 /* The sums of @answer are the last ones of its shard. */
 void worker_job_sums_take(struct worker_job_sums *s, const struct ps_answer *answer);
-/* WORKER_DO_JOIN. Errors: ERR_INVALID what came are no sums. */
+/* Carries out WORKER_DO_JOIN. Errors: ERR_INVALID what came are no sums. */
 int worker_job_sums_join(struct worker_job_sums *s, const struct worker_action *a, struct err *err);
 /* The totals or norms that @request is to bring, which it borrows. Errors: those of
  * update_norms(). */

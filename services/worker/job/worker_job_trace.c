@@ -32,7 +32,7 @@ void worker_job_trace_end(struct worker_job *j)
     struct trace_spans spans = {0};
     struct wire_trace reply;
     recording_end(&t->recording);
-    (void)trace_take(&t->recorder, t->recording.id, &spans, NULL); /* none: no step has begun */
+    (void)trace_take(&t->recorder, t->recording.id, &spans, NULL); /* no spans: no step has begun */
     wire_trace_to_proto(&spans, &reply);
     reply.response.steps = t->recording.steps;
     (void)rpc_reply(t->call, &reply.response.base, NULL);
@@ -134,7 +134,7 @@ void worker_job_trace_sending(struct worker_job *j, uint64_t exchange)
     recording_sending(&j->trace.recording, exchange);
 }
 
-/* That a request is about; 0 outside of sync. */
+/* The step that a request is about; 0 outside of sync. */
 static uint64_t step_of(const struct exchange_request *ask)
 {
     switch (ask->kind) {

@@ -18,7 +18,7 @@
 struct worker_job;
 
 struct worker_job_trace {
-    struct recording recording; /* decides; what is recorded is in: */
+    struct recording recording; /* decides what is recorded in: */
     struct trace recorder;
     struct rpc_call *call; /* NULL: nobody asks */
     size_t spans_max;
@@ -30,7 +30,7 @@ struct worker_job_trace {
 /* TraceRequest.RECORD: keeps @call, or answers it with an error. */
 void worker_job_trace_begin(struct worker_job *j, struct rpc_call *call,
                             const Gradus__V1__TraceRequest *request);
-/* TraceRequest.TAKE: answers both, in whatever order they come. */
+/* TraceRequest.TAKE: answers both calls, in whatever order they come. */
 void worker_job_trace_stop(struct worker_job *j, struct rpc_call *call,
                            const Gradus__V1__TraceRequest *request);
 /* A computation of @step begins. */
@@ -45,7 +45,7 @@ void worker_job_trace_answered(struct worker_job *j, const struct ps_answer *a,
 /* step_clock_busy() of the job's clock, and the same as spans. */
 void worker_job_busy(struct worker_job *j, enum step_part part, enum trace_kind kind,
                      uint64_t begin_ns, uint64_t end_ns);
-/* Whoever asks gets what there is. */
+/* Ends the recording; a caller that waits gets what there is. */
 void worker_job_trace_end(struct worker_job *j);
 
 #endif

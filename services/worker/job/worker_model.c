@@ -12,20 +12,45 @@
 #include "graph/model_import.h"
 #include "graph/model_weights.h"
 #include "tensor/half.h"
+#include "warm/warm_encoding.h"
 #include "worker/job/worker_model_program.h"
 
-#define FLAT_ALIGN 16                /* floats: every variable begins at a cache line */
-#define EVALUATION_BATCH 64          /* records computed at once at least */
-#define EVALUATION_BATCH_OF_ROWS 512 /* likewise of a model with tables: each asks for rows */
+#define FLAT_ALIGN 16       /* floats: every variable begins at a cache line */
+#define EVALUATION_BATCH 64 /* records computed at once at least */
+/* in a model with tables, each batch of which asks for rows */
+#define EVALUATION_BATCH_OF_ROWS 512
 #define STAGGER_FLOATS                                                                             \
     1040 /* arrays must not lie a power of two apart: they would share cache ways */
 
-static int load_data(struct worker_model *m, struct dataset_cache *cache, struct err *err)
+/* m->encoding. */
+static int find_encoding(struct worker_model *m, const struct worker_job_file *file,
+                         const struct dataset_cache *cache, struct err *err)
+{
+    const struct data_roots *roots = cache == NULL ? NULL : dataset_cache_roots(cache);
+    int rc = 0;
+    if (!job_spec_takes_encoding(&m->spec)) {
+        return 0;
+    }
+    if (file->encoding[0] != '\0') {
+        m->encoding = mem_strdup(file->encoding);
+    } else if (file->begins) {
+        rc = warm_encoding_read(&m->spec, roots, &m->encoding, err);
+    }
+    m->spec.data.measured = m->encoding;
+    return rc;
+}
+
+static int load_data(struct worker_model *m, const struct worker_job_file *file,
+                     struct dataset_cache *cache, struct err *err)
 {
     enum data_label_kind kind = job_spec_label_kind(&m->spec);
-    int rc = cache == NULL ? dataset_open(&m->spec.data, kind, &m->train, &m->test, err)
-                           : dataset_cache_open(cache, &m->spec.data, kind, &m->train, &m->test,
-                                                &m->data_known, err);
+    int rc = find_encoding(m, file, cache, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = cache == NULL ? dataset_open(&m->spec.data, kind, &m->train, &m->test, err)
+                       : dataset_cache_open(cache, &m->spec.data, kind, &m->train, &m->test,
+                                            &m->data_known, err);
     if (rc != 0) {
         return rc;
     }
@@ -54,11 +79,11 @@ static int make_model(struct worker_model *m, struct err *err)
     return rc != 0 ? rc : model_check_batch(m->model, (size_t)m->spec.training.batch_size, err);
 }
 
-int worker_model_load(struct worker_model *m, const char *job, const char *text,
+int worker_model_load(struct worker_model *m, const struct worker_job_file *file,
                       struct dataset_cache *cache, struct err *err)
 {
     struct diags diags = {0};
-    int rc = job_spec_parse(text, strlen(text), "job", NULL, 0, &m->spec, &diags);
+    int rc = job_spec_parse(file->text, strlen(file->text), "job", NULL, 0, &m->spec, &diags);
     if (rc != 0) {
         struct buf messages = {0};
         diags_format(&diags, &messages);
@@ -68,19 +93,19 @@ int worker_model_load(struct worker_model *m, const char *job, const char *text,
         return rc;
     }
     diags_release(&diags);
-    rc = job_spec_has_data(&m->spec) ? load_data(m, cache, err) : 0;
+    rc = job_spec_has_data(&m->spec) ? load_data(m, file, cache, err) : 0;
     rc = rc != 0
              ? rc
              : job_spec_import(&m->spec, cache == NULL ? NULL : dataset_cache_roots(cache), err);
     const bool layers = !job_spec_is_program(&m->spec);
     if (rc == 0 && layers && (model_is_imported(&m->spec.model) || job_spec_has_from(&m->spec))) {
-        rc = make_model(m, err); /* while the job can still be refused */
+        rc = make_model(m, err); /* now the job can still be refused */
         if (rc == 0 && !model_is_imported(&m->spec.model)) {
             worker_model_give(m);
         }
         return rc;
     }
-    return rc == 0 && job_spec_is_program(&m->spec) ? model_program_load(m, job, err) : rc;
+    return rc == 0 && job_spec_is_program(&m->spec) ? model_program_load(m, file->id, err) : rc;
 }
 
 static size_t count_variables(const struct worker_model *m)
@@ -129,14 +154,14 @@ static void lay_out(struct worker_model *m)
     m->flat_count = at;
 }
 
-/* On the loader's threads. */
+/* Finds the rows of a batch; on the loader's threads. */
 static int look_ahead(void *ctx, size_t slot, const struct batch *b, struct err *err)
 {
     struct worker_model *m = ctx;
     return worker_rows_look(m->model, &b->lists, &m->found[slot], err);
 }
 
-/* What decodes the batches of the job's data. */
+/* Makes the loaders that decode the batches of the job's data. */
 static int make_loaders(struct worker_model *m, struct err *err)
 {
     int rc = 0;
@@ -240,6 +265,7 @@ void worker_model_release(struct worker_model *m)
         free(m->buffers[i]);
     }
     free(m->brought);
+    free(m->encoding);
     free(m->given);
     free(m->offsets);
     free(m->values);
@@ -272,7 +298,7 @@ float *worker_model_buffer(struct worker_model *m, uint32_t buffer, struct err *
 
 void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch)
 {
-    /* One that is not taken up is decoded when its turn comes. */
+    /* Without a loader the batch is decoded when its turn comes. */
     if (m->loader == NULL) {
         return;
     }
@@ -295,7 +321,8 @@ static void mark_rows(struct worker_model *m, uint32_t buffer)
     }
 }
 
-/* To what the servers will have; what is too large for it is not finite then. */
+/* Rounds to the type in which the servers get the gradient; values that are too large for it become
+ * infinite. */
 static void round_buffer(struct worker_model *m, uint32_t buffer)
 {
     const enum value_type type = (enum value_type)m->spec.training.wire_gradients;
@@ -312,8 +339,8 @@ void worker_model_round_sum(struct worker_model *m, uint32_t buffer)
     }
 }
 
-/* Take @batch, which @taken has, unless its records are the program's; and into @rows what it needs
- * of tables: what was found when it was decoded, or what the program says. */
+/* Takes @batch, which @taken holds, unless its records are the program's; and into @rows what the
+ * batch needs of tables: what was found when it was decoded, or what the program says. */
 static int take(struct worker_model *m, const struct ledger_batch *batch, struct worker_rows *rows,
                 const struct batch **taken, struct err *err)
 {
@@ -349,7 +376,7 @@ int worker_model_take_ahead(struct worker_model *m, const struct ledger_batch *b
     return rc;
 }
 
-/* What was found ahead is of this batch. */
+/* Takes what was found ahead, which is of this batch. */
 static void use_ahead(struct worker_model *m)
 {
     const struct worker_rows rows = m->rows;

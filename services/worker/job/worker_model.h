@@ -8,6 +8,7 @@
 
 #include "data/dataset_cache.h"
 #include "data/loader.h"
+#include "gradus/v1/types.pb-c.h"
 #include "graph/model.h"
 #include "job/spec/job_spec.h"
 #include "job/plan/plan.h"
@@ -19,11 +20,12 @@ struct model_program; /* what a program's model needs beside it (worker_model_pr
 
 struct worker_model {
     struct job_spec spec;
+    char *encoding; /* with which the records are encoded; NULL: it is measured on them */
     struct dataset *train, *test; /* test may be NULL; train of a program's own records, too */
-    struct dataset_info train_info, test_info; /* of what there is; test: no records */
+    struct dataset_info train_info, test_info; /* of the data that there are; test: no records */
     struct worker_program *program;            /* borrowed: of this worker; NULL: it has none */
-    struct model_program *by_program;          /* NULL: the model is one of layers */
-    bool data_known;                           /* they were in memory */
+    struct model_program *by_program;          /* NULL: the model is made of layers */
+    bool data_known;                           /* the data were in memory */
     struct loader *loader;
     struct model *model;
     struct runner *runner;
@@ -33,10 +35,10 @@ struct worker_model {
     size_t variable_count;
     uint64_t *offsets; /* [variables] in a flat array */
     uint64_t flat_count;
-    struct variable_spec *given; /* of layers, when the job file says `from`; else NULL */
+    struct variable_spec *given; /* variables of layers with values of `from`; else NULL */
     /* [flat_count] the values that this worker brings to the servers when the plan's are given; or
-     * NULL. worker_model_bring() sees to it; those of a program alone are there when it is built,
-     * and it keeps them. */
+     * NULL. worker_model_bring() makes them; the values of a program are there when the model is
+     * built, and the program keeps them. */
     const float *initial;
     float *brought; /* the same, owned */
     float *sets[WORKER_SET_COUNT];
@@ -44,38 +46,59 @@ struct worker_model {
     bool summed[WORKER_BUFFERS_MAX];                        /* and not rounded since */
     const float **values;                                   /* [variables] scratch */
     float **gradients;                                      /* [variables] scratch */
-    struct worker_rows rows;                                /* of the model's tables */
-    struct worker_rows_keys found[WORKER_PREFETCH_MAX + 1]; /* of each slot of the loader */
-    struct worker_rows ahead; /* of the batch that is computed next, of which it keeps */
+    struct worker_rows rows;                                /* rows of the present batch */
+    struct worker_rows_keys found[WORKER_PREFETCH_MAX + 1]; /* what each slot of the loader found */
+    /* rows of the batch that is computed next, which reuses rows of the present one */
+    struct worker_rows ahead;
     struct ledger_batch ahead_of;
-    bool has_ahead;                  /* `ahead` is that of `ahead_of` */
-    const struct batch *ahead_taken; /* from the loader; NULL: none, or the program's records */
-    bool was_ahead;                  /* the batch that was taken */
-    struct worker_rows_gradient row_gradients[WORKER_BUFFERS_MAX]; /* likewise, of each buffer */
-    const struct batch *taken;                                     /* from the loader; NULL: none */
+    bool has_ahead; /* `ahead` is of `ahead_of` */
+    /* that batch, from the loader; NULL: none, or the program's records */
+    const struct batch *ahead_taken;
+    bool was_ahead;                                                /* the batch that was taken */
+    struct worker_rows_gradient row_gradients[WORKER_BUFFERS_MAX]; /* of each buffer */
+    /* the present batch, from the loader; NULL: none */
+    const struct batch *taken;
     uint64_t load_ns; /* the last gradient waited for its batch so long, or decoded it */
 };
 
+struct worker_job_file {
+    const char *id, *text;
+    /* Of one with job_spec_takes_encoding(): what was measured before; "": it is measured, or
+     * with `begins` that of the source, if it has one. */
+    const char *encoding;
+    bool begins;
+};
 /* @m is zeroed but for its program. Parse the job file and load its data, unless @cache (may be
- * NULL) knows them: m->data_known. The model of a program is asked for. Errors: what the file or
- * the data has; ERR_UNAVAILABLE: again later. */
-int worker_model_load(struct worker_model *m, const char *job, const char *text,
+ * NULL) knows them: m->data_known. The model of a program is asked for. Errors: what the file,
+ * the data or the source has; ERR_UNAVAILABLE: again later. */
+int worker_model_load(struct worker_model *m, const struct worker_job_file *file,
                       struct dataset_cache *cache, struct err *err);
 /* The variables of a model that the plan does not know how to begin; none: it knows. Borrows. */
 struct given_variables worker_model_given(const struct worker_model *m);
 void worker_model_give(struct worker_model *m); /* m->given, of m->model */
 /* Has this worker first values for all variables of the model, or can it make them? */
 bool worker_model_brings(const struct worker_model *m);
-/* Of a job with `from`: read the source, within @roots, and say what is taken of it (@summary,
- * owned) and which values these are. Errors: those of warm_start.h. */
-int worker_model_look(const struct worker_model *m, const struct data_roots *roots, char **summary,
-                      uint64_t *fingerprint, struct err *err);
-/* See to it that m->initial is there, of a model that was built. @expected: what another worker
- * said that the values of the source are; 0: nobody knows. Errors: the same; ERR_STATE they are
+struct worker_source {
+    char *summary;        /* owned: what is taken of the source */
+    uint64_t fingerprint; /* of these values */
+    char *rows_from;      /* owned: the checkpoint that has rows for tables; "": none are taken */
+    uint64_t rows_manifest;
+    uint64_t slots_version; /* with from.slots: updates that they have seen */
+};
+/* @out borrows its texts. */
+void worker_source_describe(const struct worker_source *s, Gradus__V1__DataInfo *out);
+void worker_source_release(struct worker_source *s); /* zeroed is fine */
+/* Of a job with `from`: reads the source, within @roots, and says what is taken of it. @out begins
+ * zeroed. Errors: those of warm_start.h. */
+int worker_model_look(const struct worker_model *m, const struct data_roots *roots,
+                      struct worker_source *out, struct err *err);
+/* Makes m->initial, for a model that was built. @expected: the fingerprint of the values that
+ * another worker found; 0: nobody knows. Errors: those of warm_start.h; ERR_STATE the values are
  * others; ERR_EXHAUSTED. */
 int worker_model_bring(struct worker_model *m, const struct data_roots *roots, uint64_t expected,
                        struct err *err);
-void worker_model_brought(struct worker_model *m); /* nobody needs them any more */
+/* frees the initial values, which nobody needs any more */
+void worker_model_brought(struct worker_model *m);
 /* Build the model; its variables must be the plan's. Errors: ERR_STATE naming the difference. */
 int worker_model_build(struct worker_model *m, const struct plan *plan, struct err *err);
 void worker_model_release(struct worker_model *m);
@@ -84,23 +107,22 @@ float *worker_model_set(struct worker_model *m, enum worker_set set, struct err 
 float *worker_model_buffer(struct worker_model *m, uint32_t buffer, struct err *err);
 /* Have @batch decoded ahead; it need not be computed, and others may be. */
 void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch);
-/* Decode @batch, or wait for it, and find what it needs of tables: m->rows. Errors: ERR_RANGE it is
- * outside the data; ERR_EXHAUSTED. */
+/* Decodes @batch, or waits for it, and finds what it needs of tables: m->rows. Errors: ERR_RANGE it
+ * is outside the data; ERR_EXHAUSTED. */
 int worker_model_take(struct worker_model *m, const struct ledger_batch *batch, struct err *err);
-/* The same, for the computation after the present one: m->ahead, which becomes m->rows when the
- * batch is taken. What is on its way there must have come. */
+/* worker_model_take() for the computation after the present one: m->ahead, which becomes m->rows
+ * when the batch is taken. Rows that are on their way there must have come. */
 int worker_model_take_ahead(struct worker_model *m, const struct ledger_batch *batch,
                             struct err *err);
-/* Is that done for @batch, and nothing else since? */
+/* True if that was done for @batch, and nothing else since. */
 bool worker_model_is_ahead(const struct worker_model *m, const struct ledger_batch *batch);
-/* The gradient of the batch that was taken, rounded to the type in which gradients travel, so that
- * it is the same whether it is pushed or added to others here; both arrays exist. @metrics (may be
- * NULL) gets the batch's contribution; @need (may be NULL) is asked for the parameters, and for the
- * rows of tables, which it gives to worker_model_rows(); @ready (may be NULL) hears what is made,
- * which is not rounded yet. A gradient of rows that is not finite makes that of the first
- * variable's first element NaN: a step is dropped as a whole. Errors: what @need refused with,
- * which has said why; those of a program, in @err.
- */
+/* Computes the gradient of the batch that was taken, rounded to the type in which gradients travel,
+ * so that it is the same whether it is pushed or added to others here; both arrays exist. @metrics
+ * (may be NULL) gets the batch's contribution; @need (may be NULL) is asked for the parameters, and
+ * for the rows of tables, which it gives to worker_model_rows(); @ready (may be NULL) hears how
+ * much is made, which is not rounded yet. A gradient of rows that is not finite makes the first
+ * element of the first variable's gradient NaN: a step is dropped as a whole. Errors: what @need
+ * refused with, which has said why; those of a program, in @err. */
 int worker_model_gradient(struct worker_model *m, const struct runner_step *step,
                           enum worker_set set, uint32_t buffer, struct metrics *metrics,
                           const struct runner_need *need, const struct runner_ready *ready,
@@ -112,9 +134,9 @@ int worker_model_add(struct worker_model *m, uint32_t buffer, uint32_t from, str
 /* Round a sum of batches, which is pushed like a single gradient, to the type in which they travel;
  * single ones are rounded already. */
 void worker_model_round_sum(struct worker_model *m, uint32_t buffer);
-/* m->values become those of @set, which exists. */
+/* Points m->values to @set, which exists. */
 void worker_model_point(struct worker_model *m, enum worker_set set);
-/* Who brings the rows that m->rows asks for: 0, or why not. */
+/* Fetches the rows that m->rows asks for; returns 0, or why they do not come. */
 struct worker_model_fetch {
     int (*call)(void *ctx, struct err *err);
     void *ctx;

@@ -39,21 +39,50 @@ bool worker_model_brings(const struct worker_model *m)
 
 /* ---- from ---- */
 
-int worker_model_look(const struct worker_model *m, const struct data_roots *roots, char **summary,
-                      uint64_t *fingerprint, struct err *err)
+/* With what becomes of the records. */
+static char *summarize(const struct worker_model *m, const char *taken)
+{
+    const char *news = m->train == NULL ? NULL : dataset_news(m->train);
+    return mem_printf("%s%s%s%s", taken, m->encoding != NULL ? "; and the encoding of records" : "",
+                      news == NULL ? "" : "; ", news == NULL ? "" : news);
+}
+
+int worker_model_look(const struct worker_model *m, const struct data_roots *roots,
+                      struct worker_source *out, struct err *err)
 {
     const struct given_variables given = worker_model_given(m);
     struct warm_start *w = NULL;
     int rc = warm_start_open(&m->spec, roots, given.variables, given.count, &w, err);
-    rc = rc != 0 ? rc : warm_start_load(w, NULL, fingerprint, err);
+    rc = rc != 0 ? rc : warm_start_load(w, NULL, &out->fingerprint, err);
     if (rc == 0) {
-        *summary = mem_strdup(warm_start_summary(w));
+        const char *rows_from = warm_start_rows(w, &out->rows_manifest);
+        out->summary = summarize(m, warm_start_summary(w));
+        out->slots_version = warm_start_version(w);
+        out->rows_from = mem_strdup(rows_from == NULL ? "" : rows_from);
     }
     warm_start_close(w);
     return rc;
 }
 
-/* What variable @i begins with when nothing else is said. */
+void worker_source_describe(const struct worker_source *from, Gradus__V1__DataInfo *out)
+{
+    out->from_fingerprint = from->fingerprint;
+    out->rows_manifest = from->rows_manifest;
+    out->slots_version = from->slots_version;
+    if (from->summary != NULL) {
+        out->from = from->summary;
+        out->rows_from = from->rows_from;
+    }
+}
+
+void worker_source_release(struct worker_source *s)
+{
+    free(s->summary);
+    free(s->rows_from);
+    *s = (struct worker_source){0};
+}
+
+/* The value that variable @i begins with when the source has none. */
 static void begin(struct worker_model *m, size_t i, float *out)
 {
     const struct given_variables given = worker_model_given(m);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts batches where the program finds them, and takes what they come to. */
+/* Puts batches where the program finds them, and takes its results. */
 #include "worker/job/worker_model_program_state.h"
 
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #define EVALUATION_BATCH                                                                           \
     256 /* records at once at least: each time costs a round to the program                        \
          */
-#define EVALUATION_BATCH_OF_ROWS 512 /* likewise: and two more for keys and rows */
+/* in a model with tables: each batch asks for keys and rows, too */
+#define EVALUATION_BATCH_OF_ROWS 512
 #define LINE_BYTES 64
 
 _Static_assert(WORKER_SET_COUNT + WORKER_BUFFERS_MAX <= MODEL_PROGRAM_ROW_GRADIENTS,
@@ -35,7 +36,7 @@ const float *model_program_initial(const struct worker_model *m)
     return m->by_program->model->initial;
 }
 
-/* Records that nobody but the program knows. */
+/* Sets up records that only the program knows. */
 static int own_records(struct worker_model *m, const struct worker_program_model *model,
                        struct err *err)
 {

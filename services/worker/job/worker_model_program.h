@@ -6,9 +6,9 @@
 
 #include "worker/job/worker_model.h"
 
-/* The spec is there, and the data where the job has some. Ask the program for its model; the number
- * of records is its, too, when the job has no data. Errors: ERR_UNAVAILABLE this worker has no
- * program, or it does not answer; ERR_STATE what is wrong with what it says. */
+/* Asks the program for its model, when the spec is there, and the data where the job has some; when
+ * it has none, the number of records is the program's, too. Errors: ERR_UNAVAILABLE this worker has
+ * no program, or it does not answer; ERR_STATE what is wrong with its answer. */
 int model_program_load(struct worker_model *m, const char *job, struct err *err);
 void model_program_release(struct worker_model *m);
 const struct given_variables *model_program_given(const struct worker_model *m);
@@ -26,7 +26,7 @@ int model_program_keys(struct worker_model *m, const struct ledger_batch *batch,
 int model_program_keys_of_test(struct worker_model *m, size_t count, struct err *err);
 /* The next gradient is that of @batch; m->taken has its records, unless they are the program's. */
 void model_program_take(struct worker_model *m, const struct ledger_batch *batch);
-/* As worker_model_gradient(), but for rounding. */
+/* worker_model_gradient() of a program, without rounding. */
 int model_program_gradient(struct worker_model *m, const struct runner_step *step,
                            enum worker_set set, uint32_t buffer, struct metrics *metrics,
                            const struct runner_need *need, const struct runner_ready *ready,

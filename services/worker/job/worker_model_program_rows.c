@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sparse tables of a program's model, and sparse fields of its data: which keys it looks up, rows
- * to it and their gradients from it. Rows are copied on their way: they land where the streams of
- * the servers write, and a program may take its time. */
+/* Sparse tables of a program's model, and sparse fields of its data: takes the keys that it looks
+ * up, brings it the rows, and takes their gradients. Rows are copied on their way: they land where
+ * the streams of the servers write, and a program may take its time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,8 +138,8 @@ static uint64_t bytes_of(const struct worker_model *m, size_t t)
     return worker_rows_keys_of(&m->rows, t)->count * m->by_program->tables[t].dim * sizeof(float);
 }
 
-/* Where the rows of all tables lie, into @out if it is not NULL; returns the end of that memory,
- * and in @gradients that of their gradients. */
+/* Lays out the rows of all tables, into @out if it is not NULL. Returns the end of that memory, and
+ * in @gradients the end of that of their gradients. */
 static uint64_t lay_out(const struct worker_model *m, struct program_rows *out, uint64_t *gradients)
 {
     uint64_t at = model_program_line(m->rows.count * sizeof *out);

@@ -18,13 +18,13 @@ struct model_program {
     struct program_table *tables;             /* [tables of the job] */
     char (*fields)[PROGRAM_NAME_BYTES];       /* [field_count] sparse fields of the data */
     size_t field_count;
-    struct order order; /* of the train records in an epoch */
+    struct order order; /* order of the train records in an epoch */
     uint64_t epoch;     /* that epoch */
     bool ordered;
     struct ledger_batch batch; /* that was taken */
     bool failed_ahead;         /* the program was asked for the keys of the next one, in vain */
     struct ledger_batch failed;
-    /* In the memory of batches: */
+    /* Places in the memory of batches: */
     uint64_t features_at, targets_at, classes_at, offsets_at, keys_at;
     size_t feature_count; /* of a record */
 };
@@ -51,7 +51,7 @@ void model_program_put_lists(const struct batch *b, char *memory, struct program
  * those. Errors: ERR_EXHAUSTED. */
 int model_program_put_rows(struct worker_model *m, bool gradients, struct program_work *work,
                            struct err *err);
-/* What it wrote there is the gradient of the rows. */
+/* Takes the gradient of the rows, which the program wrote there. */
 void model_program_take_rows(struct worker_model *m);
 
 #endif

@@ -109,7 +109,7 @@ static int find_owners(struct worker_rows *w, struct err *err)
     return 0;
 }
 
-/* What each shard is asked for, and where it lands. */
+/* Lays out what each shard is asked for, and where it lands. */
 static int lay_out(struct worker_rows *w, struct err *err)
 {
     size_t keys = 0, floats = 0;
@@ -156,7 +156,7 @@ static void fill_keys(struct worker_rows *w)
     }
 }
 
-/* The unique keys are there. */
+/* Arranges the unique keys by shards. */
 static int arrange(struct worker_rows *w, struct err *err)
 {
     int rc = find_owners(w, err);
@@ -246,7 +246,7 @@ void worker_rows_keys_release(struct worker_rows_keys *k)
 
 /* ---- rows ---- */
 
-/* Where the rows of table @t of shard @s landed. */
+/* Where the rows of table @t from shard @s have landed. */
 static const float *landed(const struct worker_rows *w, uint32_t s, size_t t)
 {
     const float *at = w->shards[s].values;

@@ -27,15 +27,15 @@ struct worker_rows_keys {
 
 struct worker_rows {
     const struct model *model; /* borrowed; NULL: a program's, which says its keys */
-    size_t count;              /* tables of the model; 0: nothing else counts */
+    size_t count;              /* tables of the model; 0: all else is unused */
     uint32_t shard_count;
     struct worker_rows_table *tables; /* [count] */
-    struct ps_client_rows *shards;    /* [shard_count] what is asked of each */
+    struct ps_client_rows *shards;    /* [shard_count] what each shard is asked for */
     uint32_t *counts;                 /* [shard_count × count] */
-    struct worker_rows_keys own;      /* of worker_rows_find() */
+    struct worker_rows_keys own;      /* for worker_rows_find() */
     uint64_t *keys;                   /* of all shards, one behind the other */
     float *landing;                   /* likewise, the rows */
-    unsigned char *encoded, *chosen;  /* of a gradient, for one shard */
+    unsigned char *encoded, *chosen;  /* parts of a gradient, for one shard */
     size_t keys_capacity, landing_capacity, encoded_capacity, chosen_capacity;
     struct runner_rows *run; /* [count] */
 };
@@ -55,24 +55,24 @@ void worker_rows_release(struct worker_rows *w); /* zeroed is fine */
 /* Find the keys of a batch: w->shards says then what to ask of which shard (count 0: nothing).
  * Errors: ERR_EXHAUSTED; ERR_INVALID more keys than can be. */
 int worker_rows_find(struct worker_rows *w, const struct sparse_batch *b, struct err *err);
-/* The most of it, on any thread; and the rest with what was found, whose memory is exchanged for
- * what @w had. Errors: as worker_rows_find(). */
+/* worker_rows_look() does most of that, on any thread; worker_rows_take() does the rest with the
+ * result, whose memory is exchanged for that of @w. Errors: as worker_rows_find(). */
 int worker_rows_look(const struct model *model, const struct sparse_batch *b,
                      struct worker_rows_keys *k, struct err *err);
 int worker_rows_take(struct worker_rows *w, struct worker_rows_keys *k, struct err *err);
 void worker_rows_keys_release(struct worker_rows_keys *k); /* zeroed is fine */
-/* As worker_rows_find(): of each table @counts[t] keys, one table's after the other's. They are
- * copied before they are looked at. */
+/* As worker_rows_find(), with keys that a program says: @counts[t] keys of each table, one table
+ * after the other. They are copied before they are checked. */
 int worker_rows_said(struct worker_rows *w, const uint64_t *keys, const uint32_t *counts,
                      struct err *err);
 /* The keys of the batch in table @t, which were found, taken or said. */
 const struct table_keys *worker_rows_keys_of(const struct worker_rows *w, size_t t);
-/* All have come: w->run has them for a runner, and @gradient (NULL: none is computed) becomes that
- * of their keys, with zeros. Errors: ERR_EXHAUSTED. */
+/* Call when all rows have come: w->run has them for a runner, and @gradient (NULL: none is
+ * computed) becomes that of their keys, with zeros. Errors: ERR_EXHAUSTED. */
 int worker_rows_come(struct worker_rows *w, struct worker_rows_gradient *gradient, struct err *err);
 
 void worker_rows_gradient_release(const struct worker_rows *w, struct worker_rows_gradient *g);
-/* Of an empty batch: no keys. */
+/* Makes it the gradient of an empty batch, without keys. */
 void worker_rows_gradient_clear(const struct worker_rows *w, struct worker_rows_gradient *g);
 /* @to becomes @to + @from. Errors: ERR_EXHAUSTED. */
 int worker_rows_gradient_add(const struct worker_rows *w, struct worker_rows_gradient *to,

@@ -103,7 +103,7 @@ void worker_shell_drop_job(struct worker_shell *w, const char *why)
 struct stop_message {
     struct worker_shell *shell;
     char job[WIRE_ID_BYTES_MAX + 1]; /* empty: whichever it is */
-    uint64_t start;                  /* that is meant; 0: what is not started */
+    uint64_t start;                  /* the start that is meant; 0: the job was not started */
     bool whatever;                   /* it has */
     char why[128];
 };
@@ -155,7 +155,7 @@ static void on_stop_job(void *ctx, const char *job)
 
 static void on_stop_opening(void *ctx, uint64_t opening)
 {
-    if (opening != 0) { /* 0 would mean what is not started */
+    if (opening != 0) { /* 0 would mean a job that was not started */
         post_stop(ctx, &(struct stop_message){
                            .start = opening,
                            .why = "the master says that this start of the job is over"});
@@ -291,7 +291,8 @@ struct join {
     struct err *err;
 };
 
-/* On the node's loop, which owns the membership: a call may come as soon as the master knows us. */
+/* Joins the cluster; on the node's loop, which owns the membership: a call may come as soon as the
+ * master knows this worker. */
 static void join(void *ctx)
 {
     struct join *j = ctx;
@@ -320,7 +321,7 @@ int worker_shell_ready(struct service_context *sc, struct err *err)
 {
     struct worker_shell *w = service_state(sc);
     struct join j = {w, err};
-    /* A command that is wrong is said here, and not when a job waits for it. */
+    /* A command that is wrong is told here, and not when a job waits for it. */
     int rc = w->program == NULL ? 0 : worker_program_await(w->program, is_ending, sc, err);
     if (rc != 0) {
         return rc;

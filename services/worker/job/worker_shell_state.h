@@ -21,22 +21,22 @@ struct worker_shell {
     struct loop *loop;
     struct worker_job *job;         /* NULL: none */
     struct data_roots roots;        /* where data files may lie */
-    struct dataset_cache *data;     /* of the job, or the one before */
+    struct dataset_cache *data;     /* of the present job, or of the job before */
     struct worker_program *program; /* NULL: there is none */
-    struct worker_held held;        /* of the job */
+    struct worker_held held;        /* of the present job */
     struct worker_starts starts;
     bool draining;
-    struct worker_tells tells;           /* of the job, or the one that is being dropped */
-    pthread_mutex_t mutex;               /* guards what follows */
+    struct worker_tells tells; /* of the present job, or of the job that is being dropped */
+    pthread_mutex_t mutex;     /* guards what follows */
     char job_id[WIRE_ID_BYTES_MAX + 1];  /* for the heartbeat */
-    uint64_t job_start;                  /* likewise: of it */
-    char work_id[WIRE_ID_BYTES_MAX + 1]; /* of that job: it may be busy for a while when it is not
-                                            named any more */
+    uint64_t job_start;                  /* the start of that job, for the heartbeat */
+    char work_id[WIRE_ID_BYTES_MAX + 1]; /* the job whose work the heartbeat names: its thread may
+                                            be busy for a while after job_id was cleared */
     bool drained;
     pthread_cond_t drained_cond;
 };
 
-/* On the node's loop. */
+/* Sets the job; on the node's loop. NULL: none. */
 void worker_shell_set_job(struct worker_shell *w, struct worker_job *job); /* NULL: none */
 void worker_shell_set_start(struct worker_shell *w, uint64_t start);       /* of the job */
 /* Stop and free the job, if there is one. */

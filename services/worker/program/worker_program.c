@@ -17,10 +17,10 @@
 
 #define PROGRAM_FD 3
 #define BIN_ENVIRONMENT "GRADUS_BIN" /* the directory of Gradus's commands */
-#define SLICE_MS 200                 /* how soon an interruption is seen */
+#define SLICE_MS 200                 /* an interruption is seen within this time */
 #define SPIN_US 100                  /* awake, before the worker's thread sleeps */
 #define HELLO_MS 120000              /* imports, page faults, a busy machine */
-#define GRACE_MS 2000                /* after its socket was closed, and after SIGTERM */
+#define GRACE_MS 2000                /* time after its socket was closed, and after SIGTERM */
 #define AGAIN_MS_MAX 10000           /* between two starts of a program that ends at once */
 #define SHOWN_BYTES 512
 #define TOLD_BYTES 140 /* of what a program says of a failure, in the reason of its job */
@@ -125,7 +125,7 @@ static int start(struct worker_program *p, struct err *err)
     return 0;
 }
 
-/* How it ended, into @out. False: it runs. */
+/* Says in @out how the process ended. False: it runs. */
 static bool has_ended(struct worker_program *p, char *out, size_t n)
 {
     int status = 0;
@@ -170,7 +170,7 @@ static void end(struct worker_program *p, unsigned grace_ms, char *how, size_t n
         }
     }
     if (pid != 0) {
-        (void)kill(-pid, SIGKILL); /* what it started, and did not end */
+        (void)kill(-pid, SIGKILL); /* processes that it started and did not end */
     }
     p->greeted = p->described = p->begun = p->busy = false;
     program_memory_release(&p->keys);
@@ -316,13 +316,13 @@ int worker_program_await(struct worker_program *p, bool (*ending)(void *ctx), vo
     return rc;
 }
 
-/* An answer to something else: of a job that was interrupted. */
+/* True if this answers another question, of a job that was interrupted. */
 static bool is_late(const struct program_message *m, uint64_t number)
 {
     return m->number < number && m->kind != PROGRAM_HELLO;
 }
 
-/* What is wrong with the answer; NULL: nothing. */
+/* The error in the answer; NULL: none. */
 static const char *problem_of(const struct program_message *m, uint64_t number,
                               enum program_kind answer)
 {
@@ -349,7 +349,7 @@ static const char *last_lines(const char *text)
     return begin;
 }
 
-/* All of it for the log; the end of a traceback, which says most, for who asked. */
+/* Logs the whole text; the caller gets its end, which of a traceback says most. */
 static int failed(const char *text, struct err *err)
 {
     char *quoted = mem_new(QUOTED_BYTES, 1);

@@ -7,7 +7,17 @@
  * asked for is asked again, of a new process where the old one is gone, and given up after a few
  * times. It has one job at a time.
  *
- * Owner: one thread at a time, the job's; worker_program_interrupt() is for any. */
+ * Owner: one thread at a time, the job's; worker_program_interrupt() is for any.
+ *
+ * Worker and program share a socket and memory (decision 57): parameters are read where the worker
+ * put them, gradients are written where it pushes them from. So a program needs no gRPC and no
+ * particular threads. A new process finds the same numbers in the same memory as the one that died.
+ * Behind "take a batch, make its gradient" are layers or a program, and the core knows neither. The
+ * variables are those that the first worker's program tells; every other program must tell the
+ * same, to the bit. The job declares sparse tables, so that nobody but the job file says what they
+ * may cost; the program says keys, those of the next batch after each gradient. A program that
+ * fetched rows itself in the middle of a batch would make a reader wait, and nobody could say which
+ * version the batch has read. */
 #ifndef GRADUS_WORKER_PROGRAM_WORKER_PROGRAM_H
 #define GRADUS_WORKER_PROGRAM_WORKER_PROGRAM_H
 
@@ -18,7 +28,7 @@
 #include "program/program_message.h"
 #include "tensor/init.h"
 
-#define WORKER_PROGRAM_ATTEMPTS 3 /* at one batch, before the job fails */
+#define WORKER_PROGRAM_ATTEMPTS 3 /* attempts at one batch, before the job fails */
 
 struct worker_program;
 
@@ -36,7 +46,7 @@ void worker_program_free(struct worker_program *p);
 /* What the owner waits for ends soon, with ERR_CANCELLED, until worker_program_describe(). */
 void worker_program_interrupt(struct worker_program *p);
 
-/* What the program said of its model. */
+/* The model, as the program described it. */
 struct worker_program_model {
     struct given_variables given;
     uint64_t *offsets;    /* [given.count] of each variable in an array, in floats */

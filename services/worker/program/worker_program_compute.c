@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches: memory that the program shares, and what becomes of one that fails. */
+/* Batches: the memory that the program shares, and the retries of a batch that fails. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ static int tell_array(struct worker_program *p, uint32_t number, struct err *err
     return 0;
 }
 
-/* All that a question of @kind names. */
+/* Tells the program of all arrays that a question of @kind names. */
 static int tell_arrays(struct worker_program *p, enum program_kind kind,
                        const struct program_work *work, struct err *err)
 {
@@ -164,7 +164,8 @@ void worker_program_end(struct worker_program *p)
         struct program_message m;
         struct err unused = {0};
         program_message_init(&m, PROGRAM_JOB_END, p->number);
-        (void)program_send(p->socket, &m, -1, &unused); /* it is gone: nobody needs to know */
+        /* on failure the program is gone, and nobody needs to know */
+        (void)program_send(p->socket, &m, -1, &unused);
     }
     p->has_job = p->described = p->begun = p->start_known = false;
     for (size_t i = 0; i < PROGRAM_ARRAYS_MAX; i++) {

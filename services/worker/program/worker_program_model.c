@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program says of its model: taken with suspicion, and compared when a new process of it
- * says it again. */
+/* A program's description of its model: checked, and compared when a new process of the program
+ * describes it again. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "worker/program/worker_program_state.h"
 
-#define FLOATS_MAX (UINT64_C(1) << 40) /* of all variables: 4 TiB, as of a plan */
+#define FLOATS_MAX (UINT64_C(1) << 40) /* floats of all variables: 4 TiB, as in a plan */
 #define STATISTIC_RATE                                                                             \
     1.0 /* an update makes it the mean of what came: the program has mixed it                      \
          */
@@ -162,7 +162,7 @@ static int check_tables(const struct worker_program *p, const struct program_des
     return 0;
 }
 
-/* Of everything that was described. */
+/* A fingerprint of everything that was described. */
 static uint64_t content_of(const struct worker_program_model *m)
 {
     const uint64_t all[] = {m->given.fingerprint, m->train_records, m->test_records,
@@ -264,8 +264,8 @@ int worker_program_prepare(struct worker_program *p, struct err *err)
     return rc != 0 || p->begun || !p->start_known ? rc : tell_start(p, err);
 }
 
-/* Once more when the process was gone. What it says of the model is wrong for good; that it cannot
- * be asked may be over soon. */
+/* Prepares the program, and once more when its process was gone. A wrong description is wrong for
+ * good; that the program cannot be asked may be over soon. */
 static int prepare(struct worker_program *p, struct err *err)
 {
     int rc = worker_program_prepare(p, err);

@@ -11,7 +11,7 @@
 
 struct program_shared {
     struct program_memory memory;
-    bool told; /* this process of the program has it */
+    bool told; /* this process of the program was told of it */
 };
 
 struct worker_program {
@@ -23,14 +23,14 @@ struct worker_program {
     char name[PROGRAM_NAME_BYTES];
     uint64_t number; /* of the last question */
     uint64_t started_ms;
-    unsigned starts; /* without an answer between them */
+    unsigned starts; /* starts in a row without an answer between them */
     atomic_bool interrupted;
-    bool (*ending)(void *ctx); /* while it waits for HELLO alone; NULL: nobody asks */
+    bool (*ending)(void *ctx); /* asked while it waits for HELLO; NULL: it waits on */
     void *ending_ctx;
 
     /* The job, and how far this process of the program knows it. */
     bool has_job, described, begun, start_known;
-    bool busy; /* with a question whose answer nobody wants any more */
+    bool busy; /* it works on a question whose answer nobody wants any more */
     struct worker_program_job job;
     struct program_start start;
     const char (*fields)[PROGRAM_NAME_BYTES];
@@ -48,17 +48,17 @@ struct worker_program {
 int worker_program_ready(struct worker_program *p, struct err *err);
 /* Wait a moment for an answer that nobody wants; a program that does not give it is ended. */
 void worker_program_settle(struct worker_program *p);
-/* It is no use any more. */
+/* Ends the process, which is of no use any more. */
 void worker_program_kill(struct worker_program *p, const char *why);
-/* Ask, and wait for the answer of one of these kinds. Errors: ERR_ABORTED the program is gone, has
+/* Asks, and waits for an answer of one of these kinds. Errors: ERR_ABORTED the program is gone, has
  * been ended or speaks nonsense; ERR_STATE it failed, and says why; ERR_CANCELLED. */
 int worker_program_ask(struct worker_program *p, struct program_message *question, int memory,
                        enum program_kind answer, struct program_message *out, int *fd,
                        struct err *err);
 
 /* worker_program_model.c */
-/* Have this process know the job, and have begun it when it was begun; what it describes is what
- * was described before. Errors: as worker_program_ask(); ERR_UNAVAILABLE. */
+/* Makes this process know the job, and begin it when it was begun before; its description must be
+ * that of before. Errors: as worker_program_ask(); ERR_UNAVAILABLE. */
 int worker_program_prepare(struct worker_program *p, struct err *err);
 void worker_program_forget(struct worker_program *p); /* the model */
 

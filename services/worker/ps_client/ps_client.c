@@ -21,7 +21,8 @@ static bool find_local(const struct shard_link *link, char path[LOCAL_SOCKET_BYT
            local_socket_answers(path);
 }
 
-/* By its socket there, or by an address that no other host has. */
+/* Notes whether the server is on this host: a socket of its own is there, or its address is one
+ * that no other host has. */
 static void note_nearness(struct shard_link *link, bool near)
 {
     if (link->near != near) {
@@ -67,21 +68,22 @@ static int link_connect(struct shard_link *link, struct err *err)
     return 0;
 }
 
-/* A server that went away may come back without its socket, or with one. */
+/* Connects a link anew when the server's local socket has come or gone: a server that was started
+ * again may have another one. */
 static void link_reconnect(struct shard_link *link)
 {
     char path[LOCAL_SOCKET_BYTES];
     struct err err;
     if (link->local != find_local(link, path)) {
-        (void)link_connect(link, &err); /* it worked once; else the old channel says why not */
+        /* a failure leaves the old channel, whose calls then say why */
+        (void)link_connect(link, &err);
     }
 }
 
 /* ---- memory that is shared ---- */
 
-/* Blocks hold floats: what travels in 16 bits goes in messages, and has the same bits on every
- * way.
- */
+/* Blocks hold floats. Values that travel in 16 bits go in messages, so they have the same bits on
+ * every way. */
 static void shared_memory_begin(struct shard_link *link)
 {
     const struct ps_client *c = link->client;
@@ -90,15 +92,17 @@ static void shared_memory_begin(struct shard_link *link)
         return;
     }
     if (link->elements * sizeof(float) >= PS_CLIENT_SHARED_MEMORY_FROM_BYTES) {
-        (void)shared_memory_new(link->elements, &link->shared_memory, NULL); /* or without */
+        /* on failure values go in messages */
+        (void)shared_memory_new(link->elements, &link->shared_memory, NULL);
     }
-    if (c->tables > 0) { /* what goes through it needs a message of its own else, however small */
+    if (c->tables > 0) {
+        /* rows that do not fit into memory need a message of their own, however small */
         const uint64_t floats = PS_CLIENT_ROWS_BLOCK_BYTES / sizeof(float);
         (void)shared_memory_new(floats, &link->tables_memory, NULL);
     }
 }
 
-/* After the stream's last callback: nothing comes any more that is about them. */
+/* Called after the stream's last callback, so its blocks may be freed. */
 static void shared_memory_end(struct shard_link *link)
 {
     shared_memory_unref(link->shared_memory);
@@ -195,10 +199,11 @@ void ps_client_exchange(struct ps_client *c, const struct ps_client_request *req
     }
     const struct ps_client_blocks blocks = {p->block, p->rows_block};
     if (ps_client_send(link, request, &blocks, &err) != 0) {
-        /* A stream that takes no more is over, or must be: it may hold half a request. */
+        /* The stream takes no more: it may hold half a request, so it is cancelled. */
         rpc_stream_cancel(link->stream);
     }
-    p->answer.sent_ns = chrono_now_ns(); /* answered or not: this thread has not heard of it */
+    /* whether or not an answer has come: this thread has not heard of it */
+    p->answer.sent_ns = chrono_now_ns();
 }
 
 /* ---- life ---- */
@@ -215,18 +220,20 @@ static void link_init(struct shard_link *link, struct ps_client *c, uint32_t sha
     link->variable_ends = mem_new(o->plan->variable_count, sizeof *link->variable_ends);
     for (size_t i = 0; i < link->partition_count; i++) {
         const struct partition *p = &link->partitions[i];
-        link->variable_ends[p->variable] = p->offset + p->count; /* they lie in a row */
+        /* the parts of a variable in a shard lie in a row */
+        link->variable_ends[p->variable] = p->offset + p->count;
     }
     link->elements = o->plan->shard_elements[shard];
 }
 
-/* End what is open there; when this returns all of it is answered, and nothing comes any more. */
+/* Closes the stream of a link. When it returns, all open exchanges are answered, and no callback
+ * comes any more. */
 static void link_leave(struct shard_link *link)
 {
     pthread_mutex_lock(&link->mutex);
     struct rpc_channel *channel = link->channel;
     note_nearness(link, false);
-    link->channel = NULL; /* nobody cancels it from now on */
+    link->channel = NULL; /* no other thread cancels the channel from now on */
     pthread_mutex_unlock(&link->mutex);
     if (link->stream != NULL) {
         rpc_stream_free(link->stream);
@@ -338,7 +345,7 @@ void ps_client_close(struct ps_client *c)
         c->rpc_loop = NULL;
     }
     for (uint32_t s = 0; s < c->link_count; s++) {
-        shared_memory_end(&c->links[s]); /* answers came until now */
+        shared_memory_end(&c->links[s]); /* until here callbacks could still answer */
     }
 }
 

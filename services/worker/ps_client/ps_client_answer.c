@@ -14,7 +14,7 @@
 
 /* ---- open exchanges ---- */
 
-/* Where the rows that it asks for are to come. */
+/* The block in which the rows that it asks for are to come. */
 static uint32_t take_rows_block(struct shard_link *link, const struct ps_client_request *request)
 {
     const bool asks = request->ask.kind == EXCHANGE_ROWS || request->ask.has_pull;
@@ -101,7 +101,7 @@ void ps_client_pending_release(struct shard_link *link)
 
 /* ---- to the loop ---- */
 
-/* One message for all that is answered until it runs, in order. */
+/* Delivers all answers that have come, in order, by one message. */
 static void deliver(void *ctx)
 {
     struct shard_link *link = ctx;
@@ -116,7 +116,7 @@ static void deliver(void *ctx)
         struct pending *p = answered;
         answered = p->next;
         pthread_mutex_lock(&link->mutex);
-        link->pending_count--; /* there is room for the next one in the callback already */
+        link->pending_count--; /* the callback may open the next exchange */
         pthread_mutex_unlock(&link->mutex);
         if (!loop_discarding(c->loop)) {
             c->answered(c->ctx, &p->answer);
@@ -128,8 +128,9 @@ static void deliver(void *ctx)
     }
 }
 
-/* Without the link's mutex, which the message takes at once. A full mailbox cannot happen: it holds
- * more messages than there are shards. When the loop has ended nobody waits for the answer. */
+/* Delivers answers, without the link's mutex, which the message takes at once. The mailbox cannot
+ * be full: it holds more messages than there are shards. When the loop has ended nobody waits for
+ * the answer. */
 void ps_client_deliver(struct shard_link *link)
 {
     if (loop_post(link->client->loop, deliver, link, NULL) != 0) {
@@ -186,7 +187,7 @@ bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code
     return ps_client_answer(link, p);
 }
 
-/* ---- what a message says ---- */
+/* ---- reading of messages ---- */
 
 bool ps_client_scatter(const struct shard_link *link, uint64_t first, uint64_t count,
                        struct rpc_spans *spans, enum value_type type, const float *block,
@@ -212,7 +213,7 @@ bool ps_client_scatter(const struct shard_link *link, uint64_t first, uint64_t c
     return count == 0;
 }
 
-/* Rows lie as they come: @count floats from @first on of @p->expected, or of those along. */
+/* Puts rows in their place: @count floats from @first on of those expected, or that come along. */
 static bool put_rows(const struct pending *p, uint64_t first, uint64_t count,
                      struct rpc_spans *spans, const float *block, float *to)
 {
@@ -226,7 +227,7 @@ static bool put_rows(const struct pending *p, uint64_t first, uint64_t count,
 static bool put(const struct shard_link *link, const struct pending *p, uint64_t first,
                 uint64_t count, struct rpc_spans *spans, const float *block)
 {
-    if (block != NULL && !p->rows && p->copied > first) { /* some of it is there */
+    if (block != NULL && !p->rows && p->copied > first) { /* a part of it was copied before */
         const uint64_t there = p->copied - first;
         first += there < count ? there : count;
         count -= there < count ? there : count;
@@ -253,7 +254,7 @@ static int block_of(const struct shard_link *link, const struct shared_memory *m
     return 0;
 }
 
-/* Of rows that come behind the values of a pull. */
+/* Takes rows that come behind the values of a pull. */
 static int take_along(const struct shard_link *link, struct pending *p,
                       const Gradus__V1__ExchangeResponse *r, struct rpc_spans *spans,
                       struct err *err)
@@ -314,7 +315,7 @@ static int take_values(struct shard_link *link, struct pending *p,
     return 0;
 }
 
-/* All messages of an answer are of one version, and it is the one that was asked for. */
+/* Checks the version: all messages of an answer have the same one, the one that was asked for. */
 static int take_version(const struct shard_link *link, struct pending *p,
                         const Gradus__V1__ExchangeResponse *r, struct err *err)
 {
@@ -341,7 +342,7 @@ static int take_version(const struct shard_link *link, struct pending *p,
     return 0;
 }
 
-/* What it says but for values. The bytes that the message lends are copied. */
+/* Takes all of an answer but values. The bytes that the message lends are copied. */
 static int take_answer(const struct shard_link *link, struct pending *p,
                        const Gradus__V1__ExchangeResponse *r, struct err *err)
 {
@@ -366,8 +367,8 @@ static int take_answer(const struct shard_link *link, struct pending *p,
 /* What the shard says, without "job digits-1 shard 0: ". */
 static const char *without_subject(const char *message)
 {
-    const char *rest = strncmp(message, "job ", 4) == 0 ? strstr(message, ": ") : NULL;
-    return rest == NULL ? message : rest + 2;
+    const char *rest = strstr(message, ": ");
+    return strncmp(message, "job ", 4) == 0 && rest != NULL ? rest + 2 : message;
 }
 
 /* An error of the shard's. Its number comes from the wire: only those of gRPC mean something. */
@@ -412,8 +413,7 @@ static void trace_receive(const struct shard_link *link, const struct pending *p
     trace_add(link->client->trace, link->client->job, &span, NULL);
 }
 
-/* Under the link's mutex: a message was taken that can be right. True: ps_client_deliver() is due.
- */
+/* Under the link's mutex: a message was taken. True: ps_client_deliver() is due. */
 static bool taken(struct shard_link *link, struct pending *p, const Gradus__V1__ExchangeResponse *r)
 {
     const bool values = p->received >= (r->of_rows ? p->expected : r->total);
@@ -464,8 +464,7 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
         trace_receive(link, p, began_ns, rpc_spans_bytes(msg->bulk));
     }
     if (rc != 0 && r->code == 0) {
-        p->block = p->rows_block =
-            SHARED_MEMORY_NONE; /* who knows what such a server still writes there */
+        p->block = p->rows_block = SHARED_MEMORY_NONE; /* the server may still write there */
     }
     pthread_mutex_lock(&link->mutex);
     link->landing = p->arriving = false;

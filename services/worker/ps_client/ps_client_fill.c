@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "worker/ps_client/ps_client_state.h"
 
-/* On the loop: the link's call is answered. */
+/* On the loop: delivers the answer of the link's call. */
 static void deliver(void *ctx)
 {
     struct shard_link *link = ctx;

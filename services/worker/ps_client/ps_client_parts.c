@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pushes that leave in parts, while the gradient is made. Backward makes it from the last layer to
- * the first, and a shard's elements lie in the order of the layers: what is made and what is sent
- * are each one number, from which on it is. What is made in another order goes at the end. */
+ * the first, and a shard's elements lie in the order of the layers: so the made part and the sent
+ * part are each one number, the first element of it. Variables that are made in another order are
+ * sent at the end. */
 #include "base/chrono.h"
 #include "worker/ps_client/ps_client_state.h"
 
 #define PART_ELEMENTS_MIN (PS_CLIENT_PART_BYTES_MIN / sizeof(float))
 #define PART_ELEMENTS_MAX (PS_CLIENT_CHUNK_BYTES / sizeof(float))
 
-/* No part of it would be large enough to leave before the rest, or all of it goes through memory,
- * or is rounded first. */
+/* True if the gradient is sent as a whole: no part would be large enough to leave before the rest,
+ * or it goes through memory, or is rounded first. */
 static bool goes_whole(struct shard_link *link)
 {
     pthread_mutex_lock(&link->mutex);
@@ -59,7 +60,7 @@ static void send_made(struct shard_link *link, bool waits)
     }
 }
 
-/* How far down the shard is made with this. */
+/* Moves the beginning of the made part down, as far as this variable allows. */
 static void extend(struct shard_link *link, size_t variable, uint64_t first, uint64_t count)
 {
     struct parts *p = &link->parts;

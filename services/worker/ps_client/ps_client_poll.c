@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The job's thread polls for its own answers: while its loop has nothing to do and an exchange is
- * open, it takes the place of the thread of the connections, so that an answer wakes nobody. Before
- * it waits or computes in any other way, with something under way, it gives that place back.
+ * open, it takes the place of the connections' thread, so that an answer wakes nobody. Before it
+ * waits or computes in any other way, with exchanges under way, it gives that place back.
  *
- * Meanwhile it looks at the bells of value blocks (shared_memory.h), too: what a server says it has
- * filled is copied while that server computes and fills the rest. What the message says that
- * follows is checked as ever; an exchange that fails leaves an array that is to be pulled anew, as
- * one does whose messages stop. */
+ * Meanwhile it looks at the bells of value blocks (shared_memory.h), too: values that a server has
+ * filled are copied while the server computes and fills the rest. The message that follows is
+ * checked as ever; an exchange that fails leaves an array that is to be pulled anew. */
 #include "rpc/rpc.h"
 #include "worker/ps_client/ps_client_state.h"
 

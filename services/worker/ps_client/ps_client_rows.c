@@ -44,7 +44,8 @@ void ps_client_rows_came(struct ps_client *c)
     pthread_mutex_unlock(&c->rows_mutex);
 }
 
-/* What says that a version is gone counts more than what passes. */
+/* True if @code counts more than @than: a version that is gone counts more than a failure that
+ * passes. */
 static bool is_worse(int code, const struct err *than)
 {
     return code != 0 && (than->code == 0 || (code == ERR_RANGE && than->code != ERR_RANGE));
@@ -53,7 +54,7 @@ static bool is_worse(int code, const struct err *than)
 void ps_client_rows_over(struct ps_client *c, int code, const char *message)
 {
     pthread_mutex_lock(&c->rows_mutex);
-    if (c->rows_open > 0) { /* else nobody waits any more */
+    if (c->rows_open > 0) { /* otherwise nobody waits any more */
         c->rows_open--;
         if (is_worse(code, &c->rows_err)) {
             (void)err_set(&c->rows_err, code, "%s", message);
@@ -64,7 +65,7 @@ void ps_client_rows_over(struct ps_client *c, int code, const char *message)
     pthread_mutex_unlock(&c->rows_mutex);
 }
 
-/* What is still open lands nowhere, and nobody hears of it. */
+/* Gives up open exchanges: their rows land nowhere, and nobody hears of them. */
 static void give_up(struct shard_link *link)
 {
     pthread_mutex_lock(&link->mutex);
@@ -77,7 +78,7 @@ static void give_up(struct shard_link *link)
     pthread_mutex_unlock(&link->mutex);
 }
 
-/* False: nothing came for too long. Under the mutex. */
+/* Waits a while; false: nothing came for too long. Under the mutex. */
 static bool wait_some(struct ps_client *c)
 {
     const uint64_t until_ns = c->rows_last_ns + PS_CLIENT_STALL_MS_MAX * NS_PER_MS;

@@ -156,7 +156,7 @@ int ps_client_send_one(struct shard_link *link, const Gradus__V1__ExchangeReques
     return rc;
 }
 
-/* What only the first message of an exchange says. */
+/* Removes what only the first message of an exchange says. */
 void ps_client_strip(Gradus__V1__ExchangeRequest *message)
 {
     message->shard = NULL;
@@ -170,7 +170,8 @@ void ps_client_strip(Gradus__V1__ExchangeRequest *message)
     message->rows_block = 0;
 }
 
-/* Unless @waits it is ERR_EXHAUSTED, and nothing happened, when there is no room. */
+/* Sends a message without values. Unless @waits: ERR_EXHAUSTED, and nothing happened, when there is
+ * no room. */
 static int send_plain(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
                       size_t piece_count, uint32_t gradient_id, bool waits, struct err *err)
 {
@@ -245,7 +246,7 @@ static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *mes
     return rc;
 }
 
-/* The whole of it into a block of the server's. False: there is none; it goes in messages. */
+/* Puts the whole gradient into a block of memory. False: there is no block; it goes in messages. */
 static bool fill_block(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
                        const float *gradient, uint32_t *block)
 {
@@ -284,7 +285,8 @@ static int send_gradient(struct shard_link *link, Gradus__V1__ExchangeRequest *m
 
 /* ---- requests ---- */
 
-/* Messages have pointers to what is not const; those that are sent borrow and are only read. */
+/* Messages have pointers to data that are not const; messages that are sent borrow, and are only
+ * read. */
 static uint8_t *borrow_bytes(const void *bytes)
 {
     uint8_t *out;
@@ -306,7 +308,7 @@ static uint32_t *borrow_counts(const uint32_t *counts)
     return out;
 }
 
-/* Every replica is rounded when it is computed; sums of them have more bits. */
+/* a replica is rounded when it is computed; sums of replicas have more bits */
 enum value_type ps_client_push_type(const struct ps_client *c, const struct exchange_push *push)
 {
     return push->replica_end > push->replica_first + 1 ? VALUE_FP32 : c->gradients;
@@ -334,7 +336,7 @@ struct offers {
     Gradus__V1__SharedMemory values, tables;
 };
 
-/* Where the answer is to come, and memory that the server has not heard of. */
+/* Names the blocks for the answer, and offers memory that the server has not heard of. */
 static void fill_blocks(struct shard_link *link, const struct ps_client_blocks *blocks,
                         struct offers *offers, Gradus__V1__ExchangeRequest *m)
 {
@@ -352,7 +354,7 @@ static void fill_blocks(struct shard_link *link, const struct ps_client_blocks *
     }
 }
 
-/* What the request is, and how its values travel. */
+/* Fills in what is asked, and how values travel. */
 static void fill_ask(Gradus__V1__ExchangeRequest *m, struct wire_request_room *room,
                      const struct ps_client *c, const struct ps_client_request *r)
 {
@@ -384,7 +386,7 @@ struct part {
     bool begins, waits;
 };
 
-/* Of a request with a gradient @part, or all of it (NULL). */
+/* Sends a request with a gradient's @part, or all of it (NULL). */
 static int send_request(struct shard_link *link, const struct ps_client_request *r,
                         const struct ps_client_blocks *blocks, const struct part *part,
                         struct err *err)

@@ -13,36 +13,36 @@
 #include "worker/ps_client/ps_client.h"
 
 #define PS_CLIENT_VALUES_FIELD 15
-/* Of a block for rows; only what is used of it takes memory. What needs more goes in messages. */
+/* Bytes of a block for rows; only the used part takes memory. Larger requests go in messages. */
 #define PS_CLIENT_ROWS_BLOCK_BYTES (64U << 20)
 
 /* One exchange. In the link's list `open` it belongs to the stream's callbacks, in `answered` to
  * the loop; `spare` ones are used again. The lists are under the link's mutex. */
 struct pending {
     struct pending *next;
-    /* what was asked for, to check the answer against */
+    /* what was asked for, with which the answer is compared */
     float *values; /* NULL: no pull */
-    /* where the values, and the rows, are to come: of the link's memory; or SHARED_MEMORY_NONE */
+    /* blocks of the link's memory in which values and rows are to come; or SHARED_MEMORY_NONE */
     uint32_t block, rows_block;
     enum value_type type;
     struct exchange_request ask; /* its bytes may be gone */
     bool early;                  /* may be answered before all values are there */
-    bool rows;                   /* of tables: who waits for them is not told by the loop */
+    bool rows;                   /* it is for rows of tables: the loop does not tell who waits */
     uint64_t expected;           /* elements of the answer's values */
-    float *along;                /* where rows come that are asked for with a pull; NULL: none */
+    float *along;                /* where rows are put that are asked for with a pull; NULL: none */
     uint64_t along_expected;     /* floats of them */
     /* what came */
     bool begun;
-    bool tail;     /* it is answered: these are the values that were still to come */
-    bool detached; /* and nobody wants them any more */
+    bool tail;     /* it was answered early: these are the rest of the values */
+    bool detached; /* of a tail that nobody wants any more */
     uint64_t received, along_received;
-    /* Elements that were copied out of `block` before a message said that they are there: of the
-     * job's thread, under the mutex, unless a message of it is `arriving`. */
+    /* Elements that were copied out of `block` before a message said that they are there: the job's
+     * thread changes it, under the mutex, unless a message of it is `arriving`. */
     uint64_t copied;
     bool arriving;       /* under the mutex: it belongs to who takes the message in */
     uint64_t message_ns; /* when the last message came */
     struct ps_answer answer;
-    uint8_t *decision; /* that of the answer points here, */
+    uint8_t *decision; /* the answer's decision points here, */
     size_t decision_capacity;
     struct buf sums; /* and its sums here */
 };
@@ -50,17 +50,19 @@ struct pending {
 /* The push that leaves while its gradient is made; the job's thread. */
 struct parts {
     bool open;
-    bool whole; /* it goes at the end, as any other */
-    bool begun; /* its first message is sent */
+    bool whole; /* it is sent at the end, as any other */
+    bool begun; /* its first message was sent */
     struct ps_client_request request;
     struct pending *pending; /* NULL: whole */
-    size_t partition;        /* behind the one that the last element that is not made lies in */
-    uint64_t made, sent;     /* elements of the shard from these on */
+    /* the partition behind the one with the last element that is not made */
+    size_t partition;
+    uint64_t made, sent; /* elements of the shard from these on */
 };
 
 /* The values that are still to come of an answer that was delivered early. */
 struct tail {
-    const float *values;     /* the array they land in; NULL: there is none, or all of it came */
+    /* the array in which the values land; NULL: there is no tail, or all of it came */
+    const float *values;
     struct pending *pending; /* NULL: it failed */
     uint64_t landed;         /* elements of the shard, from its first on */
     char message[256];       /* why it failed */
@@ -73,20 +75,22 @@ struct shard_link {
     size_t partition_count;
     uint64_t *variable_ends;  /* [variables] the elements of the shard up to a variable's last one
                                  there; 0: it has none of it */
-    struct rpc_piece *pieces; /* room for one of each partition; the job's thread */
+    struct rpc_piece *pieces; /* room for one piece of each partition; for the job's thread */
     uint64_t elements;
     char *address; /* NULL: it has no place yet */
-    bool near;     /* that is known to be on this host, and the polling knows */
+    bool near;     /* it is on this host, and the polling knows */
     uint64_t opening;
-    char key[SHARD_KEY_BYTES];      /* shown by each stream; "": none */
-    struct rpc_channel *channel;    /* the job's thread makes, but any thread may cancel: `mutex` */
-    struct ps_client_filled filled; /* of the channel's thread, then of the message that it posts */
-    bool filling;                   /* the job's thread: a part is under way */
-    bool local;                     /* it is a Unix-domain socket */
-    struct rpc_stream *stream;      /* the job's thread opens and frees */
+    char key[SHARD_KEY_BYTES];   /* shown by each stream; "": none */
+    struct rpc_channel *channel; /* the job's thread makes, but any thread may cancel: `mutex` */
+    /* used by the channel's thread, then by the message that it posts */
+    struct ps_client_filled filled;
+    bool filling;              /* the job's thread: a part is under way */
+    bool local;                /* the channel is a Unix-domain socket */
+    struct rpc_stream *stream; /* the job's thread opens and frees */
     struct parts parts;
-    /* Of the present stream; NULL: none. A server that lost its stream may still write to what it
-     * was told: that memory is never used again. The job's thread makes and drops them. */
+    /* Memory of the present stream; NULL: none. A server that lost its stream may still write
+     * there, so the memory of an old stream is never used again. The job's thread makes and drops
+     * it. */
     struct shared_memory *shared_memory;
     struct shared_memory *tables_memory;               /* likewise, for rows */
     bool shared_memory_offered, tables_memory_offered; /* the job's thread */
@@ -101,7 +105,7 @@ struct shard_link {
     struct tail tail;
     bool landing;          /* a message of a tail is being put in its place */
     uint64_t gap_ns;       /* between the last two messages of an answer */
-    pthread_cond_t landed; /* any of these changed */
+    pthread_cond_t landed; /* signals a change of any of these */
 };
 
 struct ps_client {
@@ -129,8 +133,8 @@ struct ps_client {
     uint32_t tables;
     pthread_mutex_t rows_mutex; /* guards what follows */
     pthread_cond_t rows_cond;
-    size_t rows_open;      /* that were begun and are not there */
-    uint64_t rows_last_ns; /* when something of them came */
+    size_t rows_open;      /* exchanges for rows that were begun and are not over */
+    uint64_t rows_last_ns; /* when a part of one came last */
     struct err rows_err;   /* of the first that failed; code 0: none */
     pthread_mutex_t sending_mutex;
     pthread_cond_t sending_cond;
@@ -141,9 +145,7 @@ struct ps_client {
 
 /* ps_client_send.c, the job's thread */
 
-/* Where the values and the rows that an exchange pulls are to come; SHARED_MEMORY_NONE: in
- * messages.
- */
+/* The blocks in which pulled values and rows are to come; SHARED_MEMORY_NONE: in messages. */
 struct ps_client_blocks {
     uint32_t values, rows;
 };
@@ -152,8 +154,8 @@ struct ps_client_blocks {
  * stream may hold half a request then. */
 int ps_client_send(struct shard_link *link, const struct ps_client_request *r,
                    const struct ps_client_blocks *blocks, struct err *err);
-/* The same of link->parts, of elements [first, end) alone, at most one chunk. Unless @waits it is
- * ERR_EXHAUSTED, and nothing happened, when there is no room. */
+/* Sends elements [first, end) of link->parts, at most one chunk. Unless @waits: ERR_EXHAUSTED, and
+ * nothing happened, when there is no room. */
 int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, bool waits,
                         struct err *err);
 /* The pieces of the flat array @values that make up elements [first, first + count) of the shard;
@@ -163,10 +165,11 @@ size_t ps_client_gather(const struct shard_link *link, uint64_t first, uint64_t 
 /* gRPC may hold a slice a little longer than the call that it belonged to. */
 void ps_client_wait_all_sent(struct ps_client *c);
 void ps_client_staged_release(struct ps_client *c);
-/* How the answer to @ask travels. */
+/* The type in which the answer to @ask travels. */
 enum value_type ps_client_pull_type(const struct ps_client *c, const struct exchange_request *ask);
 
-/* One message, when there is room for it. What only the first message of an exchange says. */
+/* Sends one message, when there is room for it; it may have what only the first message of an
+ * exchange says. */
 int ps_client_send_one(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
                        const struct rpc_blob *blob, struct err *err);
 void ps_client_strip(Gradus__V1__ExchangeRequest *message);
@@ -176,8 +179,8 @@ void ps_client_strip(Gradus__V1__ExchangeRequest *message);
 /* The keys of a request for rows, behind what @message says. */
 int ps_client_send_keys(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
                         const struct ps_client_request *r, struct err *err);
-/* What a push brings of tables, and the keys of the rows that come with what is pulled: into a
- * block that the first message, @message, names (false: there is none), or in messages behind it.
+/* Puts what a push brings of tables, and the keys of the rows that come with pulled values, into a
+ * block that the first message, @message, names (false: there is none), or into messages behind it.
  */
 bool ps_client_fill_tables(struct shard_link *link, const struct ps_client_request *r,
                            Gradus__V1__ExchangeRequest *message);
@@ -204,7 +207,7 @@ bool ps_client_answer(struct shard_link *link, struct pending *p);
 bool ps_client_scatter(const struct shard_link *link, uint64_t first, uint64_t count,
                        struct rpc_spans *spans, enum value_type type, const float *block,
                        float *values);
-/* Without the mutex: have the loop deliver what is answered. */
+/* Without the mutex: makes the loop deliver answers. */
 void ps_client_deliver(struct shard_link *link);
 void ps_client_pending_release(struct shard_link *link); /* after the loop was freed */
 
@@ -219,7 +222,8 @@ void ps_client_stop_polling(struct ps_client *c);
 
 void ps_client_rows_init(struct ps_client *c);
 void ps_client_rows_release(struct ps_client *c);
-/* Any thread, also under a link's mutex: something of them came; one is over, with @code. */
+/* Any thread, also under a link's mutex: some rows came; an exchange for rows is over, with @code.
+ */
 void ps_client_rows_came(struct ps_client *c);
 void ps_client_rows_over(struct ps_client *c, int code, const char *message);
 
@@ -230,13 +234,13 @@ void ps_client_tail_release(struct shard_link *link);
 /* More is to come after this message of @p: answer it now, if that may be and helps. The message
  * that follows finds the tail. True: ps_client_deliver() is due. */
 bool ps_client_tail_begin(struct shard_link *link, struct pending *p);
-/* A message of it was put in its place. */
+/* A message of a tail was put in its place. */
 void ps_client_tail_landed(struct shard_link *link, const struct pending *p);
-/* @p, out of the list, is over: all of it came, or p->answer says why not. */
+/* Ends @p, which is out of the list: all of it came, or p->answer says why not. */
 void ps_client_tail_end(struct shard_link *link, struct pending *p);
 /* Something else is to land in @values: from now on nothing of a tail does. The job's thread. */
 void ps_client_tail_detach(struct shard_link *link, const float *values);
-/* How long the next message of an answer is waited for when the last one came @gap_ns after the one
+/* How long to wait for the next message of an answer when the last one came @gap_ns after the one
  * before it. */
 uint64_t ps_client_patience_ns(uint64_t gap_ns);
 

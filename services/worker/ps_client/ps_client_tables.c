@@ -4,8 +4,8 @@
 #include "base/mem.h"
 #include "worker/ps_client/ps_client_state.h"
 
-/* What is in @pieces, in messages; they are copied. The first goes with what @message says, even if
- * there are none. @each: bytes of what offsets count. */
+/* Sends @pieces in messages; they are copied. The first goes with @message, even if there are none.
+ * @each: bytes of one item that offsets count. */
 static int send_copied(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
                        struct rpc_piece *pieces, size_t count, size_t each, struct err *err)
 {

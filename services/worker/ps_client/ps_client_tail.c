@@ -30,10 +30,10 @@ void ps_client_tail_release(struct shard_link *link)
     pthread_cond_destroy(&link->landed);
 }
 
-/* ---- in the stream's callbacks ---- */
+/* ---- called in the stream's callbacks ---- */
 
-/* What the messages that follow are checked against. The job's thread may still write to the answer
- * of @p, so not all of it is copied. */
+/* Makes a tail: what the messages that follow are compared with. The job's thread may still write
+ * to the answer of @p, so not all of it is copied. */
 static struct pending *tail_of(struct shard_link *link, struct pending *p)
 {
     struct pending *t = link->spare;
@@ -121,7 +121,7 @@ void ps_client_tail_detach(struct shard_link *link, const float *values)
     if (values == NULL || t->values != values) {
         return;
     }
-    while (link->landing) { /* on another thread, which goes on */
+    while (link->landing) { /* another thread is at it, and goes on */
         pthread_cond_wait(&link->landed, &link->mutex);
     }
     if (t->pending != NULL) {
@@ -149,8 +149,8 @@ static bool came(const struct shard_link *link, uint64_t landed)
     return link->tail.pending == NULL || link->tail.landed != landed || link->cancelled;
 }
 
-/* False: nothing came for too long. It is looked for in between: what this process stood still
- * itself, with the message behind its door, is one look. */
+/* Waits for a message; false: nothing came for too long. It looks several times: when this process
+ * stood still itself, with the message already there, that counts as one look. */
 static bool wait_for_message(struct shard_link *link)
 {
     const uint64_t landed = link->tail.landed;

@@ -109,7 +109,7 @@ static void what_is_too_much_is_closed(void **state)
     assert_true(ended(third));
     (void)close(third);
     held_count--;
-    accept_limit_exempt(server, FIRST_BYTE_HTTP);
+    accept_limit_exempt(server);
     (void)client(&at);
     (void)hold(accept4(server, NULL, NULL, 0));
     assert_int_equal(accept_limit_refused(), before + 2);

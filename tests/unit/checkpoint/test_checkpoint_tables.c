@@ -3,6 +3,8 @@
  * written; and files that are damaged, or of something else. */
 #include "tables_rig.h"
 
+#include <math.h>
+
 static void grow(struct fleet *a, struct fleet *b, unsigned updates)
 {
     fleet_update(a, updates);
@@ -194,6 +196,120 @@ static void test_export(void **state)
         buf_release(&b);
         buf_release(&slots);
     }
+}
+
+/* ---- rows alone, for another job ---- */
+
+static void take_all(struct fleet *f, struct fleet *of, const char *path)
+{
+    struct checkpoint *c = NULL;
+    struct err err;
+    open_good(path, &c);
+    const struct checkpoint_past past = {"late", of->rule, of->past};
+    checkpoint_catch_up(c, &past, of->rule->catch_up == NULL ? 0 : 1);
+    for (size_t i = 0; i < TABLES; i++) {
+        for (uint32_t s = 0; s < f->shards; s++) {
+            struct table *t = f->tables[i][s];
+            assert_int_equal(checkpoint_take_rows(c, fleet_names[i], false, t, s, f->shards, &err),
+                             0);
+        }
+    }
+    checkpoint_close(c);
+}
+
+/* Each row of @whole (one shard) is in @f, as it reads, as often seen, and new in everything else.
+ */
+static void assert_taken(struct fleet *f, struct fleet *whole, size_t table)
+{
+    uint64_t rows = 0, count = 0;
+    struct table_cursor cursor = {0};
+    for (;;) {
+        uint64_t key = 0;
+        float want[5], got[5];
+        struct table_chunk c = {.capacity = 1, .keys = &key, .values = want};
+        assert_int_equal(table_walk(whole->tables[table][0], whole->version, &cursor, &c, NULL), 0);
+        if (c.n == 0) {
+            break;
+        }
+        struct table *t = f->tables[table][table_shard_of(key, f->shards)];
+        assert_int_equal(table_gather(t, f->version, &key, 1, got, NULL), 0);
+        assert_memory_equal(got, want, fleet_dims[table] * sizeof *got);
+        rows++;
+    }
+    assert_true(rows > 0);
+    for (uint32_t s = 0; s < f->shards; s++) {
+        uint64_t n = 0, seen = 1, key = 0;
+        uint32_t sightings = 0;
+        float slot[5] = {1};
+        struct table *t = f->tables[table][s];
+        struct table_chunk c = {.capacity = 1, .keys = &key, .seen = &seen, .kept = true};
+        c.sightings = &sightings;
+        c.slots[0] = slot;
+        cursor = (struct table_cursor){0};
+        assert_int_equal(table_count(t, f->version, &n, NULL), 0);
+        for (uint64_t i = 0; i < n; i++) {
+            assert_int_equal(table_walk(t, f->version, &cursor, &c, NULL), 0);
+            assert_true(seen == f->version && slot[0] == 0 && sightings > 0);
+        }
+        count += n;
+    }
+    assert_int_equal(count, rows);
+}
+
+static void test_rows_alone(void **state)
+{
+    struct fixture *x = *state;
+    static const uint32_t counts[] = {1, 4};
+    struct fleet whole, three, other;
+    fleet_open(&whole, "adam", 1, 0);
+    fleet_open(&three, "adam", 3, 0);
+    grow(&whole, &three, 12);
+    char *path = fleet_save(&three, x, 1500, false);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        fleet_open(&other, "momentum", counts[i], 0);
+        take_all(&other, &three, path);
+        for (size_t k = 0; k < TABLES; k++) {
+            assert_taken(&other, &whole, k);
+        }
+        fleet_update(&other, 3);
+        fleet_close(&other);
+    }
+    fleet_close(&whole);
+    fleet_close(&three);
+    free(path);
+}
+
+static void test_rows_alone_that_cannot_be(void **state)
+{
+    struct fixture *x = *state;
+    struct fleet bad, other;
+    struct checkpoint *c = NULL;
+    struct err err;
+    float values[] = {1, INFINITY, 1, 1, 1};
+    uint64_t key = 77;
+    const struct table_chunk chunk = {.n = 1, .keys = &key, .values = values};
+    fleet_open(&bad, "sgd", 1, 0);
+    fleet_open(&other, "sgd", 1, 0);
+    const size_t wide = fleet_dims[0] > 1 ? 0 : 1;
+    assert_int_equal(table_restore_rows(bad.tables[wide][0], &chunk, NULL), 0);
+    char *path = fleet_save(&bad, x, 0, false);
+    open_good(path, &c);
+    struct table *t = other.tables[wide][0];
+    assert_int_equal(checkpoint_take_rows(c, fleet_names[wide], false, t, 0, 1, &err), ERR_INVALID);
+    assert_message(err, "element 1 of the row of key 77 is inf, which is not finite");
+    assert_int_equal(checkpoint_take_rows(c, "none", false, t, 0, 1, &err), ERR_NOT_FOUND);
+    assert_message(err, "no table none");
+    for (size_t i = 0; i < TABLES; i++) {
+        if (fleet_dims[i] != fleet_dims[wide]) {
+            assert_int_equal(checkpoint_take_rows(c, fleet_names[i], false, t, 0, 1, &err),
+                             ERR_INVALID);
+            assert_message(err, "floats, ");
+        }
+    }
+    checkpoint_close(c);
+    fleet_close(&bad);
+    fleet_close(&other);
+    free(path);
 }
 
 /* ---- files that are wrong ---- */
@@ -469,6 +585,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_equal_tables_have_equal_files, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_export, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_rows_alone, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_rows_alone_that_cannot_be, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_damage, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_another_manifest, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_another_job, fixture_setup, fixture_teardown),

@@ -60,12 +60,15 @@ static void it_has_one_source(void **state)
                    "version; allowed: with from.checkpoint\n");
 }
 
-static void slots_are_not_taken_yet(void **state)
+static void what_checkpoints_alone_have(void **state)
 {
     (void)state;
-    assert_refused("from={checkpoint: a, slots: true}",
-                   "--set from={checkpoint: a, slots: true}: from.slots: the slots of an update "
-                   "rule cannot be taken from a source yet; allowed: false\n");
+    assert_refused("from={onnx: a, slots: true}",
+                   "--set from={onnx: a, slots: true}: from.slots: only checkpoints have the slots "
+                   "of an update rule; allowed: false\n");
+    assert_refused("from={onnx: a, encoding: source}",
+                   "--set from={onnx: a, encoding: source}: from.encoding: source needs a "
+                   "checkpoint, where it lies beside the variables; allowed: measure\n");
 }
 
 static void patterns_are_checked(void **state)
@@ -99,7 +102,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_keys_are_read),    cmocka_unit_test(without_it_nothing_is_written),
-        cmocka_unit_test(it_has_one_source),    cmocka_unit_test(slots_are_not_taken_yet),
+        cmocka_unit_test(it_has_one_source),    cmocka_unit_test(what_checkpoints_alone_have),
         cmocka_unit_test(patterns_are_checked), cmocka_unit_test(it_is_fixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

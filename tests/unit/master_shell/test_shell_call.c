@@ -3,6 +3,11 @@
  * becomes of refusals. */
 #include "shell_call_rig.h"
 
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include "support/held_port.h"
+
 static void data_are_inspected(void **state)
 {
     (void)state;
@@ -189,21 +194,55 @@ static void a_channel_is_kept(void **state)
     (void)state;
     struct err err;
     peers_free(&call_shell);
-    struct rpc_channel *first = peer_channel(&call_shell, "127.0.0.1:2", &err);
-    struct rpc_channel *second = peer_channel(&call_shell, "127.0.0.1:3", &err);
+    struct rpc_channel *first = peer_channel(&call_shell, "127.0.0.1:2", 0, &err);
+    struct rpc_channel *second = peer_channel(&call_shell, "127.0.0.1:3", 0, &err);
     assert_true(first != NULL && second != NULL && first != second);
-    assert_ptr_equal(peer_channel(&call_shell, "127.0.0.1:2", &err), first);
-    assert_ptr_equal(peer_channel(&call_shell, "127.0.0.1:3", &err), second);
+    assert_ptr_equal(peer_channel(&call_shell, "127.0.0.1:2", 0, &err), first);
+    assert_ptr_equal(peer_channel(&call_shell, "127.0.0.1:3", 0, &err), second);
     assert_string_equal(rpc_channel_target(first), "127.0.0.1:2");
+}
+
+static void ended(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
+{
+    (void)reply;
+    assert_int_not_equal(status->err.code, 0);
+    atomic_store((atomic_bool *)ctx, true);
+}
+
+/* The host of the first one takes connections and says nothing, as one that is gone. */
+static void a_process_that_was_replaced_gets_a_new_channel(void **state)
+{
+    (void)state;
+    struct err err;
+    struct held_port port;
+    atomic_bool done = false;
+    held_port_take(&port);
+    assert_int_equal(listen(port.fd, 8), 0);
+    const char *address = port.address;
+    struct rpc_channel *channel = peer_channel(&call_shell, address, 7, &err);
+    assert_ptr_equal(peer_channel(&call_shell, address, 0, &err), channel);
+    assert_ptr_equal(peer_channel(&call_shell, address, 7, &err), channel);
+    const Gradus__V1__StatsRequest q = GRADUS__V1__STATS_REQUEST__INIT;
+    const struct rpc_request request = {
+        .service = &gradus__v1__parameter_server__descriptor, .method = "Stats", .body = &q.base};
+    assert_int_equal(rpc_call_start(channel, &request, ended, &done, &err), 0);
+    assert_ptr_equal(peer_channel(&call_shell, address, 7, &err), channel);
+    assert_non_null(peer_channel(&call_shell, address, 8, &err));
+    assert_true(atomic_load(&done));
+    held_port_release(&port);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(data_are_inspected),     cmocka_unit_test(a_start_says_what_the_job_is),
-        cmocka_unit_test(an_assignment_says_all), cmocka_unit_test(evaluations_have_sums),
-        cmocka_unit_test(stops_have_a_reason),    cmocka_unit_test(refusals_reach_the_core),
+        cmocka_unit_test(data_are_inspected),
+        cmocka_unit_test(a_start_says_what_the_job_is),
+        cmocka_unit_test(an_assignment_says_all),
+        cmocka_unit_test(evaluations_have_sums),
+        cmocka_unit_test(stops_have_a_reason),
+        cmocka_unit_test(refusals_reach_the_core),
         cmocka_unit_test(a_channel_is_kept),
+        cmocka_unit_test(a_process_that_was_replaced_gets_a_new_channel),
     };
     return cmocka_run_group_tests_name("shell_call", tests, call_set_up, call_tear_down);
 }

@@ -162,8 +162,7 @@ Gradus__V1__ShardRef ps_rig_ref(char *job, uint64_t generation)
     return ref;
 }
 
-/* @more: further keys of training, each after a comma. */
-static char *ps_rig_text(const char *mode, const char *rule, const char *more, const char *tables)
+char *ps_rig_text(const char *mode, const char *rule, const char *more, const char *tables)
 {
     return mem_printf("name: demo\n"
                       "data:\n"
@@ -249,6 +248,10 @@ int ps_rig_open_as(struct ps_rig *rig, const struct ps_rig_opening *o, struct rp
     r.n_workers = o->workers == 0 ? 2 : o->workers;
     if (o->restore != NULL) {
         r.restore = o->restore;
+    }
+    if (o->rows_from != NULL) {
+        r.rows_from = o->rows_from;
+        r.rows_manifest = o->rows_manifest;
     }
     int rc = ps_rig_call(rig, "OpenShard", &r.base, NULL, 0, reply, err);
     wire_plan_release(&plan_message);

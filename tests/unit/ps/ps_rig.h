@@ -93,8 +93,10 @@ struct ps_rig_opening {
     struct consistency consistency;
     uint32_t shard, shards; /* this one of so many; 0: of one */
     uint64_t version;
-    char *restore; /* NULL: nothing */
-    bool given;    /* workers bring the initial values */
+    char *restore;   /* NULL: nothing */
+    char *rows_from; /* NULL: nowhere */
+    uint64_t rows_manifest;
+    bool given; /* workers bring the initial values */
     uint64_t opening;
     ProtobufCBinaryData secret;
     uint64_t epoch;
@@ -106,6 +108,8 @@ struct ps_rig_opening {
 
 /* Of a job that waits for all of @replicas; @mode as a job file has it. */
 struct consistency ps_rig_consistency(const char *mode, uint32_t replicas);
+/* Their job file. @more: further keys of training, each after a comma. Returns owned. */
+char *ps_rig_text(const char *mode, const char *rule, const char *more, const char *tables);
 /* Of ps_rig_rows rows and a bias, over so many shards. */
 void ps_rig_plan(uint32_t shards, struct plan *plan);
 /* What @o says is done. */

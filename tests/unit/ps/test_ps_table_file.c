@@ -97,8 +97,8 @@ static void dump(struct ps_rig *rig, const char *name, struct buf *out)
     }
 }
 
-/* The version that is pinned as "p", for job r-1. */
-static void write_checkpoint(struct ps_rig *rig)
+/* The version that is pinned as "p", for job r-1. Returns the checksum of its manifest. */
+static uint64_t write_checkpoint(struct ps_rig *rig)
 {
     char pin_id[] = "p", directory[] = "t-1/step-000000007";
     struct manifest m;
@@ -111,8 +111,9 @@ static void write_checkpoint(struct ps_rig *rig)
     r.pin_id = pin_id;
     r.directory = directory;
     ps_rig_plan(1, &plan);
-    manifest_init(&m, job, "name: demo", TRAINING_SYNC,
-                  &(struct update_spec){.rule = rule_find("sgd")}, &plan);
+    char *text = ps_rig_text("sync", "sgd", "", LARGE);
+    manifest_init(&m, job, text, TRAINING_SYNC, &(struct update_spec){.rule = rule_find("sgd")},
+                  &plan);
     manifest_add_table(&m, "ads", 2, TABLE_ADMIT_ALL);
     manifest_add_table(&m, "users", 3, TABLE_ADMIT_COUNTED);
     ps_rig_expect(ps_rig_call(rig, "Checkpoint", &r.base, NULL, 0, &reply, &err), 0, &err, "");
@@ -124,13 +125,18 @@ static void write_checkpoint(struct ps_rig *rig)
     char *path = mem_printf("%s/%s", rig->dir, directory);
     ps_rig_expect(manifest_take_tables(path, &m, &err), 0, &err, "");
     ps_rig_expect(manifest_write(path, &m, &err), 0, &err, "");
+    manifest_release(&m);
+    ps_rig_expect(manifest_read(path, &m, &err), 0, &err, "");
+    const uint64_t checksum = m.checksum;
     free(path);
+    free(text);
     char *from = mem_printf("%s/%s", rig->dir, job), *to = mem_printf("%s/%s", rig->dir, restored);
     assert_int_equal(rename(from, to), 0);
     free(from);
     free(to);
     manifest_release(&m);
     plan_release(&plan);
+    return checksum;
 }
 
 static int restore(struct ps_rig *rig, const char *tables, uint32_t shard, uint32_t shards,
@@ -199,6 +205,60 @@ static void test_a_checkpoint(void **state)
     buf_release(&before);
     buf_release(&one);
     buf_release(&two);
+    ps_rig_stop(&rig);
+}
+
+/* ---- rows that another job begins with ---- */
+
+static int begin(struct ps_rig *rig, const char *tables, char *from, uint64_t manifest,
+                 struct err *err)
+{
+    const struct ps_rig_opening o = {.job = job,
+                                     .rule = "adam",
+                                     .tables = tables,
+                                     .generation = 1,
+                                     .rows_from = from,
+                                     .rows_manifest = manifest,
+                                     .consistency = ps_rig_consistency("sync", 1)};
+    return ps_rig_open_as(rig, &o, NULL, err);
+}
+
+static void test_rows_to_begin_with(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    struct err err = {0};
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    struct table_stats stats;
+    char id[] = "p";
+    ps_rig_start(&rig, 0);
+    rows_open(&rig, job, 1, LARGE);
+    exchange_open(&c, &rig);
+    for (uint64_t step = 0; step < 7; step++) {
+        push_many(&c, step, step * MANY);
+    }
+    rows_pin(&rig, job, "Pin", id);
+    const uint64_t manifest = write_checkpoint(&rig);
+    exchange_close(&c);
+    ps_rig_expect(close_shard(&rig, job, &err), 0, &err, "");
+    char *from = mem_printf("%s/r-1/step-000000007", rig.dir);
+    char *none = mem_printf("%s/r-1/step-000000008", rig.dir);
+    ps_rig_expect(begin(&rig, LARGE, from, manifest + 1, &err), ERR_STATE, &err,
+                  "not the checkpoint that a worker found when the job began");
+    ps_rig_expect(begin(&rig, LARGE, none, manifest, &err), ERR_NOT_FOUND, &err, none);
+    /* The master would wait for memory, which does not help. */
+    ps_rig_expect(begin(&rig, SMALL, from, manifest, &err), ERR_INVALID, &err,
+                  "rows of table ads for table ads: ");
+    ps_rig_expect(begin(&rig, NULL, from, manifest, &err), ERR_INVALID, &err, "no tables");
+    ps_rig_expect(begin(&rig, LARGE, from, manifest, &err), 0, &err, "");
+    assert_int_equal(ps_list(rig.ps, job, shards), 1);
+    table_stats(shards[0]->tables->tables[0], &stats);
+    assert_int_equal(stats.rows, 7 * MANY);
+    assert_int_equal(table_version(shards[0]->tables->tables[0]), 0);
+    ps_shard_unref(shards[0]);
+    free(from);
+    free(none);
     ps_rig_stop(&rig);
 }
 
@@ -516,6 +576,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_checkpoint),
+        cmocka_unit_test(test_rows_to_begin_with),
         cmocka_unit_test(test_a_delta),
         cmocka_unit_test(test_a_request_that_comes_twice),
         cmocka_unit_test(test_a_job_without_deltas),

@@ -65,8 +65,7 @@ static void test_tries_for_ever_with_back_off(void **state)
         answer(&r, ERR_UNAVAILABLE, 0);
         told += r.did.trouble;
         assert_true(i > 0 || r.did.trouble);
-        uint64_t longest = i < 5 ? 100U << i : 2000;
-        longest = longest > 2000 ? 2000 : longest;
+        uint64_t longest = i < 4 ? 100U << i : MEMBERSHIP_BACKOFF_MAX_MS;
         uint64_t wait = r.did.timer_ms - r.now_ms;
         assert_true(wait >= longest / 2 && wait <= longest);
         assert_int_equal(r.core.failing_ms, began);

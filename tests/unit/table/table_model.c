@@ -218,13 +218,6 @@ static void evict_rows(struct model *m, struct model_version *next, const struct
     const bool passes = step->version % (e->every == 0 ? 1 : e->every) == 0;
     for (size_t i = 0; i < MODEL_KEYS; i++) {
         struct model_row *r = &next->rows[i];
-        double sum = 0;
-        for (size_t k = 0; k < m->config.dim; k++) {
-            sum += (double)r->record[k] * (double)r->record[k];
-        }
-        if (r->present && sum < step->small_norm * step->small_norm) {
-            evict(m, r);
-        }
         if (r->present && passes && e->unseen > 0 && r->note.seen + e->unseen <= step->version) {
             evict(m, r);
         }

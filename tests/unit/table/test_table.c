@@ -338,7 +338,6 @@ static void update(struct play *p)
         .gradient = {dim, n, keys[0], sightings[0], values[0]},
         .gradient_scale = 0.25F,
         .scalars = &scalars,
-        .small_norm = draw(p, 6) == 0 ? 0.3 : 0,
     };
     model_update(m, &step);
     for (uint32_t s = 0; s < p->shards; s++) {

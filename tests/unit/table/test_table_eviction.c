@@ -2,7 +2,6 @@
 /* Which rows go, beside a sorted array of them; the same whatever order they came in. */
 #include "support/test.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +15,6 @@
 struct expected { /* a row, and whether it should stay */
     uint64_t key, seen;
     uint32_t sightings;
-    double norm;
     bool stays;
 };
 
@@ -43,11 +41,8 @@ static void make(struct table_rows *rows, struct expected *e, uint64_t least, ui
         assert_int_equal(table_rows_add(rows, &other, 1, 0, NULL), 0);
         const uint32_t row = table_index_find(&rows->index, key);
         struct table_note *note = table_rows_note(rows, row);
-        float *record = table_rows_record(rows, row);
         note->sightings = (uint32_t)rng_below(2, i, spread < 1000 ? spread : UINT32_MAX);
-        record[i % DIM] = (float)rng_below(3, i, 100) * (i % 4 < 2 ? 1.0F : -1.0F);
-        e[i] = (struct expected){key, note->seen, note->sightings, fabs((double)record[i % DIM]),
-                                 true};
+        e[i] = (struct expected){key, note->seen, note->sightings, true};
     }
     for (size_t i = N; i < 2 * (size_t)N; i++) {
         if (i % 3 != 0 || backwards) {
@@ -71,44 +66,24 @@ static size_t check(struct table_rows *rows, const struct expected *e)
     return N - stay;
 }
 
-static void test_unseen(void **state)
+/* Removes the least rows above @rows_max. */
+static size_t remove_least(struct table_rows *rows, enum table_least least, size_t rows_max)
 {
-    (void)state;
-    static struct expected e[N];
-    for (uint64_t version = 0; version < 60; version += 7) {
-        struct table_rows rows;
-        make(&rows, e, 10, 40, version % 2 == 0);
-        for (size_t i = 0; i < N; i++) {
-            e[i].stays = e[i].seen + 12 > version;
+    if (rows->index.count <= rows_max) {
+        return 0;
+    }
+    struct table_cursor cursor = {0};
+    struct table_entry entries[2 * N];
+    const struct table_least_limit limit =
+        table_least_find(rows, least, rows->index.count - rows_max);
+    const size_t n = table_index_next(&rows->index, &cursor, entries, 2 * (size_t)N);
+    size_t removed = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (table_least_has(rows, least, &limit, &entries[i])) {
+            removed += table_rows_remove(rows, entries[i].key);
         }
-        const uint64_t removed = table_evict_unseen(&rows, version, 12);
-        assert_int_equal(removed, check(&rows, e));
-        assert_int_equal(table_evict_unseen(&rows, version, 12), 0);
-        table_rows_release(&rows);
     }
-}
-
-static void test_small(void **state)
-{
-    (void)state;
-    static struct expected e[N];
-    struct table_rows rows;
-    make(&rows, e, 0, 1, false);
-    table_rows_record(&rows, table_index_find(&rows.index, e[5].key))[0] = NAN;
-    for (size_t i = 0; i < N; i++) {
-        e[i].stays = e[i].norm >= 20 || i == 5;
-    }
-    assert_int_equal(table_evict_small(&rows, 0), 0);
-    const uint64_t removed = table_evict_small(&rows, 20);
-    assert_int_equal(removed, check(&rows, e));
-    assert_in_range(removed, 50, 300);
-    float *record = table_rows_record(&rows, table_index_find(&rows.index, e[5].key));
-    record[0] = 3;
-    record[1] = -4;
-    record[2] = 0;
-    assert_int_equal(table_evict_small(&rows, 5), 0); /* its norm is 5 */
-    assert_int_equal(table_evict_small(&rows, 5.001), 1);
-    table_rows_release(&rows);
+    return removed;
 }
 
 static int by_seen(const void *a, const void *b)
@@ -137,7 +112,7 @@ static void play_least(enum table_least least, uint64_t least_seen, uint64_t spr
         for (size_t i = 0; i < N; i++) {
             e[i].stays = i + limits[k] >= N;
         }
-        const uint64_t removed = table_evict_least(&rows, least, limits[k]);
+        const size_t removed = remove_least(&rows, least, limits[k]);
         assert_int_equal(removed, limits[k] >= N ? 0 : N - limits[k]);
         assert_int_equal(check(&rows, e), removed);
         table_rows_release(&rows);
@@ -178,8 +153,6 @@ static void test_rows_in(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unseen),
-        cmocka_unit_test(test_small),
         cmocka_unit_test(test_least),
         cmocka_unit_test(test_rows_in),
     };

@@ -78,13 +78,14 @@ static const struct variable_spec variables[] = {
     {.name = "head.kernel", .shape = {.rank = 2, .dims = {3, 2}}},
 };
 #define VARIABLES (sizeof variables / sizeof variables[0])
+static const struct warm_wanted wanted = {variables, VARIABLES, 0};
 
 static void assert_match(const struct warm_tensor *tensors, size_t count,
                          const struct from_spec *from, const char *summary, const char *error)
 {
     struct warm_match m = {0};
     struct err err = {0};
-    const int rc = warm_match(tensors, count, variables, VARIABLES, from, &m, &err);
+    const int rc = warm_match(tensors, count, &wanted, from, &m, &err);
     if (error != NULL) {
         assert_int_equal(rc, ERR_INVALID);
         assert_string_equal(err.msg, error);
@@ -105,7 +106,7 @@ static void everything_fits(void **state)
         {.name = "in.num_batches_tracked", .type = "I64", .aside = true}};
     const struct from_spec from = {.strict = true};
     struct warm_match m = {0};
-    assert_int_equal(warm_match(tensors, 4, variables, VARIABLES, &from, &m, NULL), 0);
+    assert_int_equal(warm_match(tensors, 4, &wanted, &from, &m, NULL), 0);
     assert_int_equal(m.taken, 3);
     assert_int_equal(m.tensors[0], 1);
     assert_int_equal(m.tensors[1], 2);
@@ -138,7 +139,7 @@ static void another_shape_is_not_taken(void **state)
     const struct warm_tensor tensors[] = {F32("in.kernel", 3, 4), F32("in.bias", 1, 3)};
     const struct from_spec from = {.strict = false};
     struct warm_match m = {0};
-    assert_int_equal(warm_match(tensors, 2, variables, VARIABLES, &from, &m, NULL), 0);
+    assert_int_equal(warm_match(tensors, 2, &wanted, &from, &m, NULL), 0);
     assert_true(m.tensors[0] == WARM_NONE);
     assert_int_equal(m.tensors[1], 1);
     assert_true(m.tensors[2] == WARM_NONE);
@@ -191,10 +192,69 @@ static void long_lists_are_counted(void **state)
     const struct from_spec from = {.strict = true};
     struct warm_match m = {0};
     struct err err = {0};
-    assert_int_equal(warm_match(tensors, COUNT + 1, variables, VARIABLES, &from, &m, &err),
-                     ERR_INVALID);
+    assert_int_equal(warm_match(tensors, COUNT + 1, &wanted, &from, &m, &err), ERR_INVALID);
     assert_non_null(strstr(err.msg, "other025 and 74 more"));
     assert_null(strstr(err.msg, "other026"));
+}
+
+/* ---- tables ---- */
+
+#define ROWS(label, dim)                                                                           \
+    {                                                                                              \
+        .name = label, .type = "F32", .readable = true, .table = true, .shape = {                  \
+            .rank = 1,                                                                             \
+            .dims = {dim}                                                                          \
+        }                                                                                          \
+    }
+
+static void assert_tables(const struct warm_tensor *tensors, size_t count,
+                          const struct from_spec *from, const char *summary, const char *error)
+{
+    char weights[] = "weights", vectors[] = "vectors";
+    struct model_table tables[] = {{.name = weights, .dim = 1}, {.name = vectors, .dim = 8}};
+    const struct model_spec model = {.tables = tables, .table_count = 2};
+    const struct variable_spec variable = {.name = "bias", .shape = {.rank = 1, .dims = {1}}};
+    struct variable_spec *all = warm_wanted_new(&variable, 1, &model);
+    const struct warm_wanted with_tables = {all, 3, 2};
+    struct warm_match m = {0};
+    struct err err = {0};
+    const int rc = warm_match(tensors, count, &with_tables, from, &m, &err);
+    assert_int_equal(rc, error == NULL ? 0 : ERR_INVALID);
+    assert_string_equal(error == NULL ? m.summary : err.msg, error == NULL ? summary : error);
+    warm_match_release(&m);
+    free(all);
+}
+
+static void tables_are_matched_beside_variables(void **state)
+{
+    (void)state;
+    const struct warm_tensor bias = {
+        .name = "bias", .type = "F32", .readable = true, .shape = {.rank = 1, .dims = {1}}};
+    const struct warm_tensor tensors[] = {bias, ROWS("ads.weights", 1), ROWS("ads.vectors", 8)};
+    char ads[] = "ads.*", star[] = "*";
+    struct from_map map = {ads, star};
+    struct from_spec from = {.strict = true, .map = &map, .map_count = 1};
+    assert_tables(tensors, 3, &from, "all 1 variables and all 2 tables", NULL);
+}
+
+static void tables_that_do_not_fit_are_said_with_variables(void **state)
+{
+    (void)state;
+    /* A variable is no table, whatever its name and shape. */
+    const struct warm_tensor vector = {
+        .name = "vectors", .type = "F32", .readable = true, .shape = {.rank = 1, .dims = {8}}};
+    const struct warm_tensor tensors[] = {ROWS("weights", 4), vector, ROWS("clicks", 2)};
+    struct from_spec from = {.strict = true};
+    assert_tables(tensors, 3, &from, NULL,
+                  "not there: bias, table vectors; of another shape: rows of table weights [1], "
+                  "[4] there; left over there: vectors, table clicks ('strict: false' takes what "
+                  "fits)");
+    from.strict = false;
+    const struct warm_tensor one[] = {ROWS("vectors", 8), ROWS("weights", 4)};
+    assert_tables(one, 2, &from,
+                  "0 of 1 variables and 1 of 2 tables; not there: bias; of another shape: rows of "
+                  "table weights [1], [4] there",
+                  NULL);
 }
 
 static void shapes_are_those_of_variables(void **state)
@@ -220,6 +280,8 @@ int main(void)
         cmocka_unit_test(types_are_refused_by_name),
         cmocka_unit_test(patterns_have_to_be_of_use),
         cmocka_unit_test(long_lists_are_counted),
+        cmocka_unit_test(tables_are_matched_beside_variables),
+        cmocka_unit_test(tables_that_do_not_fit_are_said_with_variables),
         cmocka_unit_test(shapes_are_those_of_variables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
