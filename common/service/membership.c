@@ -49,6 +49,7 @@ struct membership {
     struct membership_core core;
     struct loop_timer timer;
     struct err last; /* why the last call failed */
+    bool name_taken; /* node.id, that it had before */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
@@ -148,7 +149,7 @@ static void call_join(struct membership *m)
     char version[] = GRADUS_VERSION;
     r.role = (Gradus__V1__NodeRole)m->role;
     r.incarnation = m->node.incarnation;
-    r.name = m->name;
+    r.name = m->name[0] != '\0' || m->name_taken ? m->name : m->node.id;
     r.address = m->address;
     r.http_address = m->http_address;
     r.version = version;
@@ -171,8 +172,7 @@ static void call_heartbeat(struct membership *m)
     Gradus__V1__NodeRef ref = node_ref(m);
     struct membership_jobs jobs;
     struct membership_works works;
-    jobs.count = 0;
-    works.count = 0;
+    jobs.count = works.count = 0;
     if (m->events->jobs != NULL) {
         m->events->jobs(m->ctx, &jobs);
     }
@@ -238,6 +238,7 @@ static void read_answer(struct membership *m, struct membership_event *e, const 
     }
     if (a->err.code != 0) {
         m->last = a->err;
+        m->name_taken = m->name_taken || a->err.code == ERR_EXISTS;
     }
 }
 
@@ -273,6 +274,7 @@ static void tell(struct membership *m, const struct membership_actions *todo,
     if (todo->joined) {
         assert(answer != NULL && answer->reply != NULL); /* only an answer makes a node join */
         set_joined(m, ((const Gradus__V1__JoinResponse *)answer->reply->body)->id);
+        m->name_taken = false;
         if (on->joined != NULL) {
             on->joined(m->ctx, &m->node);
         }
@@ -397,9 +399,7 @@ bool membership_node(struct membership *m, struct membership_node *out)
     bool joined = m->joined;
     *out = m->node;
     pthread_mutex_unlock(&m->lock);
-    if (!joined) {
-        out->id[0] = 0;
-    }
+    out->id[0] = joined ? out->id[0] : '\0';
     return joined;
 }
 

@@ -54,6 +54,24 @@ class Members(Digits, FaultTest):
         self.assertEqual(self.batches(self.workers[2]), 0)
         return job, epochs
 
+    def test_names_outlive_the_master(self):
+        """A node keeps its name as long as it lives: what was said of a job names the same processes afterwards."""
+        self.cluster(workers=4)
+
+        def names():
+            nodes = json.loads(gradus("nodes", "--json", "--master", self.master.address).stdout or "[]")
+            return {n["address"]: n["id"] for n in nodes if n["alive"]}
+
+        before = names()
+        self.assertEqual(len(before), 4 + len(self.servers))
+        first = self.workers[0].process
+        first.send_signal(signal.SIGSTOP)  # so it is the last one to come
+        self.replace_master()
+        self.wait_for("the others", lambda: len(names()) == len(before) - 1)
+        first.send_signal(signal.SIGCONT)
+        self.wait_for("all nodes", lambda: len(names()) == len(before))
+        self.assertEqual(names(), before)
+
     def test_one_more_worker_is_used_sync(self):
         self.assert_same_bits(*self.one_more("sync"))
 

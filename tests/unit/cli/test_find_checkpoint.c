@@ -221,7 +221,7 @@ static void test_a_master_that_is_not_one(void **state)
     (void)state;
     char *path = NULL;
     struct err err = {0};
-    const struct cli_common common = common_of("nonsense", "");
+    const struct cli_common common = common_of("non:sense", "");
     assert_int_equal(find_checkpoint("digits-1", &common, false, &path, &err), ERR_INVALID);
     assert_null(path);
 }
