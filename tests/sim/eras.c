@@ -119,6 +119,19 @@ void eras_stored(struct world *w, uint32_t job, const struct job_record *r)
     j->era_count = count;
 }
 
+void check_eras_told(struct world *w, const struct sim_job *j, const struct sim_era *eras,
+                     uint32_t count)
+{
+    bool same = count == j->era_count;
+    for (uint32_t i = 0; i < count && same; i++) {
+        same = same_kind(&eras[i], &j->eras[i]) && eras[i].version == j->eras[i].version;
+    }
+    if (count > 0 && !same) {
+        violated(w, INVARIANT_ERA, "nodes are told of eras of %s that its row does not have",
+                 j->id);
+    }
+}
+
 bool eras_are_of(const struct world *w, const struct sim_shard *s)
 {
     const struct sim_job *j = &w->jobs[s->job];
@@ -197,8 +210,11 @@ static void answered(struct world *w, struct sim_job *j, uint32_t i, const struc
 {
     const struct sim_era era = j->update.asked[i].era;
     j->update.asked[i] = j->update.asked[--j->update.waiting];
-    if (err->code == ERR_UNAVAILABLE || strstr(err->msg, " ended ") != NULL) {
-        j->update.unsure = true; /* it may be stored all the same; the job ended in the middle */
+    /* It may be stored all the same; what is taken back is told before that is stored, and a master
+     * that dies just then keeps the change; the job ended in the middle. */
+    if (err->code == ERR_UNAVAILABLE || err->code == ERR_EXHAUSTED ||
+        strstr(err->msg, " ended ") != NULL) {
+        j->update.unsure = true;
     }
     if (err->code == 0) {
         /* One of other keys leaves it where it was to change, which a job that went back may not

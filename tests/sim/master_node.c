@@ -156,6 +156,7 @@ static void fill_call(struct world *w, struct unary_request *q, const struct mas
     }
     flatten(w, &q->ledger, c->ledger);
     q->era_count = eras_read(w, j, c->eras, c->era_count, q->eras);
+    check_eras_told(w, j, q->eras, q->era_count);
     for (size_t i = 0; i < c->worker_count && i < SIM_WORKERS_MAX; i++) {
         q->workers[i] = name_of(w, c->workers[i]);
     }

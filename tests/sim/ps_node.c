@@ -70,6 +70,16 @@ static bool has_room_for_mode(struct world *w, struct sim_shard *s, enum trainin
     return true;
 }
 
+/* One era more may take sums over variables, and memory for them. */
+static bool has_room_for_eras(struct world *w, const struct sim_shard *s,
+                              const struct unary_request *q)
+{
+    const uint32_t part = w->schedule->knobs.full_modes_part;
+    const uint64_t what = (uint64_t)s->node << 32 | q->version;
+    return q->era_count <= s->era_count || part == 0 ||
+           world_draw(w, "full era", what, 1000000) >= part;
+}
+
 /* For a membership that it has not taken yet? What it had room for once it always has. */
 static bool has_room(struct world *w, struct sim_shard *s, const struct unary_request *q)
 {
@@ -83,7 +93,8 @@ static bool has_room(struct world *w, struct sim_shard *s, const struct unary_re
     if (q->worker_count > (room > s->room ? room : s->room)) {
         return false;
     }
-    return !q->ledger.present || has_room_for_mode(w, s, q->consistency.mode);
+    return !q->ledger.present ||
+           (has_room_for_mode(w, s, q->consistency.mode) && has_room_for_eras(w, s, q));
 }
 
 /* ---- closings that overtake openings ---- */

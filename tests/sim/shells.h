@@ -332,6 +332,8 @@ void eras_known(struct sim_job *j, const struct job_spec *spec);    /* as it is 
 void eras_asked(struct world *w, struct sim_job *j, uint64_t request, const struct job_spec *spec);
 void eras_answered(struct world *w, const struct master_reply *r);
 void check_era(struct world *w, const struct sim_shard *s, const struct shard_action *a);
+void check_eras_told(struct world *w, const struct sim_job *j, const struct sim_era *eras,
+                     uint32_t count); /* by a call; 0: it says nothing of them */
 void check_era_record(struct world *w, const struct job_record *r);
 
 /* check.c */

@@ -232,14 +232,9 @@ bool change_undo(struct master *m, struct job *j, const char *why)
     ledger_copy(&ledger, &j->step_map.ledger);
     j->change = j->undo;
     j->undo = NULL;
-    struct job_history before = j->undo_history;
-    j->undo_history = (struct job_history){0};
+    struct job_history before;
+    job_history_copy(&before, MUTANT(era_kept_undone) ? &j->record.history : &j->undo_history);
     change_take(m, j, step, step + j->version_shift);
-    if (MUTANT(era_kept_undone)) {
-        job_history_release(&before);
-        before = j->record.history;
-        j->record.history = (struct job_history){0};
-    }
     job_history_release(&j->record.history);
     j->record.history = before;
     answer(m, j, ERR_EXHAUSTED,
