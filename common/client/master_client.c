@@ -100,6 +100,7 @@ int client_call(struct client *c, const char *method, const ProtobufCMessage *bo
         .body = body,
         .timeout_ms = timeout_ms,
         .wait_for_ready = true,
+        .terse = true,
         .status = &status,
     };
     int rc = rpc_call_blocking(c->channel, &request, reply, err);
@@ -195,7 +196,8 @@ int client_call_last(struct client *c, const char *method, const ProtobufCMessag
     struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
                                   .method = method,
                                   .body = body,
-                                  .timeout_ms = timeout_ms};
+                                  .timeout_ms = timeout_ms,
+                                  .terse = true};
     struct outcome o = {.mutex = PTHREAD_MUTEX_INITIALIZER,
                         .event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     *stopped = false;

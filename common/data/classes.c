@@ -220,25 +220,64 @@ static int32_t class_of(const struct classes *c, const char *text)
     return -1;
 }
 
+/* "a, b, c, …", or "0..9" */
+static void list_classes(const struct classes *c, struct buf *out)
+{
+    if (c->names == NULL) {
+        buf_printf(out, "0..%u", c->count - 1);
+        return;
+    }
+    for (uint32_t i = 0; i < c->count && i < CLASSES_SHOWN; i++) {
+        char shown[64];
+        buf_printf(out, "%s%s", i == 0 ? "" : ", ",
+                   cells_mark(c->names[i], 40, false, shown, sizeof shown));
+    }
+    buf_add_str(out, c->count > CLASSES_SHOWN ? ", …" : "");
+}
+
 static int unknown_label(const struct classes *c, const struct records *r, uint64_t record,
                          struct err *err)
 {
     struct buf what = {0};
-    if (c->names == NULL) {
-        buf_printf(&what, "is no class; the classes are 0..%u", c->count - 1);
-    } else {
-        buf_add_str(&what, "does not occur in the train records; the classes are ");
-        for (uint32_t i = 0; i < c->count && i < CLASSES_SHOWN; i++) {
-            char shown[64];
-            buf_printf(&what, "%s%s", i == 0 ? "" : ", ",
-                       cells_mark(c->names[i], 40, false, shown, sizeof shown));
-        }
-        buf_add_str(&what, c->count > CLASSES_SHOWN ? ", …" : "");
-    }
+    buf_add_str(&what, c->names == NULL ? "is no class; the classes are "
+                                        : "does not occur in the train records; the classes are ");
+    list_classes(c, &what);
     char label[64];
     (void)cells_mark(r->label_texts.texts[r->label_cells[record]], 50, true, label, sizeof label);
     int rc = label_error(r, record, err, label, buf_str(&what));
     buf_release(&what);
+    return rc;
+}
+
+/* Class @i of @here among those of @c? */
+static bool has_class(const struct classes *c, const struct classes *here, uint32_t i)
+{
+    char number[16];
+    (void)snprintf(number, sizeof number, "%u", i);
+    return class_of(c, here->names == NULL ? number : here->names[i]) >= 0;
+}
+
+int classes_check(const struct classes *c, const struct records *train, int64_t expected,
+                  struct err *err)
+{
+    struct classes here = {0};
+    int rc = classes_fit(&here, train, expected, err);
+    if (rc != 0) {
+        return rc;
+    }
+    bool known = true;
+    for (uint32_t i = 0; i < here.count && known; i++) {
+        known = has_class(c, &here, i);
+    }
+    if (!known) {
+        struct buf lists = {0};
+        list_classes(&here, &lists);
+        buf_add_str(&lists, "; the classes there are ");
+        list_classes(c, &lists);
+        rc = err_set(err, ERR_INVALID, "%s: the labels are %s", train->where, buf_str(&lists));
+        buf_release(&lists);
+    }
+    classes_release(&here);
     return rc;
 }
 

@@ -23,6 +23,10 @@ struct classes {
  */
 int classes_fit(struct classes *c, const struct records *train, int64_t expected, struct err *err);
 void classes_release(struct classes *c);
+/* Are all labels of @train classes of @c, which were found elsewhere? @expected: as
+ * classes_fit(). Errors: ERR_INVALID some are not, with both lists; as classes_fit(). */
+int classes_check(const struct classes *c, const struct records *train, int64_t expected,
+                  struct err *err);
 /* The class of every record into @out, [records]. Errors: ERR_INVALID a label that @c does not
  * know. */
 int classes_apply(const struct classes *c, const struct records *r, int32_t *out, struct err *err);

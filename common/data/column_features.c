@@ -377,6 +377,13 @@ int column_layout_recall(const struct data_spec *spec, const struct records *dig
     return rc != 0 ? rc : place_features(l, digest->where, err);
 }
 
+int column_layout_texts(const struct data_spec *spec, const struct records *digest,
+                        struct column_layout **out, struct err *err)
+{
+    *out = mem_new(1, sizeof **out);
+    return measure_columns(*out, spec, digest, err);
+}
+
 size_t column_layout_width(const struct column_layout *l)
 {
     return l->width;

@@ -30,6 +30,10 @@ int column_layout_fit(const struct data_spec *spec, const struct records *digest
 int column_layout_recall(const struct data_spec *spec, const struct records *digest,
                          const double *means, const double *deviations, size_t count,
                          struct column_layout **out, struct err *err);
+/* What each column becomes by the texts of @digest, without what is measured on numbers. Errors: as
+ * column_layout_fit(). */
+int column_layout_texts(const struct data_spec *spec, const struct records *digest,
+                        struct column_layout **out, struct err *err);
 size_t column_layout_width(const struct column_layout *l); /* features of a record */
 void column_layout_free(struct column_layout *l);          /* NULL is fine */
 /* Make the features; columns and categories are gone afterwards. Errors: ERR_EXHAUSTED. */

@@ -360,3 +360,25 @@ void data_columns_free(struct data_column *columns, size_t count)
     }
     free(columns);
 }
+
+void data_column_describe(const struct data_column *c, struct buf *out)
+{
+    struct data_column usual = {0};
+    struct buf value = {0}, other = {0};
+    field_defaults(data_column_fields, data_column_field_count, &usual);
+    for (size_t i = 0; i < data_column_field_count; i++) {
+        const struct field *f = &data_column_fields[i];
+        buf_reset(&value);
+        buf_reset(&other);
+        field_format(f, c, &value);
+        field_format(f, &usual, &other);
+        if (strcmp(buf_str(&value), buf_str(&other)) != 0) {
+            buf_printf(out, "%s%s: %s", i == ROW_COLUMN ? "{" : ", ", f->path,
+                       i == ROW_VOCABULARY_FILE ? "…" : buf_str(&value));
+        }
+    }
+    buf_add_char(out, '}');
+    field_release(data_column_fields, data_column_field_count, &usual);
+    buf_release(&value);
+    buf_release(&other);
+}

@@ -63,6 +63,9 @@ bool data_column_has(const struct data_column *c, const struct field *field);
 /* Do the values of one column fit each other? @seen: which rows of the table were given.
  * Errors: ERR_INVALID "key: what is wrong; allowed: …". */
 int data_column_check(const struct data_column *c, const bool *seen, struct err *err);
+/* Append all that decides what a cell becomes, as the job file has it: "{column: city, as:
+ * category}". A vocabulary file is said without its name. */
+void data_column_describe(const struct data_column *c, struct buf *out);
 /* The boundaries as rising numbers, owned; *@count 0 and NULL where there are none.
  * Errors: ERR_INVALID as data_column_check(). */
 int data_column_boundaries(const struct data_column *c, double **out, size_t *count,

@@ -211,13 +211,38 @@ int csv_has_header(const char *path, char separator, const struct data_spec *spe
     return rc;
 }
 
+/* Of a file with one column: the separator that its first line seems to have, as advice. */
+static void advise_separator(const struct csv_columns *c, char *out, size_t n)
+{
+    static const struct {
+        char sign;
+        const char *value;
+    } others[] = {{';', "\";\""}, {'\t', "tab"}, {'|', "\"|\""}, {',', "\",\""}};
+    size_t most = 0;
+    out[0] = '\0';
+    for (size_t i = 0; c->count == 1 && c->header && i < sizeof others / sizeof others[0]; i++) {
+        size_t count = 0;
+        for (const char *p = c->names[0]; *p != '\0'; p++) {
+            count += *p == others[i].sign;
+        }
+        if (count > most) {
+            most = count;
+            (void)snprintf(out, n,
+                           "; its first line has %zu of another separator: is it "
+                           "data.separator: %s?",
+                           count, others[i].value);
+        }
+    }
+}
+
 static int no_such_column(const struct csv_columns *c, const char *path, const char *key,
                           const char *text, struct err *err)
 {
-    char shown[64], nearest[96] = "";
+    char shown[64], nearest[128] = "";
+    advise_separator(c, nearest, sizeof nearest);
     const char *near =
         c->header ? text_nearest(text, (const char *const *)c->names, c->count) : NULL;
-    if (near != NULL) {
+    if (near != NULL && nearest[0] == '\0') {
         char quoted[64];
         (void)snprintf(nearest, sizeof nearest, "; did you mean %s?",
                        cells_mark(near, CSV_SHOWN_BYTES, true, quoted, sizeof quoted));
@@ -383,10 +408,13 @@ static int assign_roles(struct csv_columns *c, const char *path, bool weighted,
         return rc;
     }
     if (c->numbers + c->categories == 0) {
+        char advice[128];
+        advise_separator(c, advice, sizeof advice);
         return err_set(err, ERR_INVALID,
                        "%s: no features are left: the file has %zu column%s with data.separator "
-                       "\"%s\"; is this the right separator?",
-                       path, c->count, c->count == 1 ? "" : "s", spec->separator);
+                       "\"%s\"%s",
+                       path, c->count, c->count == 1 ? "" : "s", spec->separator,
+                       advice[0] == '\0' ? "; is this the right separator?" : advice);
     }
     return 0;
 }

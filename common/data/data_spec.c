@@ -3,9 +3,11 @@
  * help and the reference page are made. */
 #include "data/data_spec.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "data/encode.h"
 
@@ -322,4 +324,8 @@ void data_spec_text(const struct data_spec *spec, const char *const *except, str
         buf_printf(out, " %zu:%s", strlen(spec->lists[i]), spec->lists[i]);
     }
     buf_printf(out, " group %s\n", spec->group == NULL ? "" : spec->group);
+    if (spec->measured != NULL) {
+        buf_printf(out, "measured %016" PRIx64 "\n",
+                   checksum_of(spec->measured, strlen(spec->measured)));
+    }
 }

@@ -92,6 +92,9 @@ struct data_spec {
     int64_t memory;  /* of a loader that reads records from files; 0: a tenth of the machine's */
     /* Where indexes are written; NULL or "": beside the data. No key, as roots. Borrows. */
     const char *cache_dir;
+    /* What was measured on the train records of another job (encoding_json.h), with which these
+     * are encoded; NULL: it is measured on them. No key. Borrows. */
+    const char *measured;
     bool unlabelled; /* The files have no labels, and every record gets one that means nothing. No
                         key: who asks a model for answers sets it */
     bool test_is_train; /* data.test is (part of) the train source, for who reads a part alone. No

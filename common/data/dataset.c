@@ -15,9 +15,7 @@
 #include "base/mem.h"
 #include "data/cells.h"
 #include "data/dataset_state.h"
-#include "data/encoding_json.h"
-#include "data/fingerprint.h"
-#include "data/parts.h"
+#include "data/file_list.h"
 #include "data/sparse_batch.h"
 
 /* share of the memory from which on files are streamed: decoded records take more than their text
@@ -85,6 +83,7 @@ void dataset_free(struct dataset *d)
     free(d->bad_first);
     free(d->format);
     free(d->measured);
+    free(d->news);
     sparse_summary_free(d->summary);
     sample_free(d->sample);
     dataset_stream_free(d->stream);
@@ -179,6 +178,11 @@ const struct sparse_fields *dataset_fields(const struct dataset *d)
 const char *dataset_measured(const struct dataset *d)
 {
     return d->measured;
+}
+
+const char *dataset_news(const struct dataset *d)
+{
+    return d->news;
 }
 
 const char *const *dataset_class_names(const struct dataset *d)
@@ -345,100 +349,6 @@ int dataset_of_records(const struct encoding *e, const struct data_spec *spec, c
     return 0;
 }
 
-/* Makes a dataset of all records of a part, in memory. */
-static int dataset_new(const struct encoding *e, const struct data_spec *spec, const char *format,
-                       struct records *r, struct dataset **out, struct err *err)
-{
-    int rc = dataset_of_records(e, spec, format, r, out, err);
-    if (rc == 0) {
-        struct fingerprint *f = fingerprint_new();
-        fingerprint_add(f, *out);
-        (*out)->info.fingerprint = fingerprint_value(f, *out, r->count);
-        fingerprint_free(f);
-    }
-    return rc;
-}
-
-/* The train records that data.negative_sampling keeps. */
-static int sample_train(const struct data_spec *spec, struct dataset *d, struct err *err)
-{
-    struct sample *s = NULL;
-    int rc = sample_new(spec, d->info.classes, &s, err);
-    for (uint64_t i = 0; s != NULL && i < d->info.records; i++) {
-        (void)sample_add(s, d->classes[i]);
-    }
-    rc = rc != 0 || s == NULL ? rc : sample_end(s, err);
-    if (rc != 0 || s == NULL) {
-        sample_free(s);
-        return rc;
-    }
-    dataset_take_sample(d, s);
-    return 0;
-}
-
-static int walk_parts(void *data, measure_visit *visit, const void *context, double *sums, size_t n,
-                      struct err *err)
-{
-    (void)n;
-    (void)err;
-    const struct parts *p = data;
-    visit(context, &p->train, sums);
-    return 0;
-}
-
-/* Both parts follow the encoding to the stage that it has reached. */
-static int apply_to_parts(void *data, struct encoding *e, struct err *err)
-{
-    struct parts *p = data;
-    const enum encoding_stage from = (enum encoding_stage)(e->stage - 1);
-    int rc = e->stage == ENCODING_SCALED
-                 ? dataset_settle_fields(e->spec, &p->train, p->has_test ? &p->test : NULL, err)
-                 : 0;
-    rc = rc != 0 ? rc : encoding_apply(e, from, &p->train, err);
-    return rc == 0 && p->has_test ? encoding_apply(e, from, &p->test, err) : rc;
-}
-
-static int open_in_memory(const struct data_spec *spec, enum data_label_kind label_kind,
-                          struct dataset **train, struct dataset **test, struct err *err)
-{
-    bool is_class = label_kind == DATA_LABEL_CLASS;
-    struct parts parts = {0};
-    struct encoding encoding = {0};
-    struct records like = {0};
-    struct dataset *made[2] = {NULL, NULL};
-    int rc = parts_read(spec, is_class, &parts, err);
-    rc = rc != 0 ? rc : records_kind(&parts.train, &like, err);
-    if (rc == 0) {
-        const struct encoding_train all = {.digest = &parts.train,
-                                           .records = parts.train.count,
-                                           .walk = walk_parts,
-                                           .reached = apply_to_parts,
-                                           .data = &parts};
-        rc = encoding_fit(&encoding, spec, is_class, &all, err);
-    }
-    if (rc == 0) {
-        rc = dataset_new(&encoding, spec, parts.format, &parts.train, &made[0], err);
-        rc = rc != 0 ? rc : sample_train(spec, made[0], err);
-    }
-    if (rc == 0 && parts.has_test) {
-        rc = dataset_new(&encoding, spec, parts.format, &parts.test, &made[1], err);
-    }
-    if (rc == 0) {
-        made[0]->measured = encoding_describe(spec, parts.format, &like, &encoding);
-    }
-    encoding_release(&encoding);
-    records_release(&like);
-    parts_release(&parts);
-    if (rc != 0) {
-        cells_settle_err(err, data_roots_bind(spec->roots));
-        dataset_free(made[0]);
-        return rc;
-    }
-    *train = made[0];
-    *test = made[1];
-    return 0;
-}
-
 /* True if the files are so large that their records may not fit into memory. */
 static bool is_large(const struct data_spec *spec)
 {
@@ -473,6 +383,6 @@ int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
         rc = dataset_stream_open(spec, label_kind, train, test, err);
     }
     return rc == ERR_UNSUPPORTED && spec->loading != DATA_LOADING_STREAM
-               ? open_in_memory(spec, label_kind, train, test, err)
+               ? dataset_memory_open(spec, label_kind, train, test, err)
                : rc;
 }

@@ -69,6 +69,8 @@ const struct sparse_fields *dataset_fields(const struct dataset *d); /* may be n
 /* What was measured on the train records, as JSON (encoding_json.h). Of the train part alone; NULL
  * where it is too long. */
 const char *dataset_measured(const struct dataset *d);
+/* What data_spec.measured did not know of the train records, in words; NULL: nothing. */
+const char *dataset_news(const struct dataset *d);
 /* Class names in order, or NULL when they are plain numbers. */
 const char *const *dataset_class_names(const struct dataset *d);
 /* The number of records of each class, [info.classes]. */

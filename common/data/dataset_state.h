@@ -29,6 +29,7 @@ struct dataset {
     char *bad_first;
     char *format;
     char *measured;        /* encoding_json.h; NULL: of the test part */
+    char *news;            /* what a given encoding did not know of the train records; or NULL */
     struct sample *sample; /* info.records are the kept ones of all; NULL: all are */
     /* Of records that are read from their files when they are asked for; the arrays above are
      * NULL, and fields have no lists. */
@@ -43,6 +44,9 @@ int dataset_of_records(const struct encoding *e, const struct data_spec *spec, c
                        struct records *r, struct dataset **out, struct err *err);
 /* Takes @s, which says which records of @d the data set keeps, and adapts the fingerprint. */
 void dataset_take_sample(struct dataset *d, struct sample *s);
+/* As dataset_open(), of records that are all to be in memory. */
+int dataset_memory_open(const struct data_spec *spec, enum data_label_kind label_kind,
+                        struct dataset **train, struct dataset **test, struct err *err);
 /* True if the records should stay in their files, where that is possible. */
 bool dataset_wants_stream(const struct data_spec *spec);
 /* Features and columns of sparse fields together; of those fields that the layers do not read.

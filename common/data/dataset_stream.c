@@ -64,6 +64,8 @@ void dataset_stream_free(struct dataset_stream *st)
     }
     digest_release(&st->digest);
     encoding_release(&st->encoding);
+    encoding_given_free(st->given);
+    buf_release(&st->news);
     if (st->index >= 0) {
         (void)close(st->index);
     }
@@ -100,7 +102,9 @@ static int open_sources(struct dataset_stream *st, struct err *err)
     const char *const keys[] = {"train", "test"};
     st->source_count = has_test_file(&st->spec) ? 2 : 1;
     int rc = parts_check(&st->spec, err);
-    rc = rc != 0 ? rc : check_settings(&st->spec, err);
+    rc = rc != 0 ? rc : encoding_given_open(&st->spec, st->label_is_class, &st->given, err);
+    st->spec.measured = NULL;
+    rc = rc != 0 || st->given != NULL ? rc : check_settings(&st->spec, err);
     for (size_t i = 0; i < st->source_count && rc == 0; i++) {
         rc = stream_source_open(&st->sources[i], &st->spec, keys[i], st->label_is_class, st->memory,
                                 err);
@@ -239,7 +243,11 @@ static int make_view(struct dataset_stream *st, size_t view, struct dataset **ou
     d->bad_first =
         d->bad_count > 0 ? cells_settle(s->bad_first, data_roots_bind(st->spec.roots)) : NULL;
     if (view == STREAM_TRAIN) {
-        d->measured = encoding_describe(&st->spec, d->format, &st->digest.records, &st->encoding);
+        d->measured =
+            encoding_describe(st->encoding.spec, d->format, &st->digest.records, &st->encoding);
+        d->news = st->news.len == 0
+                      ? NULL
+                      : cells_settle(buf_str(&st->news), data_roots_bind(st->spec.roots));
     }
     atomic_fetch_add(&st->refs, 1);
     d->stream = st;

@@ -94,7 +94,7 @@ static int take_kind(struct encoder *e, const struct records *train, struct err 
 static int measure_in_memory(struct encoder *e, bool is_class, struct err *err)
 {
     struct parts parts = {0};
-    int rc = parts_read(&e->spec, is_class, &parts, err);
+    int rc = parts_read(&e->spec, is_class, NULL, &parts, err);
     rc = rc != 0 ? rc : take_kind(e, &parts.train, err);
     if (rc == 0) {
         const struct encoding_train all = {.digest = &parts.train,

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "data/encoding_given.h"
+
 static void add_labels(const void *context, const struct records *r, double *sums)
 {
     (void)context;
@@ -47,12 +49,26 @@ static int reach(struct encoding *e, enum encoding_stage stage, const struct enc
     return train->reached == NULL ? 0 : train->reached(train->data, e, err);
 }
 
+static int take_given(struct encoding *e, const struct encoding_train *train, struct err *err)
+{
+    int rc = 0;
+    *e = train->given->recalled.encoding;
+    train->given->recalled.encoding = (struct encoding){0};
+    for (int stage = ENCODING_FILLED; stage <= ENCODING_SCALED && rc == 0; stage++) {
+        rc = reach(e, (enum encoding_stage)stage, train, err);
+    }
+    return rc;
+}
+
 int encoding_fit(struct encoding *e, const struct data_spec *spec, bool label_is_class,
                  const struct encoding_train *train, struct err *err)
 {
     const bool declared = train->digest->declared != NULL;
     size_t numbers =
         train->digest->numbers; /* only numbers are scaled, not the one-hot features behind them */
+    if (train->given != NULL) {
+        return take_given(e, train, err);
+    }
     e->spec = spec;
     int rc = fit_labels(&e->labels, spec, label_is_class, train, err);
     rc = rc != 0 ? rc

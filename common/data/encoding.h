@@ -43,6 +43,8 @@ struct encoding {
     struct scaling scaling;
 };
 
+struct encoding_given;
+
 /* The train records to measure on. */
 struct encoding_train {
     /* All different texts of labels and categories; all records where they are in memory. */
@@ -52,9 +54,11 @@ struct encoding_train {
     void *data;
     /* The encoding has reached the next stage. May be NULL. */
     int (*reached)(void *data, struct encoding *e, struct err *err);
+    struct encoding_given *given; /* whose encoding is taken instead; NULL: measure */
 };
 
-/* Measure. @e is zeroed, and is to be released in any case. Errors: as dataset_open(). */
+/* Measure, or take what is given, which then has to outlive @e. @e is zeroed, and is to be released
+ * in any case. Errors: as dataset_open(). */
 int encoding_fit(struct encoding *e, const struct data_spec *spec, bool label_is_class,
                  const struct encoding_train *train, struct err *err);
 /* Take records from the stage @from, in which they are, to the one that is reached. Errors:

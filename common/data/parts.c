@@ -125,15 +125,15 @@ static int read_files(struct part_reader *r, struct records *out, struct err *er
     return rc == 0 && out->count == 0 ? parts_empty(r->key, &r->files, err) : rc;
 }
 
-/* @train: the records that these ones must fit, NULL for the first. @choice: NULL, or the format
+/* @like: the records that these ones must fit, NULL: none. @choice: NULL, or the format
  * that reads them, owned. */
 static int read_source(const struct data_spec *spec, const char *key, bool label_is_class,
-                       const struct records *train, struct records *out, char **choice,
+                       const struct records *like, struct records *out, char **choice,
                        struct err *err)
 {
     struct part_reader r = {
         .spec = spec,
-        .source = train == NULL ? &spec->train : &spec->test,
+        .source = strcmp(key, "train") == 0 ? &spec->train : &spec->test,
         .key = key,
         .label_is_class = label_is_class,
     };
@@ -146,7 +146,7 @@ static int read_source(const struct data_spec *spec, const char *key, bool label
         out->where = parts_where(&r.files);
     }
     if (rc == 0) {
-        rc = records_spread(out, train != NULL ? train->numbers : out->numbers, err);
+        rc = records_spread(out, like != NULL ? like->numbers : out->numbers, err);
     }
     file_list_release(&r.files);
     if (rc == 0 && choice != NULL) {
@@ -174,12 +174,12 @@ int parts_check(const struct data_spec *spec, struct err *err)
     return 0;
 }
 
-int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *out,
-               struct err *err)
+int parts_read(const struct data_spec *spec, bool label_is_class, const struct records *like,
+               struct parts *out, struct err *err)
 {
     struct records *train = &out->train, *test = &out->test;
     int rc = parts_check(spec, err);
-    rc = rc != 0 ? rc : read_source(spec, "train", label_is_class, NULL, train, &out->format, err);
+    rc = rc != 0 ? rc : read_source(spec, "train", label_is_class, like, train, &out->format, err);
     if (rc != 0) {
         return rc;
     }

@@ -17,10 +17,11 @@ struct parts {
     char *format; /* format of the train records, and why; owned */
 };
 
-/* Read all files of @spec, and set the test part aside when test_fraction says so. @out is zeroed,
- * and is to be released in any case. Errors: as dataset_open(). */
-int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *out,
-               struct err *err);
+/* Read all files of @spec, and set the test part aside when test_fraction says so. @like: records
+ * that the train records have to fit, NULL: none. @out is zeroed, and is to be released in any
+ * case. Errors: as dataset_open(). */
+int parts_read(const struct data_spec *spec, bool label_is_class, const struct records *like,
+               struct parts *out, struct err *err);
 void parts_release(struct parts *p);
 /* The files of data.test alone, whose records are of the kind of @like. @out is zeroed, and is to
  * be released in any case. Errors: as parts_read(). */

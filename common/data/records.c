@@ -213,6 +213,11 @@ int records_leave_out(struct records *r, uint64_t had, uint64_t allowed, int rc,
         r->bad_count++;
         return 0;
     }
+    if (content && allowed == 0 && r->count > 0) {
+        return err_set(
+            err, rc, "%s; %zu record%s before it %s good: data.bad_records: 1 leaves one out",
+            cause->msg, r->count, r->count == 1 ? "" : "s", r->count == 1 ? "is" : "are");
+    }
     if (!content || allowed == 0) {
         return err_set(err, rc, "%s", cause->msg);
     }

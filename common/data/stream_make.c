@@ -97,6 +97,9 @@ static int scan(struct dataset_stream *st, struct err *err)
     if (rc == 0 && train->numbers == 0 && st->digest.sparse) {
         rc = err_set(err, ERR_INVALID, "%s: no record has a feature", train->where);
     }
+    if (rc == 0 && st->given != NULL && st->digest.sparse) {
+        train->numbers = st->given->recalled.like.numbers; /* as of test records */
+    }
     if (rc == 0 && st->source_count > 1) {
         rc = stream_source_scan(test, scan_test, add_entry, st, err);
         if (rc == 0 && st->digest.sparse) {
@@ -184,10 +187,17 @@ int dataset_stream_fit(struct dataset_stream *st, struct err *err)
                                          .records = st->views[STREAM_TRAIN].part.records,
                                          .walk = walk,
                                          .data = st,
-                                         .reached = reached};
+                                         .reached = reached,
+                                         .given = st->given};
     bound_blocks(st, st->digest.records.numbers);
     free(st->digest.records.where);
     st->digest.records.where = mem_strdup(st->sources[STREAM_TRAIN].where);
+    if (st->given != NULL) {
+        const int rc = encoding_given_check(st->given, &st->digest.records, &st->news, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
     return encoding_fit(&st->encoding, &st->spec, st->label_is_class, &train, err);
 }
 

@@ -9,6 +9,7 @@
 
 #include "data/dataset_state.h"
 #include "data/digest.h"
+#include "data/encoding_given.h"
 #include "data/fingerprint.h"
 #include "data/stream_index.h"
 #include "data/stream_part.h"
@@ -42,7 +43,9 @@ struct dataset_stream {
     size_t view_count;
     struct digest digest;
     bool digest_begun;
+    struct encoding_given *given; /* NULL: the encoding is measured */
     struct encoding encoding;
+    struct buf news; /* of the given encoding */
     char *index_path;
     int index; /* -1: not open */
     char *note;

@@ -373,6 +373,7 @@ struct rpc_request {
     unsigned timeout_ms; /* 0: none */
     bool wait_for_ready; /* keep trying to connect until the time is up */
     bool more;           /* rpc_stream_open(): further messages follow @body */
+    bool terse;          /* an error that the server answered is its words alone, for people */
     const struct rpc_header *headers;
     size_t header_count;
     struct rpc_status *status; /* blocking calls: also filled when not NULL (take: release) */

@@ -248,7 +248,8 @@ static int create_call(struct rpc_outgoing *o, const struct rpc_request *request
 int rpc_outgoing_init(struct rpc_outgoing *o, struct rpc_channel *c,
                       const struct rpc_request *request, grpc_completion_queue *cq, struct err *err)
 {
-    *o = (struct rpc_outgoing){.channel = c, .request_bulk = request->request_bulk};
+    *o = (struct rpc_outgoing){
+        .channel = c, .request_bulk = request->request_bulk, .terse = request->terse};
     o->start_ms = chrono_now_ms();
     o->label = mem_printf("%s.%s at %s", request->service->name, request->method, c->target);
     o->details = grpc_empty_slice();
@@ -350,6 +351,20 @@ static bool is_connected(struct rpc_outgoing *o, bool answered)
     return connected;
 }
 
+/* Codes that gRPC itself does not end calls with. */
+static bool is_of_service(int code)
+{
+    static const int codes[] = {ERR_INVALID,    ERR_NOT_FOUND,      ERR_EXISTS,  ERR_STATE,
+                                ERR_ABORTED,    ERR_EXHAUSTED,      ERR_CORRUPT, ERR_RANGE,
+                                ERR_PERMISSION, ERR_UNAUTHENTICATED};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        if (codes[i] == code) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
 {
     *status = (struct rpc_status){.err = {.code = rpc_code_to_err((int)o->code)}};
@@ -376,8 +391,9 @@ void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
         text = "the server reset the call";
         bytes = strlen(text);
     }
-    err_set(&status->err, status->err.code, "%s: %.*s%s", o->label, bytes < 800 ? (int)bytes : 800,
-            text, tried);
+    const bool bare = o->terse && !reset && (answered || is_of_service(status->err.code));
+    err_set(&status->err, status->err.code, "%s%s%.*s%s", bare ? "" : o->label, bare ? "" : ": ",
+            bytes < 800 ? (int)bytes : 800, text, bare ? "" : tried);
     const grpc_metadata *details = rpc_header_find(&o->trailing, RPC_DETAILS_KEY);
     if (details) {
         status->details_bytes = GRPC_SLICE_LENGTH(details->value);

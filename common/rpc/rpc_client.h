@@ -53,6 +53,7 @@ struct rpc_channel {
 
 /* The part that every kind of call has. */
 struct rpc_outgoing {
+    bool terse; /* as in the request */
     struct rpc_channel *channel;
     grpc_call *call;
     struct rpc_inflight inflight;

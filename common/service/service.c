@@ -12,6 +12,7 @@
 
 #include "base/host_cpus.h"
 #include "base/host_memory.h"
+#include "base/host_threads.h"
 #include "base/accept_limit.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -370,6 +371,8 @@ static int log_failure(int code, const struct err *err)
     return SERVICE_EXIT_FAILED;
 }
 
+#define THREADS_MIN 20 /* about so many has each service */
+
 /* Logs what this process has of the machine, so that nobody has to guess where a limit comes from.
  */
 static void log_host(void)
@@ -389,6 +392,9 @@ int service_run(struct service_context *sc)
     log_init(sc->svc->name, (enum log_level)sc->common.log_level);
     log_set_format((enum log_format)sc->common.log_format);
     log_host();
+    if (host_threads_need("", THREADS_MIN, "a service", &err) != 0) {
+        return log_failure(err.code, &err);
+    }
     /* While there is one thread: plug-ins are tried out in forks of this process. */
     if (service_load_rules(sc->common.rules_dir, &err) != 0) {
         return log_failure(err.code, &err);

@@ -76,6 +76,11 @@ static int open_checkpoint(struct warm_source *s, const struct from_spec *from,
     return 0;
 }
 
+const struct checkpoint *warm_checkpoint_of(const struct warm_source *s)
+{
+    return s->kind == &warm_checkpoint ? s->state : NULL;
+}
+
 static void close_checkpoint(struct warm_source *s)
 {
     checkpoint_close(s->state);

@@ -21,6 +21,9 @@ extern const struct warm_source_kind warm_checkpoint, warm_safetensors, warm_onn
 struct manifest;
 struct warm_tensor *warm_checkpoint_tensors(const struct manifest *m, size_t *count);
 
+/* What a source of kind warm_checkpoint reads from; NULL: it is of another kind. */
+const struct checkpoint *warm_checkpoint_of(const struct warm_source *s);
+
 /* A local path as the kernel knows it, when it lies within @roots; anything else as it is. Returns
  * owned. Errors: as data_roots_check(); NULL then. */
 char *warm_source_locate(const char *path, const struct data_roots *roots, struct err *err);

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/from_source.h"
 #include "cli/job_file.h"
+#include "cli/job_locate.h"
 #include "cli/memory_need.h"
 #include "cli/output.h"
 #include "cli/plan_speed.h"
@@ -80,6 +81,9 @@ static int run(const struct cli_args *args)
         } else if (job_file_data_elsewhere(&file.spec, rc)) {
             err_wrap(&err, "the shape of a record is not known; give model.input and data.classes, "
                            "or data.dir");
+        }
+        if (rc != 0) {
+            job_locate_err(&file, &err);
         }
         code = rc == 0 ? CLI_OK : cli_fail(&err);
         model_free(model);

@@ -104,7 +104,7 @@ static int run_here(const struct found_job *found, const struct cli_args *args)
     if (code == CLI_OK && read_spec(found->job, args, &spec, &err) != 0) {
         code = cli_fail(&err);
     }
-    code = code != CLI_OK ? code : local_job_check(&spec, o->worker, o->overcommit);
+    code = code != CLI_OK ? code : local_job_check(&spec, NULL, o->worker, o->overcommit);
     if (code == CLI_OK) {
         follow_block_signals(true);
         code = run_dir_claim(found->state_dir, &dir, &err) == 0 ? CLI_OK : cli_fail(&err);

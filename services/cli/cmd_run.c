@@ -68,7 +68,7 @@ static int run(const struct cli_args *args)
         job_file_release(&file);
         return cli_fail(&err);
     }
-    code = local_job_check(&file.spec, o->worker, o->overcommit);
+    code = local_job_check(&file.spec, &file, o->worker, o->overcommit);
     if (code != CLI_OK) {
         job_file_release(&file);
         return code;

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/from_source.h"
 #include "cli/job_file.h"
+#include "cli/job_locate.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 
@@ -29,19 +30,26 @@ static void print_valid(const char *file, const char *job, const char *checked_a
 }
 
 /* What the data or the model has against the file; messages of layers name their line. */
-static void print_misfit(const char *file, const struct err *err, bool has_data, bool json)
+static void print_misfit(const struct job_file *file, const struct err *err, bool has_data,
+                         bool json)
 {
     struct diags diags = {0};
-    if (!json) {
-        (void)fprintf(stderr, "%s: %s\n", file, err->msg);
-        return;
-    }
     const char *at = strstr(err->msg, ", line ");
     unsigned line = at == NULL ? 0 : (unsigned)strtoul(at + sizeof ", line " - 1, NULL, 10);
-    const char *what = strncmp(err->msg, "from.", 5) == 0 ? "" : has_data ? "model: " : "data: ";
-    diags_add(&diags, file, line, 0, "%s%s", what, err->msg);
-    cli_remember(file, &diags);
-    diags_release(&diags);
+    unsigned column = 0;
+    const bool found = at == NULL && job_locate(file, err->msg, &line, &column);
+    if (json) {
+        const char *what = strncmp(err->msg, "from.", 5) == 0 ? ""
+                           : has_data                         ? "model: "
+                                                              : "data: ";
+        diags_add(&diags, file->path, line, column, "%s%s", what, err->msg);
+        cli_remember(file->path, &diags);
+        diags_release(&diags);
+    } else if (found) {
+        (void)fprintf(stderr, "%s:%u:%u: %s\n", file->path, line, column, err->msg);
+    } else {
+        (void)fprintf(stderr, "%s: %s\n", file->path, err->msg);
+    }
 }
 
 /* Check the model against the data, when it is here. */
@@ -76,7 +84,7 @@ static int check_model(const char *path, struct job_file *file, bool json)
         terminal_print(&out);
         buf_release(&out);
     } else {
-        print_misfit(path, &err, train != NULL, json);
+        print_misfit(file, &err, train != NULL, json);
         code = CLI_USAGE;
     }
     plan_release(&plan);

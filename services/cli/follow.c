@@ -77,6 +77,7 @@ static int open_stream(struct follower *f, struct err *err)
         .service = &gradus__v1__jobs__descriptor,
         .method = "Watch",
         .body = &body.base,
+        .terse = true,
     };
     f->inbox.ended = false;
     f->stream = rpc_stream_open(f->client->channel, &request, &inbox_stream_events, &f->inbox, err);
@@ -221,6 +222,7 @@ static void cancel(struct follower *f)
         .service = &gradus__v1__jobs__descriptor,
         .method = "Cancel",
         .body = &body.base,
+        .terse = true,
         .timeout_ms = client_timeout_ms(),
         .wait_for_ready = true,
     };

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/find_checkpoint.h"
 #include "storage/storage.h"
+#include "warm/warm_encoding.h"
 #include "warm/warm_start.h"
 
 /* True if the text is the id of a job; a directory of that name goes first, as everywhere. */
@@ -45,6 +46,17 @@ int from_source_resolve(struct job_file *file, const struct cli_common *common, 
     file->from = mem_strdup(from->checkpoint);
     free(found);
     return 0;
+}
+
+int from_source_measured(const struct job_spec *spec, char **out, struct err *err)
+{
+    struct err local = {0};
+    *out = NULL;
+    int rc = job_spec_takes_encoding(spec) ? warm_encoding_read(spec, NULL, out, &local) : 0;
+    if (rc == ERR_NOT_FOUND || rc == ERR_PERMISSION || rc == ERR_UNAVAILABLE) {
+        rc = 0; /* from_source_check() says it */
+    }
+    return rc == 0 ? 0 : err_set(err, rc, "%s", local.msg);
 }
 
 int from_source_check(const struct job_spec *spec, const struct model *model, struct err *err)

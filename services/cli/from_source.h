@@ -12,6 +12,9 @@
  * that it keeps, in file->spec and in file->from, which goes with the file to the master. Nothing
  * to do is no error. Errors: those of find_checkpoint(), with the key. */
 int from_source_resolve(struct job_file *file, const struct cli_common *common, struct err *err);
+/* What the source has measured, for data_spec.measured: warm_encoding_read(). *@out is owned, and
+ * NULL where there is none, or the source is not here. */
+int from_source_measured(const struct job_spec *spec, char **out, struct err *err);
 /* Checks that the source fits the variables of @model. A source that is not here, or cannot be
  * reached from here, is no error: workers may have it; stderr says that nobody looked. Errors:
  * those of warm_start_open(). */

@@ -125,6 +125,22 @@ int job_file_refuse_program(const struct job_spec *spec, struct err *err)
         spec->model.program);
 }
 
+static int open_data(const struct job_spec *spec, struct dataset **train, struct dataset **test,
+                     struct err *err)
+{
+    struct data_spec data = spec->data; /* borrows what the other has */
+    char *measured = NULL;
+    int rc = from_source_measured(spec, &measured, err);
+    data.cache_dir = getenv(JOB_FILE_CACHE_DIR);
+    data.measured = measured;
+    rc = rc != 0 ? rc : dataset_open(&data, job_spec_label_kind(spec), train, test, err);
+    if (rc == 0 && dataset_news(*train) != NULL) {
+        cli_note("from.encoding: %s", dataset_news(*train));
+    }
+    free(measured);
+    return rc;
+}
+
 int job_file_model(struct job_spec *spec, struct model **model, struct dataset **train,
                    struct dataset **test, struct err *err)
 {
@@ -136,9 +152,7 @@ int job_file_model(struct job_spec *spec, struct model **model, struct dataset *
         return imported;
     }
     struct err data_err = {0};
-    struct data_spec data = spec->data; /* borrows what the other has */
-    data.cache_dir = getenv(JOB_FILE_CACHE_DIR);
-    int rc = dataset_open(&data, job_spec_label_kind(spec), train, test, &data_err);
+    int rc = open_data(spec, train, test, &data_err);
     struct shape input = {0};
     uint32_t classes = 0;
     if (rc == 0) {

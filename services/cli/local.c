@@ -14,6 +14,7 @@
 #include "base/chrono.h"
 #include "base/file.h"
 #include "base/host_cpus.h"
+#include "base/host_threads.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 
@@ -27,6 +28,9 @@
 #define FAILURES_MAX 20 /* ends in a row: a process that cannot live is not started for ever */
 #define ARGUMENTS_MAX 32
 #define PROBE_BYTES 65536
+#define THREADS_OF_A_PROCESS                                                                       \
+    24 /* about so many have a service and this program while they train                           \
+        */
 
 static int find_bin_dir(struct local *l, struct err *err)
 {
@@ -217,6 +221,20 @@ static void add_disk(const struct local *l, struct err *err)
     free(path);
 }
 
+/* Said before anything is started: who lacks one of them later waits for it, and so does all. */
+static int look_for_threads(size_t processes, struct err *err)
+{
+    struct err told;
+    int rc = host_threads_need("", processes * THREADS_OF_A_PROCESS, "this run", &told);
+    if (rc != 0) {
+        (void)err_set(err, rc,
+                      "%s: allow more, or take fewer processes (--set cluster.workers=1 --set "
+                      "cluster.ps=1)",
+                      told.msg);
+    }
+    return rc;
+}
+
 int local_start(struct local *l, const char *state_dir, const char *rules_dir, const char *program,
                 size_t ps, size_t workers, struct err *err)
 {
@@ -227,7 +245,10 @@ int local_start(struct local *l, const char *state_dir, const char *rules_dir, c
     l->ps_count = ps;
     l->worker_count = workers;
     (void)unsetenv("GRADUS_CONFIG"); /* a file of one service */
-    int rc = find_bin_dir(l, err);
+    int rc = look_for_threads(ps + workers + 2, err);
+    if (rc == 0) {
+        rc = find_bin_dir(l, err);
+    }
     if (rc == 0) {
         rc = make_dirs(l, state_dir, err);
     }

@@ -10,6 +10,7 @@
 
 #include "cli/find_job.h"
 #include "cli/follow.h"
+#include "cli/job_locate.h"
 #include "cli/local.h"
 #include "cli/memory_need.h"
 #include "cli/places.h"
@@ -125,11 +126,14 @@ int local_job_run(const struct local_job *j)
 }
 
 /* What `gradus plan` would say: a job that cannot be is not started. */
-static int check_plan(struct job_spec *spec, bool overcommit)
+static int check_plan(struct job_spec *spec, const struct job_file *file, bool overcommit)
 {
     struct memory_need need;
     struct err err = {0};
     if (memory_need_of_job(spec, &need, &err) != 0) {
+        if (file != NULL) {
+            job_locate_err(file, &err);
+        }
         return cli_fail(&err);
     }
     const struct host_memory host = host_memory("");
@@ -166,7 +170,9 @@ static int check_program(const struct job_spec *spec, const char *worker)
     return CLI_OK;
 }
 
-int local_job_check(struct job_spec *spec, const char *worker, bool overcommit)
+int local_job_check(struct job_spec *spec, const struct job_file *file, const char *worker,
+                    bool overcommit)
 {
-    return job_spec_is_program(spec) ? check_program(spec, worker) : check_plan(spec, overcommit);
+    return job_spec_is_program(spec) ? check_program(spec, worker)
+                                     : check_plan(spec, file, overcommit);
 }

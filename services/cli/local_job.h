@@ -4,6 +4,7 @@
 #define GRADUS_CLI_LOCAL_JOB_H
 
 #include "cli/cli.h"
+#include "cli/job_file.h"
 #include "client/master_client.h"
 #include "job/spec/job_spec.h"
 
@@ -19,9 +20,11 @@ struct local_job { /* all borrowed */
     void *ctx;
 };
 
-/* Checks that the job can run here: there is a program where it needs one, and memory enough (or
- * @overcommit). Prints what is missing. Returns an exit code. */
-int local_job_check(struct job_spec *spec, const char *worker, bool overcommit);
+/* Can it be: is there a program where the job needs one, and memory enough (or @overcommit)? Prints
+ * what is not, and where @file, which the user wrote (NULL: none), says it. Returns an exit code.
+ */
+int local_job_check(struct job_spec *spec, const struct job_file *file, const char *worker,
+                    bool overcommit);
 /* Start the processes, follow the job to its end, and stop them. After follow_block_signals(), in a
  * state directory that is this process's. Returns an exit code. */
 int local_job_run(const struct local_job *job);

@@ -17,6 +17,7 @@
 #include "cli/text_consistency.h"
 #include "cli/text_queue.h"
 #include "cli/text_times.h"
+#include "cli/text_wanted.h"
 #include "wire/wire.h"
 
 #define EVALUATIONS_SHOWN 10
@@ -379,6 +380,7 @@ void output_status_text(const Gradus__V1__Job *job, size_t columns, struct buf *
     time_line("started", job->started_ms, out);
     time_line("finished", job->finished_ms, out);
     names_line("workers", job->workers, job->n_workers, out);
+    text_wanted(job, out);
     names_line("ps", job->ps, job->n_ps, out);
     for (size_t i = 0; i < job->n_shards; i++) {
         shard_line(job->shards[i], out);

@@ -43,7 +43,7 @@ static void job_row(const Gradus__V1__Job *job, size_t id_columns, const struct 
     if (job->seconds > 0) {
         output_seconds(job->seconds, time, sizeof time);
     }
-    buf_printf(&row, "%-*s %-10s %8" PRIu64 " %7.2f %4s %8s", (int)id_columns, job->id,
+    buf_printf(&row, "%-*s %-10s %8" PRIu64 " %7.2f %4s %7s", (int)id_columns, job->id,
                wire_state_name(job->state), job->step, job->epoch,
                age_text(job->submitted_ms, view->now_ms, age), time);
     job_result(job, &result);
@@ -73,7 +73,7 @@ void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, const struct o
         size_t n = strlen(jobs[i]->id);
         id_columns = n > id_columns ? n : id_columns;
     }
-    buf_printf(out, "%-*s %-10s %8s %7s %4s %8s  %s\n", (int)id_columns, "JOB", "STATE", "STEP",
+    buf_printf(out, "%-*s %-10s %8s %7s %4s %7s  %s\n", (int)id_columns, "JOB", "STATE", "STEP",
                "EPOCH", "AGE", "TIME", "RESULT");
     for (size_t i = 0; i < count; i++) {
         job_row(jobs[i], id_columns, view, out);

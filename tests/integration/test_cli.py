@@ -527,6 +527,27 @@ class Texts(unittest.TestCase):
             self.assertEqual(done.returncode, 2)
             self.assertIn(f"`{hint}", done.stderr)
 
+    def test_flags_that_messages_name(self):
+        """Each is one that some program has."""
+        names = re.findall(r"^  ([a-z]+) +[A-Z]", gradus("--help").stdout, re.M)
+        helps = [gradus(name, "--help").stdout for name in names]
+        for kind in "master", "ps", "worker", "serve":
+            helps.append(subprocess.run([os.path.join(BIN, "gradus-" + kind), "--help"], capture_output=True, text=True).stdout)
+        known = {flag for text in helps for found in re.findall(r"^ +--(\[no-\])?([a-z0-9-]+)", text, re.M)
+                 for flag in ([found[1], "no-" + found[1]] if found[0] else [found[1]])}
+        known.add("help")
+        named = {}
+        for room in "common", "services":
+            for folder, _, files in os.walk(os.path.join(SOURCE, room)):
+                for file in (name for name in files if name.endswith((".c", ".h"))):
+                    with open(os.path.join(folder, file), encoding="utf-8") as f:
+                        text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+                    for literal in re.findall(r'"((?:[^"\\\n]|\\.)*)"', text):
+                        for flag in re.findall(r"(?:^|[^a-zA-Z0-9-])--([a-z][a-z0-9-]*)", literal):
+                            named.setdefault(flag.rstrip("-"), file)
+        self.assertGreater(len(named), 30)
+        self.assertEqual({flag: file for flag, file in named.items() if flag not in known}, {})
+
     def test_help_begins_with_the_command(self):
         """How the master is reached is the same for all commands, and stands behind what this one does."""
         text = gradus("list", "--help").stdout

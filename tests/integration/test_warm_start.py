@@ -72,7 +72,7 @@ class Values(WarmTest):
         self.assertEqual(self.began_with("warm", **{"from__checkpoint": checkpoint}), values)
         self.assertEqual(self.began_with("of-job", **{"from__checkpoint": os.path.dirname(checkpoint)}), values)
         status = json.loads(gradus("status", "digits-1", "--json", "--state-dir", os.path.join(self.dir, "warm")).stdout)
-        self.assertEqual(status["started_from"], f"all {len(values)} variables from checkpoint {checkpoint}")
+        self.assertEqual(status["started_from"], f"all {len(values)} variables from checkpoint {checkpoint}; and the encoding of records")
         text = gradus("status", "digits-1", "--state-dir", os.path.join(self.dir, "warm")).stdout
         self.assertIn(f"from        all {len(values)} variables from checkpoint {checkpoint}", text)
         cold = json.loads(gradus("status", "digits-1", "--json", "--state-dir", os.path.join(self.dir, "cold")).stdout)
@@ -266,7 +266,7 @@ class Tables(Clicks, FaultTest):
             self.assertEqual(set(after), set(before) | set(new))  # keys are admitted as in any job
             self.assertTrue(set(new) - set(before))
         status = json.loads(gradus("status", "clicks-1", "--json", "--state-dir", os.path.join(self.dir, "warm")).stdout)
-        self.assertEqual(status["started_from"], f"all 5 variables and all 3 tables from checkpoint {checkpoint}")
+        self.assertEqual(status["started_from"], f"all 5 variables and all 3 tables from checkpoint {checkpoint}; and the encoding of records")
 
     def test_the_same_bits_whatever_dies(self):
         _, checkpoint = self.source()

@@ -33,6 +33,7 @@ struct directory {
     uint64_t generation, step, version, examples, opened, checksums[SIM_SHARDS_MAX];
     struct flat_ledger ledger;
     struct best best;
+    char encoding[16];
 };
 
 enum op_kind { OP_PREPARE, OP_DISCARD, OP_MANIFEST, OP_PRUNE, OP_FIND, OP_PART };
@@ -46,6 +47,7 @@ struct op { /* that is going on */
     size_t keep;
     char name[80];      /* PRUNE: of the checkpoint that the job's row has */
     char base[80];      /* MANIFEST */
+    char encoding[16];  /* likewise */
     char best_name[80]; /* PRUNE: of the best version */
     struct best best;   /* MANIFEST */
     char avoid[AVOID_NAMES_MAX][80];

@@ -125,6 +125,7 @@ void disk_manifest(struct world *w, const struct master_manifest *m)
     op->generation = m->generation;
     op->step = m->step;
     op->best = m->best;
+    snprintf(op->encoding, sizeof op->encoding, "%s", m->encoding == NULL ? "" : m->encoding);
     op->examples = m->examples;
     op->shard_count = m->plan->shard_count;
     snprintf(op->name, sizeof op->name, "%s", m->directory);
@@ -347,6 +348,7 @@ static void finish_manifest(struct world *w, struct op *op)
     dir->examples = op->examples;
     dir->ledger = op->ledger;
     dir->best = op->best;
+    memcpy(dir->encoding, op->encoding, sizeof dir->encoding);
     dir->opened = op->opened[0];
     memcpy(dir->checksums, op->checksums, sizeof dir->checksums);
     if (w->jobs[op->job].tables) {
@@ -424,6 +426,7 @@ static void tell_master(struct world *w, const struct op *op)
             ledger = (struct ledger){dir->ledger.shape, dir->ledger.epoch, dir->ledger.split_count,
                                      done};
             e.found.found = true;
+            e.found.encoding = dir->encoding;
             e.found.directory = dir->name;
             e.found.path = path;
             e.found.step = dir->step;

@@ -33,6 +33,11 @@ void given_asked(struct world *w, const struct sim_job *j, const struct master_c
         c->from_fingerprint != GIVEN_FROM_FINGERPRINT) {
         violated(w, INVARIANT_GIVEN, "a worker may bring other values of the source of %s", j->id);
     }
+    const bool told =
+        c->kind == MASTER_CALL_START || (c->kind == MASTER_CALL_INSPECT && !c->begins);
+    if (told && strcmp(c->encoding, j->from ? GIVEN_ENCODING : "") != 0) {
+        violated(w, INVARIANT_GIVEN, "records of %s are encoded as '%s'", j->id, c->encoding);
+    }
     const bool begins = c->kind == MASTER_CALL_OPEN && j->from && c->restore[0] == '\0';
     if (c->kind == MASTER_CALL_OPEN && (strcmp(c->rows_from, begins ? GIVEN_ROWS_FROM : "") != 0 ||
                                         c->rows_manifest != (begins ? GIVEN_ROWS_MANIFEST : 0))) {

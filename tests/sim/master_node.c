@@ -147,6 +147,7 @@ static void fill_call(struct world *w, struct unary_request *q, const struct mas
     q->hold = c->hold;
     q->slots = c->slots;
     q->begins = c->begins;
+    q->encoded = c->kind == MASTER_CALL_INSPECT && strcmp(c->encoding, GIVEN_ENCODING) == 0;
     given_asked(w, j, c);
     if (c->consistency != NULL) {
         q->consistency = *c->consistency;
@@ -567,6 +568,8 @@ void master_answered(struct world *w, const struct unary *u, const struct unary_
         e.call.from_fingerprint = j->from && u->req.begins ? GIVEN_FROM_FINGERPRINT : 0;
         e.call.rows_from = j->from && u->req.begins ? GIVEN_ROWS_FROM : "";
         e.call.rows_manifest = j->from && u->req.begins ? GIVEN_ROWS_MANIFEST : 0;
+        e.call.encoding =
+            j->from && (u->req.begins || u->req.encoded) ? GIVEN_ENCODING : "measured";
         e.call.test = e.call.train;
         e.call.test.records = j->test_records;
     } else if (u->req.call == MASTER_CALL_EVALUATE) {

@@ -111,6 +111,7 @@ struct unary_request {
     uint64_t first, count;
     struct tensor given; /* UNARY_FILL */
     bool begins;         /* INSPECT */
+    bool encoded;        /* INSPECT: with what the source has measured */
     struct {             /* UNARY_TRACE */
         uint64_t id;
         uint32_t node; /* its number in the trace */

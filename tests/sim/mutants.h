@@ -185,6 +185,8 @@
     X(from_unknown, GIVEN, "a worker is not told which values of a source the job has")            \
     X(rows_of_nowhere, GIVEN, "servers are not told which rows of a source the job has")           \
     X(rows_once, GIVEN, "they are told once, and not when the job begins again")                   \
+    X(encoding_forgotten, GIVEN, "a job that goes on measures its records, and took an encoding")  \
+    X(encoding_of_first, GIVEN, "a worker that comes later measures them")                         \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

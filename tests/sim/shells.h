@@ -187,6 +187,7 @@ extern const struct given_variables given_program;
 #define GIVEN_FROM_FINGERPRINT 9
 #define GIVEN_ROWS_FROM "/a"
 #define GIVEN_ROWS_MANIFEST 11
+#define GIVEN_ENCODING "of the source"
 void given_asked(struct world *w, const struct sim_job *j, const struct master_call *c);
 void given_start(struct world *w, uint32_t node, const struct mail *m);
 void given_go_on(struct world *w, uint32_t node);

@@ -18,10 +18,18 @@ struct from_map {
     char *to; /* "": what matches is left out */
 };
 
+/* Where what is measured of records comes from: means, deviations, categories, classes. */
+enum from_encoding {
+    FROM_ENCODING_AUTO, /* the source's, if it is a checkpoint that has one */
+    FROM_ENCODING_SOURCE,
+    FROM_ENCODING_MEASURE /* of the train records, as in any job */
+};
+
 struct from_spec {
     char *checkpoint, *safetensors, *onnx; /* paths, "": not this one; at most one is given */
     bool best;                             /* of a checkpoint: the best version that is kept */
     bool slots;
+    int encoding; /* enum from_encoding */
     bool strict;
     struct from_map *map; /* [map_count] the first that matches counts */
     size_t map_count;

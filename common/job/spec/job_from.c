@@ -6,6 +6,8 @@
 #include "base/mem.h"
 #include "job/spec/job_internal.h"
 
+static const char *const encodings[] = {"auto", "source", "measure", NULL};
+
 #define FROM_AT(member) offsetof(struct from_spec, member)
 const struct field job_from_fields[] = {
     {.path = "checkpoint",
@@ -39,6 +41,15 @@ const struct field job_from_fields[] = {
      .help = "true: every variable of the job has to be in the source, with its shape, and every "
              "tensor of floats there has to be a variable; false: what fits is taken, and `gradus "
              "status` says what was not"},
+    {.path = "encoding",
+     .type = FIELD_ENUM,
+     .offset = FROM_AT(encoding),
+     .def = "auto",
+     .choices = encodings,
+     .help = "Means, deviations, categories and classes, by which records become what the model "
+             "reads: source takes those of the checkpoint, so that its variables mean here what "
+             "they meant there; measure measures the train records; auto is source with a "
+             "checkpoint that has them, else measure"},
     {.path = "slots",
      .type = FIELD_BOOL,
      .offset = FROM_AT(slots),
@@ -156,6 +167,12 @@ bool job_spec_has_from(const struct job_spec *spec)
     return is_given(f->checkpoint) || is_given(f->safetensors) || is_given(f->onnx);
 }
 
+bool job_spec_takes_encoding(const struct job_spec *spec)
+{
+    return is_given(spec->from.checkpoint) && spec->from.encoding != FROM_ENCODING_MEASURE &&
+           job_spec_has_data(spec);
+}
+
 void job_from_check(const struct job_reader *r)
 {
     const struct from_spec *f = &r->spec->from;
@@ -172,6 +189,11 @@ void job_from_check(const struct job_reader *r)
         job_report(r, "from.best",
                    "from.best: only checkpoints keep a best version; allowed: with "
                    "from.checkpoint");
+    }
+    if (f->encoding == FROM_ENCODING_SOURCE && sources == 1 && !job_spec_takes_encoding(r->spec)) {
+        job_report(r, "from.encoding", "from.encoding: source needs %s; allowed: measure",
+                   is_given(f->checkpoint) ? "records that are read by the section data"
+                                           : "a checkpoint, where it lies beside the variables");
     }
     if (f->slots) {
         job_report(r, "from.slots",

@@ -333,8 +333,10 @@ static const struct field cluster_fields[] = {
      .def = "1",
      .min = 1,
      .max = NODES_MAX,
-     .help = "Processes that compute gradients; with a range such as 2..8 the job starts with 2 "
-             "and takes up to 8 whenever they are free"},
+     .help =
+         "Processes that compute gradients, as many as are wanted; with a range such as 2..8 the "
+         "job begins with 2 and takes up to 8 whenever they are free. A job that has begun goes "
+         "on with fewer, also after a pause, 10 s after it could, and takes more as they join"},
     {.path = "ps",
      .type = FIELD_INT,
      .offset = CLUSTER_AT(ps),

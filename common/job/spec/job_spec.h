@@ -112,6 +112,8 @@ bool job_spec_is_program(const struct job_spec *spec); /* no layers of ours: mod
 /* workers know the variables: model.program or model.onnx */
 bool job_spec_is_given(const struct job_spec *spec);
 bool job_spec_has_from(const struct job_spec *spec); /* it names a source of first values */
+/* True if its records are encoded as those of its source, as far as that says how. */
+bool job_spec_takes_encoding(const struct job_spec *spec);
 /* Of model.onnx: reads the file, from where the data are, and files beside it that it names, all
  * below @roots (NULL: any), into spec->model.net; once, and nothing for other models. Errors: those
  * of the files, "model.onnx net.onnx: …". */

@@ -58,6 +58,16 @@ static struct step none(struct master *m, struct job *j)
     if (j->resume && j->train.records > 0) {
         return data_known(m, j); /* StartJob compares the data of each worker with it */
     }
+    return go(start_recalls(j) ? PHASE_RECALL : PHASE_INSPECT);
+}
+
+static struct step recall(struct master *m, struct job *j)
+{
+    (void)m;
+    if (!j->found) {
+        return STAY;
+    }
+    j->found = false;
     return go(PHASE_INSPECT);
 }
 
@@ -277,17 +287,18 @@ static bool has_no_worker(const struct job *j)
 /* ---- the machine ---- */
 
 static struct step (*const PHASES[PHASE_COUNT])(struct master *, struct job *) = {
-    [PHASE_NONE] = none,         [PHASE_INSPECT] = inspect, [PHASE_FIND] = find,
-    [PHASE_OPEN] = open_shards,  [PHASE_START] = start,     [PHASE_REGROUP] = regroup,
-    [PHASE_ASSIGN] = assign,     [PHASE_TRAIN] = train,     [PHASE_HOLD] = hold,
-    [PHASE_QUIESCED] = quiesced, [PHASE_FINISH] = finish,   [PHASE_WAIT] = wait,
+    [PHASE_NONE] = none,       [PHASE_RECALL] = recall,     [PHASE_INSPECT] = inspect,
+    [PHASE_FIND] = find,       [PHASE_OPEN] = open_shards,  [PHASE_START] = start,
+    [PHASE_REGROUP] = regroup, [PHASE_ASSIGN] = assign,     [PHASE_TRAIN] = train,
+    [PHASE_HOLD] = hold,       [PHASE_QUIESCED] = quiesced, [PHASE_FINISH] = finish,
+    [PHASE_WAIT] = wait,
 };
 
 /* What is done on arrival in a phase. */
 static void (*const ENTER[PHASE_COUNT])(struct master *, struct job *) = {
-    [PHASE_INSPECT] = start_inspect, [PHASE_FIND] = start_find,       [PHASE_OPEN] = start_open,
-    [PHASE_START] = start_workers,   [PHASE_REGROUP] = train_regroup, [PHASE_ASSIGN] = train_assign,
-    [PHASE_HOLD] = train_hold,
+    [PHASE_RECALL] = start_find,   [PHASE_INSPECT] = start_inspect, [PHASE_FIND] = start_find,
+    [PHASE_OPEN] = start_open,     [PHASE_START] = start_workers,   [PHASE_REGROUP] = train_regroup,
+    [PHASE_ASSIGN] = train_assign, [PHASE_HOLD] = train_hold,
 };
 
 static struct step next_step(struct master *m, struct job *j)

@@ -104,6 +104,12 @@ static void build_rows(const struct job *j, struct master_call *out)
     out->rows_manifest = begins ? j->rows_manifest : 0;
 }
 
+/* What a job took from a source that may be gone by now. */
+static const char *known_encoding(const struct job *j)
+{
+    return job_spec_takes_encoding(&j->spec) && j->encoding != NULL ? j->encoding : "";
+}
+
 static void build_base(const struct job *j, uint32_t shard, struct master_base *out)
 {
     const struct shard_state *s = &j->shards[shard];
@@ -124,6 +130,7 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
     switch (c->kind) {
     case MASTER_CALL_INSPECT: /* a job that goes on from a checkpoint begins with nothing else */
         out->begins = j->record.checkpoint[0] == '\0' || MUTANT(from_again);
+        out->encoding = out->begins ? "" : known_encoding(j);
         break;
     case MASTER_CALL_OPEN:
         out->shard = c->index;
@@ -141,6 +148,7 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         out->test = &j->test;
         out->given_fingerprint = j->given.fingerprint;
         out->from_fingerprint = MUTANT(from_unknown) ? 0 : j->from_fingerprint;
+        out->encoding = MUTANT(encoding_of_first) ? "" : known_encoding(j);
         if (plan_is_given(&j->plan)) { /* the worker brings the values before it answers */
             build_places(m, j, out);
         }

@@ -277,6 +277,8 @@ void start_begin(struct master *m, struct job *j); /* its nodes are chosen */
  * zeroed. Errors: those of model_new(), plan_make_job() and plan_update_check(). */
 int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err);
 void start_forget_fields(struct job *j); /* the names and variables that an inspection told */
+/* Has a checkpoint to say first how its records were encoded, which no worker can find out? */
+bool start_recalls(const struct job *j);
 void start_inspect(struct master *m, struct job *j);
 void start_inspect_done(struct master *m, struct job *j, const struct master_call_done *done);
 int start_data_known(struct master *m, struct job *j); /* not 0: it ends */

@@ -14,8 +14,8 @@ bool job_is_sync(const struct job *j)
 
 bool job_is_starting(const struct job *j)
 {
-    return j->phase == PHASE_INSPECT || j->phase == PHASE_FIND || j->phase == PHASE_OPEN ||
-           j->phase == PHASE_START;
+    return j->phase == PHASE_RECALL || j->phase == PHASE_INSPECT || j->phase == PHASE_FIND ||
+           j->phase == PHASE_OPEN || j->phase == PHASE_START;
 }
 
 bool job_is_pinning(const struct job *j)

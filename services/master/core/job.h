@@ -67,6 +67,7 @@
 
 enum phase {
     PHASE_NONE,     /* nothing of it runs */
+    PHASE_RECALL,   /* its newest checkpoint says how records are encoded */
     PHASE_INSPECT,  /* STARTING, or RECOVERING from a checkpoint: a worker says what the data are */
     PHASE_FIND,     /* looks for its newest checkpoint */
     PHASE_OPEN,     /* the servers make its shards */

@@ -349,9 +349,12 @@ size_t master_job_place(const struct master *m, const char *id)
 
 const char *master_job_phase(const struct master *m, const char *id)
 {
-    static const char *const NAMES[PHASE_COUNT] = {"-",     "INSPECT",  "FIND",   "OPEN",
-                                                   "START", "REGROUP",  "ASSIGN", "TRAIN",
-                                                   "HOLD",  "QUIESCED", "FINISH", "WAIT"};
+    static const char *const NAMES[PHASE_COUNT] = {
+        [PHASE_NONE] = "-",          [PHASE_RECALL] = "RECALL",     [PHASE_INSPECT] = "INSPECT",
+        [PHASE_FIND] = "FIND",       [PHASE_OPEN] = "OPEN",         [PHASE_START] = "START",
+        [PHASE_REGROUP] = "REGROUP", [PHASE_ASSIGN] = "ASSIGN",     [PHASE_TRAIN] = "TRAIN",
+        [PHASE_HOLD] = "HOLD",       [PHASE_QUIESCED] = "QUIESCED", [PHASE_FINISH] = "FINISH",
+        [PHASE_WAIT] = "WAIT"};
     const struct job *j = name_index_find(&m->job_index, id);
     return j == NULL ? "-" : NAMES[j->phase];
 }

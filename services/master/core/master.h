@@ -235,6 +235,7 @@ struct master_found {
     const double *train_sums;
     size_t train_sum_count;  /* 0: of before there were any */
     const struct best *best; /* as in master_manifest; NULL: none was noted */
+    const char *encoding;    /* what was measured on the train records; NULL: it is not kept */
     const char *best_path;   /* absolute, of the version that it keeps; NULL: it is not there */
 };
 
@@ -358,7 +359,8 @@ struct master_call {
     uint64_t given_fingerprint;              /* of the model of a program; 0: none */
     uint64_t from_fingerprint;               /* of the values of `from`; 0: not known */
     bool begins;                             /* INSPECT: it has no checkpoint yet */
-    uint32_t replica_first, replica_end;     /* ASSIGN */
+    const char *encoding; /* INSPECT, START: of a job that took it from its source; or "" */
+    uint32_t replica_first, replica_end; /* ASSIGN */
     uint64_t step, step_limit, ledger_step;
     bool hold;
     const struct lease *leases; /* ASSIGN */

@@ -224,11 +224,19 @@ static struct queue queue_make(const struct master *m)
     return q;
 }
 
+/* It will, when no more come: with what there is, where nobody else has some of it. */
+static bool goes_on_with_fewer(const struct master *m, const struct job *j, struct supply workers)
+{
+    return workers.free > 0 && j->resume &&
+           (j->record.state == JOB_RECOVERING ||
+            (m->now_ms < j->resume_fewer_ms && workers.free == workers.alive));
+}
+
 static void say_missing(struct master *m, struct job *j, struct buf *words)
 {
     struct supply workers = supply_of(m, MASTER_WORKER);
     add_missing(words, "worker", least_workers(m, j), workers);
-    if (words->len > 0 && workers.free > 0 && j->resume && j->record.state == JOB_RECOVERING) {
+    if (words->len > 0 && goes_on_with_fewer(m, j, workers)) {
         buf_printf(words, " (goes on with fewer after %d s)", RESUME_FEWER_MS / 1000);
     }
     add_missing(words, "parameter server", (size_t)j->spec.cluster.ps, supply_of(m, MASTER_PS));

@@ -245,6 +245,12 @@ static void take_rows(struct job *j, const char *from, uint64_t manifest)
     j->rows_manifest = manifest;
 }
 
+static void take_encoding(struct job *j, const char *encoding)
+{
+    free(j->encoding);
+    j->encoding = encoding == NULL || encoding[0] == '\0' ? NULL : mem_strdup(encoding);
+}
+
 void start_forget_fields(struct job *j)
 {
     for (size_t i = 0; j->field_names != NULL && i < j->train.fields.count; i++) {
@@ -254,10 +260,9 @@ void start_forget_fields(struct job *j)
     j->field_names = NULL;
     j->train.fields = j->test.fields = (struct sparse_names){0};
     free(j->given_own);
-    free(j->encoding);
+    take_encoding(j, NULL);
     take_rows(j, NULL, 0);
     j->given_own = NULL;
-    j->encoding = NULL;
     j->given = (struct given_variables){0};
 }
 
@@ -288,9 +293,7 @@ void start_inspect_done(struct master *m, struct job *j, const struct master_cal
         action_log(m, LOG_LEVEL_INFO, "job_from", "job=%s took=%s", j->record.id,
                    log_quote(done->from, quoted, sizeof quoted));
     }
-    if (done->encoding != NULL && done->encoding[0] != '\0') {
-        j->encoding = mem_strdup(done->encoding);
-    }
+    take_encoding(j, done->encoding);
     j->inspected = true;
 }
 
@@ -366,11 +369,19 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
     return 0;
 }
 
+bool start_recalls(const struct job *j)
+{
+    return job_spec_takes_encoding(&j->spec) && j->record.checkpoint[0] != '\0' &&
+           j->encoding == NULL && !MUTANT(encoding_forgotten);
+}
+
 void on_found(struct master *m, const struct master_found *found)
 {
     struct job *j = NULL;
     for (size_t i = 0; i < m->job_count; i++) {
-        if (m->jobs[i]->phase == PHASE_FIND && m->jobs[i]->find_number == found->number) {
+        const enum phase phase = m->jobs[i]->phase;
+        if ((phase == PHASE_FIND || phase == PHASE_RECALL) &&
+            m->jobs[i]->find_number == found->number) {
             j = m->jobs[i];
         }
     }
@@ -389,6 +400,9 @@ void on_found(struct master *m, const struct master_found *found)
         job_must_restart(j,
                          action_printf(m, "none of its checkpoints can be read, and it had %s: %s",
                                        j->record.checkpoint, skipped));
+    } else if (j->phase == PHASE_RECALL) { /* where it goes on is found when the data are known */
+        take_encoding(j, found->encoding);
+        j->found = true;
     } else if (go_back(m, j, found, &err) < 0) {
         job_must_end(j, JOB_FAILED, "cannot go back to its checkpoint %s: %s", found->path,
                      err.msg);

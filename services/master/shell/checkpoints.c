@@ -155,6 +155,7 @@ void checkpoint_found_release(struct checkpoint_found *f)
     free(f->train_sums);
     free(f->directory);
     free(f->best_path);
+    free(f->encoding);
     free(f->path);
     ledger_release(&f->ledger);
     buf_release(&f->skipped);
@@ -201,6 +202,8 @@ static int take(const struct checkpoints *c, const char *job, char *path,
         out->train_sum_count = m.train_sum_count;
         m.train_sums = NULL;
         out->best = m.best;
+        out->encoding = m.encoding; /* moved */
+        m.encoding = NULL;
         if (m.best.kept && checkpoint_best(path, &out->best_path, NULL) == 0 &&
             m.best.kept_step != m.step) { /* as rows have it */
             free(out->best_path);

@@ -41,6 +41,7 @@ struct checkpoint_found {
     double *train_sums;
     size_t train_sum_count;
     struct best best;   /* as in the manifest */
+    char *encoding;     /* as in the manifest; or NULL */
     char *best_path;    /* path of the best version that it keeps; NULL: it is not there */
     struct buf skipped; /* a line on each newer checkpoint that is not complete, or avoided */
 };

@@ -179,6 +179,7 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
         .service = ps ? &gradus__v1__parameter_server__descriptor : &gradus__v1__worker__descriptor,
         .method = master_call_name(call->kind),
         .body = body,
+        .terse = true,
         /* No deadline: how long the work takes depends on bytes and batches, and the node says in
          * its heartbeats that it is at it. */
     };
@@ -288,6 +289,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.secret = worker_secret(call, &fence);
         q.incarnation = call->incarnation;
         q.begins = call->begins;
+        q.encoding = borrow(call->encoding);
         start(s, call, false, &q.base);
         return;
     }
@@ -301,6 +303,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         program.fingerprint = call->given_fingerprint;
         data.program = call->given_fingerprint == 0 ? NULL : &program;
         data.from_fingerprint = call->from_fingerprint;
+        data.encoding = borrow(call->encoding);
         q.job = borrow(call->job);
         q.text = borrow(call->text);
         q.plan = &plan;

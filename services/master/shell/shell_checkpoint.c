@@ -189,7 +189,8 @@ static void deliver_found(void *ctx)
                                         .train_sums = f->train_sums,
                                         .train_sum_count = f->train_sum_count,
                                         .best = &f->best,
-                                        .best_path = f->best_path};
+                                        .best_path = f->best_path,
+                                        .encoding = f->encoding};
         shell_event(t->shell, &e);
     }
     task_free(t);

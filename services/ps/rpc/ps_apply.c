@@ -9,6 +9,9 @@
 #include "base/text.h"
 #include "ps/rpc/ps_rows.h"
 
+#define NOT_FINITE_ADVICE                                                                          \
+    "a lower update.learning_rate, scaled inputs (data.scale) or update.clip_norm may help"
+
 /* Every element has its own sum, so the bits do not depend on how wide the loop runs. */
 static void add(float *restrict to, const float *restrict from, size_t n)
 {
@@ -152,12 +155,12 @@ static void heed(struct ps_shard *s, uint64_t step, const struct update_result *
     if (r->element == UINT64_MAX) {
         (void)err_set(&s->failed, ERR_INVALID,
                       "the gradient of %s %s has a value that is not finite, at step %" PRIu64
-                      " (update.non_finite: fail)",
+                      " (update.non_finite: fail); " NOT_FINITE_ADVICE,
                       kind, name, step);
     } else {
         (void)err_set(&s->failed, ERR_INVALID,
                       "element %" PRIu64 " of the gradient of variable %s is not finite, at step "
-                      "%" PRIu64 " (update.non_finite: fail)",
+                      "%" PRIu64 " (update.non_finite: fail); " NOT_FINITE_ADVICE,
                       r->element, name, step);
     }
     (void)ps_shard_wrap(s, &s->failed);

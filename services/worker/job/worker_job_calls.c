@@ -124,13 +124,14 @@ static void log_loaded(const struct worker_job *j, uint64_t ms)
 
 /* A store that does not answer is asked again with the next call, which the master makes after
  * that error; any other one stays. */
-static int load(struct worker_job *j, struct err *err)
+static int load(struct worker_job *j, const char *encoding, bool begins, struct err *err)
 {
+    const struct worker_job_file file = {j->id, j->text, encoding, begins};
     if (!j->loaded) {
         j->loaded = true;
         j->load_err = (struct err){0};
         uint64_t begin = chrono_now_ms();
-        if (worker_model_load(&j->model, j->id, j->text, j->data, &j->load_err) == 0) {
+        if (worker_model_load(&j->model, &file, j->data, &j->load_err) == 0) {
             log_loaded(j, chrono_now_ms() - begin);
             tell_bad_records(j, "train", j->model.train);
             tell_bad_records(j, "test", j->model.test);
@@ -161,7 +162,7 @@ static void handle_inspect(struct worker_job *j, struct rpc_call *call,
     struct err err = {0};
     struct worker_source from = {0};
     work_begin(&j->tells->work, "InspectData", 0, "");
-    int rc = load(j, &err);
+    int rc = load(j, r->encoding, r->begins != 0, &err);
     if (rc == 0 && r->begins && job_spec_has_from(&j->model.spec)) {
         rc = worker_model_look(&j->model, dataset_cache_roots(j->data), &from, &err);
     }
@@ -179,8 +180,7 @@ static void handle_inspect(struct worker_job *j, struct rpc_call *call,
         info.from = from.summary;
         info.rows_from = from.rows_from;
     }
-    const char *encoding = j->model.train == NULL ? NULL : dataset_measured(j->model.train);
-    char *measured = encoding == NULL ? NULL : mem_strdup(encoding);
+    char *measured = j->model.train == NULL ? NULL : mem_strdup(dataset_measured(j->model.train));
     if (measured != NULL) {
         info.encoding = measured;
     }
@@ -293,7 +293,7 @@ static int make_client(struct worker_job *j, const char *worker, struct err *err
 static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
                  const struct membership_node *node, struct err *err)
 {
-    int rc = load(j, err);
+    int rc = load(j, r->data == NULL ? "" : r->data->encoding, false, err);
     if (rc == 0 && r->data != NULL) {
         Gradus__V1__DataInfo found;
         Gradus__V1__ProgramModel program;

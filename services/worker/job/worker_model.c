@@ -12,6 +12,7 @@
 #include "graph/model_import.h"
 #include "graph/model_weights.h"
 #include "tensor/half.h"
+#include "warm/warm_encoding.h"
 #include "worker/job/worker_model_program.h"
 
 #define FLAT_ALIGN 16       /* floats: every variable begins at a cache line */
@@ -21,12 +22,35 @@
 #define STAGGER_FLOATS                                                                             \
     1040 /* arrays must not lie a power of two apart: they would share cache ways */
 
-static int load_data(struct worker_model *m, struct dataset_cache *cache, struct err *err)
+/* m->encoding. */
+static int find_encoding(struct worker_model *m, const struct worker_job_file *file,
+                         const struct dataset_cache *cache, struct err *err)
+{
+    const struct data_roots *roots = cache == NULL ? NULL : dataset_cache_roots(cache);
+    int rc = 0;
+    if (!job_spec_takes_encoding(&m->spec)) {
+        return 0;
+    }
+    if (file->encoding[0] != '\0') {
+        m->encoding = mem_strdup(file->encoding);
+    } else if (file->begins) {
+        rc = warm_encoding_read(&m->spec, roots, &m->encoding, err);
+    }
+    m->spec.data.measured = m->encoding;
+    return rc;
+}
+
+static int load_data(struct worker_model *m, const struct worker_job_file *file,
+                     struct dataset_cache *cache, struct err *err)
 {
     enum data_label_kind kind = job_spec_label_kind(&m->spec);
-    int rc = cache == NULL ? dataset_open(&m->spec.data, kind, &m->train, &m->test, err)
-                           : dataset_cache_open(cache, &m->spec.data, kind, &m->train, &m->test,
-                                                &m->data_known, err);
+    int rc = find_encoding(m, file, cache, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = cache == NULL ? dataset_open(&m->spec.data, kind, &m->train, &m->test, err)
+                       : dataset_cache_open(cache, &m->spec.data, kind, &m->train, &m->test,
+                                            &m->data_known, err);
     if (rc != 0) {
         return rc;
     }
@@ -55,11 +79,11 @@ static int make_model(struct worker_model *m, struct err *err)
     return rc != 0 ? rc : model_check_batch(m->model, (size_t)m->spec.training.batch_size, err);
 }
 
-int worker_model_load(struct worker_model *m, const char *job, const char *text,
+int worker_model_load(struct worker_model *m, const struct worker_job_file *file,
                       struct dataset_cache *cache, struct err *err)
 {
     struct diags diags = {0};
-    int rc = job_spec_parse(text, strlen(text), "job", NULL, 0, &m->spec, &diags);
+    int rc = job_spec_parse(file->text, strlen(file->text), "job", NULL, 0, &m->spec, &diags);
     if (rc != 0) {
         struct buf messages = {0};
         diags_format(&diags, &messages);
@@ -69,7 +93,7 @@ int worker_model_load(struct worker_model *m, const char *job, const char *text,
         return rc;
     }
     diags_release(&diags);
-    rc = job_spec_has_data(&m->spec) ? load_data(m, cache, err) : 0;
+    rc = job_spec_has_data(&m->spec) ? load_data(m, file, cache, err) : 0;
     rc = rc != 0
              ? rc
              : job_spec_import(&m->spec, cache == NULL ? NULL : dataset_cache_roots(cache), err);
@@ -81,7 +105,7 @@ int worker_model_load(struct worker_model *m, const char *job, const char *text,
         }
         return rc;
     }
-    return rc == 0 && job_spec_is_program(&m->spec) ? model_program_load(m, job, err) : rc;
+    return rc == 0 && job_spec_is_program(&m->spec) ? model_program_load(m, file->id, err) : rc;
 }
 
 static size_t count_variables(const struct worker_model *m)
@@ -241,6 +265,7 @@ void worker_model_release(struct worker_model *m)
         free(m->buffers[i]);
     }
     free(m->brought);
+    free(m->encoding);
     free(m->given);
     free(m->offsets);
     free(m->values);

@@ -19,6 +19,7 @@ struct model_program; /* what a program's model needs beside it (worker_model_pr
 
 struct worker_model {
     struct job_spec spec;
+    char *encoding; /* with which the records are encoded; NULL: it is measured on them */
     struct dataset *train, *test; /* test may be NULL; train of a program's own records, too */
     struct dataset_info train_info, test_info; /* of the data that there are; test: no records */
     struct worker_program *program;            /* borrowed: of this worker; NULL: it has none */
@@ -59,10 +60,17 @@ struct worker_model {
     uint64_t load_ns; /* the last gradient waited for its batch so long, or decoded it */
 };
 
+struct worker_job_file {
+    const char *id, *text;
+    /* Of one with job_spec_takes_encoding(): what was measured before; "": it is measured, or
+     * with `begins` that of the source, if it has one. */
+    const char *encoding;
+    bool begins;
+};
 /* @m is zeroed but for its program. Parse the job file and load its data, unless @cache (may be
- * NULL) knows them: m->data_known. The model of a program is asked for. Errors: what the file or
- * the data has; ERR_UNAVAILABLE: again later. */
-int worker_model_load(struct worker_model *m, const char *job, const char *text,
+ * NULL) knows them: m->data_known. The model of a program is asked for. Errors: what the file,
+ * the data or the source has; ERR_UNAVAILABLE: again later. */
+int worker_model_load(struct worker_model *m, const struct worker_job_file *file,
                       struct dataset_cache *cache, struct err *err);
 /* The variables of a model that the plan does not know how to begin; none: it knows. Borrows. */
 struct given_variables worker_model_given(const struct worker_model *m);

@@ -39,6 +39,14 @@ bool worker_model_brings(const struct worker_model *m)
 
 /* ---- from ---- */
 
+/* With what becomes of the records. */
+static char *summarize(const struct worker_model *m, const char *taken)
+{
+    const char *news = m->train == NULL ? NULL : dataset_news(m->train);
+    return mem_printf("%s%s%s%s", taken, m->encoding != NULL ? "; and the encoding of records" : "",
+                      news == NULL ? "" : "; ", news == NULL ? "" : news);
+}
+
 int worker_model_look(const struct worker_model *m, const struct data_roots *roots,
                       struct worker_source *out, struct err *err)
 {
@@ -48,7 +56,7 @@ int worker_model_look(const struct worker_model *m, const struct data_roots *roo
     rc = rc != 0 ? rc : warm_start_load(w, NULL, &out->fingerprint, err);
     if (rc == 0) {
         const char *rows_from = warm_start_rows(w, &out->rows_manifest);
-        out->summary = mem_strdup(warm_start_summary(w));
+        out->summary = summarize(m, warm_start_summary(w));
         out->rows_from = mem_strdup(rows_from == NULL ? "" : rows_from);
     }
     warm_start_close(w);

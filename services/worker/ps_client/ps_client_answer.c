@@ -366,14 +366,20 @@ static int take_answer(const struct shard_link *link, struct pending *p,
     return 0;
 }
 
-/* Takes an error of the shard. Its number comes from the wire: only those of gRPC mean something.
- */
+/* What the shard says, without "job digits-1 shard 0: ". */
+static const char *without_subject(const char *message)
+{
+    const char *rest = strncmp(message, "job ", 4) == 0 ? strstr(message, ": ") : NULL;
+    return rest == NULL ? message : rest + 2;
+}
+
+/* An error of the shard's. Its number comes from the wire: only those of gRPC mean something. */
 static int take_refusal(const struct shard_link *link, const Gradus__V1__ExchangeResponse *r,
                         struct err *err)
 {
     bool known = r->code > 0 && r->code <= -ERR_UNAUTHENTICATED;
     return err_set(err, known ? -r->code : ERR_UNKNOWN, "shard %" PRIu32 ": %s", link->shard,
-                   r->message);
+                   without_subject(r->message));
 }
 
 /* One message of an answer; ERR_* and a message when it is a refusal or cannot be right. */

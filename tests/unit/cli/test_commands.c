@@ -141,6 +141,7 @@ static void test_refusals(void **state)
         cli_says(&err_out, "the disk is full");
         cli_says_not(&err_out, "cannot be reached");
         cli_says_not(&err_out, "has not answered");
+        cli_says(&err_out, "gradus: the disk is full"); /* no name of an RPC, and no port */
     }
 }
 

@@ -21,14 +21,14 @@ static void test_reasons_in_the_list(void **state)
     Gradus__V1__Job *jobs[] = {&s.job};
     struct buf out = {0};
     output_jobs_text(jobs, 1, &wide, &out);
-    output_assert_text(&out, "JOB          STATE          STEP   EPOCH  AGE     TIME  RESULT\n"
-                             "digits-1     RECOVERING      500    2.50   5m   12.3 s  loss 0.2500  "
+    output_assert_text(&out, "JOB          STATE          STEP   EPOCH  AGE    TIME  RESULT\n"
+                             "digits-1     RECOVERING      500    2.50   5m  12.3 s  loss 0.2500  "
                              "accuracy 0.5000  lost "
                              "worker worker-2; waits for 1 more worker: 1 of 2 free\n");
     output_jobs_text(jobs, 1, &narrow, &out);
     output_assert_text(
-        &out, "JOB          STATE          STEP   EPOCH  AGE     TIME  RESULT\n"
-              "digits-1     RECOVERING      500    2.50   5m   12.3 s\n"
+        &out, "JOB          STATE          STEP   EPOCH  AGE    TIME  RESULT\n"
+              "digits-1     RECOVERING      500    2.50   5m  12.3 s\n"
               "    loss 0.2500 accuracy 0.5000 lost worker worker-2; waits for 1 more worker: "
               "1\n    of 2 free\n");
     char silent[] = "ps-2 has been silent for 14 s; it is waited for until 2:00";
@@ -39,8 +39,8 @@ static void test_reasons_in_the_list(void **state)
     s.job.reason = empty;
     s.job.state = GRADUS__V1__JOB_STATE__RUNNING;
     output_jobs_text(jobs, 1, &wide, &out);
-    output_assert_text(&out, "JOB          STATE          STEP   EPOCH  AGE     TIME  RESULT\n"
-                             "digits-1     RUNNING         500    2.50   5m   12.3 s  loss 0.2500  "
+    output_assert_text(&out, "JOB          STATE          STEP   EPOCH  AGE    TIME  RESULT\n"
+                             "digits-1     RUNNING         500    2.50   5m  12.3 s  loss 0.2500  "
                              "accuracy 0.5000  ps-2 has "
                              "been silent for 14 s; it is waited for until 2:00\n");
 }
@@ -61,12 +61,33 @@ static void test_places_in_the_queue(void **state)
     struct buf out = {0};
     output_jobs_text(jobs, 1, &narrow, &out);
     output_assert_text(&out,
-                       "JOB          STATE          STEP   EPOCH  AGE     TIME  RESULT\n"
-                       "digits-1     PENDING         500    2.50   5m   12.3 s\n"
+                       "JOB          STATE          STEP   EPOCH  AGE    TIME  RESULT\n"
+                       "digits-1     PENDING         500    2.50   5m  12.3 s\n"
                        "    of ann priority -5 place 3 waits for 1 more worker: 1 of 2 free\n");
     output_status_text(&s.job, 80, &out);
     assert_non_null(
         strstr(buf_str(&out), "\nowner       ann\npriority    -5\nqueue       place 3\n"));
+    buf_release(&out);
+}
+
+/* One meaning of cluster.workers: how many are wanted, and how few will do. */
+static void test_wanted_workers(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    char text[] = "name: j\ndata: {train: {file: x}}\nmodel: {layers: [{dense: {units: 2}}], loss: "
+                  "mean_squared_error}\nupdate: {rule: sgd}\ncluster: {workers: 3..5}\n";
+    s.job.text = text;
+    struct buf out = {0};
+    output_status_text(&s.job, 80, &out);
+    assert_non_null(strstr(buf_str(&out),
+                           "wanted      5 workers; begins with 3, goes on with fewer "
+                           "when it has begun\n"));
+    buf_reset(&out);
+    s.job.state = GRADUS__V1__JOB_STATE__SUCCEEDED;
+    output_status_text(&s.job, 80, &out);
+    assert_null(strstr(buf_str(&out), "wanted"));
     buf_release(&out);
 }
 
@@ -110,12 +131,12 @@ static void test_ages(void **state)
         int64_t ago_ms;
         double seconds;
         const char *says;
-    } rows[] = {{0, 0, "  0s        -\n"},
-                {59999, 0.04, " 59s    0.0 s\n"},
-                {3600000, 61, "  1h     1:01\n"},
-                {86399999, 3723, " 23h  1:02:03\n"},
+    } rows[] = {{0, 0, "  0s       -\n"},
+                {59999, 0.04, " 59s   0.0 s\n"},
+                {3600000, 61, "  1h    1:01\n"},
+                {86399999, 3723, " 23h 1:02:03\n"},
                 {950400000, 360000, " 11d 100:00:00\n"},
-                {-5, 0, "  0s        -\n"}};
+                {-5, 0, "  0s       -\n"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct sample s;
         sample_init(&s);
@@ -248,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_jobs),
         cmocka_unit_test(test_ages),
+        cmocka_unit_test(test_wanted_workers),
         cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_nodes_with_long_names),
         cmocka_unit_test(test_seconds),

@@ -293,8 +293,8 @@ static void test_addresses_and_files_that_cannot_be(void **state)
                                      .name = none,
                                      .token_file = none,
                                      .token = none};
-    assert_int_equal(client_open(&c, "nonsense", NULL, &err), ERR_INVALID);
-    assert_says(&err, "nonsense");
+    assert_int_equal(client_open(&c, "non:sense", NULL, &err), ERR_INVALID);
+    assert_says(&err, "non:sense");
     assert_null(c.channel);
     err = (struct err){0};
     assert_int_not_equal(client_open(&c, "127.0.0.1:1", &tls, &err), 0);

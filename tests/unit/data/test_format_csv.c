@@ -317,6 +317,19 @@ static void columns_are_named_in_lists(void **state)
                     "data.ignore: this is no list of columns");
 }
 
+/* What the file seems to be, and what leaves a line out, is said. */
+static void errors_have_advice(void **state)
+{
+    (void)state;
+    struct data_spec spec = csv_spec("a;b;y\n1;2;0\n2;3;1\n");
+    spec.label = (char[]){"y"};
+    spec.header = 1; /* true */
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "is it data.separator: \";\"?");
+    spec = csv_spec("a,b,y\n1,2,0\n2,3,1\n2,oops,1\n");
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "; 2 records before it are good: data.bad_records: 1 leaves one out");
+}
+
 static void ragged_rows_are_refused(void **state)
 {
     (void)state;
@@ -416,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_records_are_filled_with_train_statistics),
         cmocka_unit_test(categories_become_ones),
         cmocka_unit_test(columns_are_named_in_lists),
+        cmocka_unit_test(errors_have_advice),
         cmocka_unit_test(ragged_rows_are_refused),
         cmocka_unit_test(cells_that_are_no_numbers_are_refused),
         cmocka_unit_test(broken_quotes_are_refused),

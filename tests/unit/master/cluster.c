@@ -160,6 +160,11 @@ static void take_call(struct cluster *c, const struct master_call *call)
     if (call->kind != MASTER_CALL_INSPECT) {
         assert_true(call->generation <= c->stored[cluster_stored(c, call->job)].generation);
     }
+    if (call->kind == MASTER_CALL_INSPECT || call->kind == MASTER_CALL_START) {
+        char *said =
+            call->kind == MASTER_CALL_START ? c->asked.start_encoding : c->asked.inspect_encoding;
+        snprintf(said, sizeof c->asked.start_encoding, "%s", call->encoding);
+    }
     if (call->kind == MASTER_CALL_STOP) {
         snprintf(c->stop_reason, sizeof c->stop_reason, "%s", call->reason);
     }
@@ -341,6 +346,7 @@ static void find_comes(struct cluster *c, const struct flight *f)
     if (p != NULL) {
         p->ledger.done = p->counts;
         e.found.directory = p->directory;
+        e.found.encoding = c->encoding;
         e.found.path = p->directory;
         e.found.step = p->step;
         e.found.version = p->version;

@@ -137,8 +137,10 @@ struct cluster {
         bool begins;
         uint64_t from_fingerprint;
         size_t inspections, places;
+        char inspect_encoding[32], start_encoding[32];
     } asked;
-    struct { /* rows that the store has answered; the core does not know yet */
+    const char *encoding; /* workers, and manifests, say that this was measured; or NULL */
+    struct {              /* rows that the store has answered; the core does not know yet */
         char job[64];
         uint64_t row;
         bool failed;

@@ -374,6 +374,7 @@ static void answer_inspect(const struct cluster *c, struct master_call_done *don
                                         .label_is_class = true,
                                         .classes = c->classes,
                                         .label_scale = 1};
+    done->encoding = c->encoding;
     done->test = done->train;
     done->test.records = c->test_records;
     if (c->from != NULL) {

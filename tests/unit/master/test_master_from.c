@@ -10,6 +10,7 @@ static struct cluster *cluster_from(uint64_t seed, size_t ps, size_t workers)
 {
     struct cluster *c = cluster_new(seed, ps, workers);
     c->from = TOOK;
+    c->encoding = "{measured}";
     c->from_fingerprint = 77;
     return c;
 }
@@ -25,6 +26,20 @@ static void a_job_that_begins_has_its_source_looked_at(void **state)
     assert_int_equal(c->asked.from_fingerprint, 77);
     assert_int_equal(c->asked.places, 2); /* workers bring the values */
     assert_string_equal(r->started_from, TOOK);
+    assert_string_equal(c->asked.inspect_encoding, ""); /* it is to be found in the source */
+    assert_string_equal(c->asked.start_encoding, "{measured}");
+    cluster_free(c);
+}
+
+static void another_encoding_is_measured_by_each_worker(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_from(9105, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS(FROM, "from.encoding=measure"));
+    (void)cluster_run_to_end(c, id);
+    assert_string_equal(c->asked.inspect_encoding, "");
+    assert_string_equal(c->asked.start_encoding, "");
     cluster_free(c);
 }
 
@@ -67,7 +82,9 @@ static void restart(uint64_t seed, const char *checkpoint, bool begins)
     struct cluster *c = cluster_from(seed, 0, 0);
     struct job_record r;
     struct job_spec spec = {0};
-    c->find_gone = true;
+    c->find_gone = begins;
+    snprintf(c->disk[0].job, sizeof c->disk[0].job, "old-1");
+    snprintf(c->disk[0].directory, sizeof c->disk[0].directory, "old-1/step-000000007");
     cluster_spec(&spec, "old", SETS(FROM));
     job_record_init(&r);
     job_record_set(&r.id, "old-1");
@@ -92,6 +109,7 @@ static void restart(uint64_t seed, const char *checkpoint, bool begins)
     }
     cluster_run_ms(c, 1000); /* the answer has come */
     assert_int_equal(c->asked.begins, begins);
+    assert_string_equal(c->asked.inspect_encoding, begins ? "" : "{measured}");
     assert_string_equal(cluster_job(c, "old-1")->started_from,
                         begins ? TOOK : "what was taken before");
     cluster_free(c);
@@ -119,6 +137,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_that_begins_has_its_source_looked_at),
+        cmocka_unit_test(another_encoding_is_measured_by_each_worker),
         cmocka_unit_test(another_job_says_nothing),
         cmocka_unit_test(who_begins_anew_begins_with_the_same),
         cmocka_unit_test(a_job_that_goes_on_does_not_look_again),

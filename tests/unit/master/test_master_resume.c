@@ -264,6 +264,29 @@ static void a_job_that_has_ended_is_removed(void **state)
     cluster_free(c);
 }
 
+/* More workers than there are were asked for: after a pause it goes on with those that there are.
+ */
+static void a_pause_with_too_many_wanted_is_no_dead_end(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(9860, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.epochs=400", "training.mode=async"));
+    cluster_until_in(c, id, "TRAIN");
+    size_t k = cluster_set(c, id, SETS("cluster.workers=5"));
+    assert_int_equal(cluster_answer(c, k, 10000), 0);
+    assert_int_equal(cluster_ask(c, id, MASTER_PAUSE), 0);
+    cluster_until(c, id, JOB_PAUSED, 20000);
+    assert_int_equal(cluster_ask(c, id, MASTER_RESUME), 0);
+    cluster_until(c, id, JOB_PENDING, 10);
+    cluster_run_ms(c, 100);
+    cluster_assert_reason(c, id,
+                          "waits for 3 more workers: 2 of 5 free (goes on with fewer after 10 s)");
+    cluster_until(c, id, JOB_RUNNING, 20000);
+    cluster_cancel(c, id, true);
+    cluster_free(c);
+}
+
 /* A row that cannot be stored is no promise; the job goes on when it can. */
 static void a_resume_that_is_not_stored_is_not_promised(void **state)
 {
@@ -297,6 +320,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_resumed_says_why),
         cmocka_unit_test(a_resume_that_is_not_stored_is_not_promised),
         cmocka_unit_test(a_job_that_has_ended_is_removed),
+        cmocka_unit_test(a_pause_with_too_many_wanted_is_no_dead_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

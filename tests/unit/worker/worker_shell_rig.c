@@ -310,7 +310,8 @@ static void make_plan(struct fixture *f, const char *mode)
 {
     struct err err = {0};
     (void)snprintf(f->text, sizeof f->text, job_text, f->dir, mode, BATCH);
-    if (worker_model_load(&f->model, "job", f->text, NULL, &err) != 0) {
+    const struct worker_job_file file = {.id = "job", .text = f->text, .encoding = ""};
+    if (worker_model_load(&f->model, &file, NULL, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     const struct dataset_info *info = dataset_info(f->model.train);
