@@ -63,6 +63,7 @@ void manifest_release(struct manifest *m)
     free(m->train_sums);
     free(m->variables);
     manifest_tables_release(m);
+    manifest_eras_release(m);
     free(m->shards);
     *m = (struct manifest){0};
 }
@@ -196,6 +197,7 @@ static void format(const struct manifest *m, struct buf *out)
     }
     add_train_sums(out, m);
     manifest_best_format(m, out);
+    manifest_eras_format(m, out);
     if (m->encoding != NULL) {
         buf_printf(out, "  \"encoding\": %s,\n", m->encoding);
     }

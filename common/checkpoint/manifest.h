@@ -37,6 +37,11 @@ struct manifest_base {
     uint64_t checksum;                     /* the checksum at the end of the base's manifest */
 };
 
+struct manifest_era { /* job/progress/era.h */
+    uint64_t version;
+    char *update; /* the section of the job file */
+};
+
 struct manifest {
     char *job;   /* id */
     char *owner; /* claim.h; "" of before there were any */
@@ -65,6 +70,8 @@ struct manifest {
     struct manifest_table *tables;
     size_t table_count;
     struct manifest_base base;
+    struct manifest_era *eras; /* none: the update section of the text is of all versions */
+    size_t era_count;
     uint64_t checksum; /* the one at the end of the text that was read or written */
 };
 
@@ -74,6 +81,8 @@ void manifest_init(struct manifest *m, const char *job, const char *text, enum t
 void manifest_release(struct manifest *m);
 /* One more table, without rows; @admission: enum table_admission_kind. */
 void manifest_add_table(struct manifest *m, const char *name, uint64_t dim, int admission);
+/* Adds an era behind the others. */
+void manifest_add_era(struct manifest *m, uint64_t version, const char *update);
 /* Fills in how many rows of the tables each file has, as the files say, which must be of these
  * tables. A base has to be there, and its checksum is filled in; when no file is a delta, @m has no
  * base afterwards. Errors: ERR_NOT_FOUND, ERR_CORRUPT; those of files. */
@@ -119,6 +128,10 @@ void manifest_tables_format(const struct manifest *m, struct buf *out);
 int manifest_tables_read(const struct json_t *root, struct manifest *m, struct err *err);
 void manifest_tables_release(struct manifest *m);
 void manifest_base_format(const struct manifest *m, struct buf *out);
+void manifest_eras_format(const struct manifest *m, struct buf *out);
+/* Errors: ERR_CORRUPT. */
+int manifest_eras_read(const struct json_t *root, struct manifest *m, struct err *err);
+void manifest_eras_release(struct manifest *m);
 void manifest_best_format(const struct manifest *m, struct buf *out);
 int manifest_best_read(const struct json_t *root, struct manifest *m, struct err *err);
 int manifest_base_read(const struct json_t *root, struct manifest *m, struct err *err);

@@ -329,7 +329,7 @@ static int read_all(const struct json_t *root, struct manifest *m, struct err *e
     static int (*const readers[])(const struct json_t *, struct manifest *, struct err *) = {
         read_texts,         read_numbers,       read_slots,           read_variables,
         manifest_base_read, read_shards,        manifest_tables_read, read_ledger,
-        read_train_sums,    manifest_best_read, read_encoding};
+        read_train_sums,    manifest_best_read, read_encoding,        manifest_eras_read};
     int rc = read_format(root, err);
     for (size_t i = 0; rc == 0 && i < sizeof readers / sizeof readers[0]; i++) {
         rc = readers[i](root, m, err);

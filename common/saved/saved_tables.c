@@ -7,13 +7,42 @@
 #include "base/mem.h"
 #include "job/plan/plan_tables.h"
 #include "job/plan/plan_update.h"
+#include "job/spec/job_era.h"
 
 /* Beyond what the job gives a table: on one server none of its rows may be too many. */
 #define SLACK_BYTES (UINT64_C(64) << 20)
 
-/* What tables are owed at @version by updates that did not have their rows. */
+/* The eras before the newest one, which is that of the job's file. */
+static int find_eras(struct saved_tables *t, const struct job_spec *spec,
+                     const struct manifest_era *eras, size_t count, struct err *err)
+{
+    int rc = 0;
+    struct update *before = NULL;
+    t->eras = mem_new(count + 1, sizeof *t->eras);
+    for (size_t i = 0; i + 1 < count && rc == 0; i++) {
+        struct saved_era *e = &t->eras[t->era_count++];
+        rc = job_update_parse(eras[i].update, spec, &e->spec, err);
+        if (rc == 0 && e->spec.rule != spec->update.rule) {
+            rc = err_set(err, ERR_CORRUPT, "the rule was %s, and is %s", e->spec.rule->name,
+                         spec->update.rule->name);
+        }
+        rc = rc != 0 ? rc : plan_update_shard(&t->plan, &e->spec, 0, &e->update, err);
+        if (rc == 0 && before != NULL) {
+            update_follows(e->update, before, eras[i].version);
+        }
+        before = e->update;
+    }
+    if (rc == 0 && before != NULL) {
+        update_follows(t->update, before, eras[count - 1].version);
+    }
+    return rc == 0 ? 0 : err_wrap(err, "eras");
+}
+
+/* What tables are owed at @version by updates that did not have their rows. @m: of the checkpoint
+ * that the tables are in; NULL: nothing is owed. */
 static int find_pasts(struct saved_tables *t, const struct job_spec *spec, uint64_t version,
-                      const struct variable_spec *variables, size_t count, struct err *err)
+                      const struct manifest *m, const struct variable_spec *variables, size_t count,
+                      struct err *err)
 {
     const struct cluster_spec one = {.ps = 1, .partitions = 1};
     *t = (struct saved_tables){.count = spec->model.table_count, .spec = spec, .version = version};
@@ -22,6 +51,9 @@ static int find_pasts(struct saved_tables *t, const struct job_spec *spec, uint6
     }
     int rc = plan_make(variables, count, &one, &t->plan, err);
     rc = rc != 0 ? rc : plan_update_shard(&t->plan, &spec->update, 0, &t->update, err);
+    if (rc == 0 && m != NULL) {
+        rc = find_eras(t, spec, m->eras, m->era_count, err);
+    }
     if (rc != 0) {
         saved_tables_release(t);
         return rc;
@@ -40,7 +72,7 @@ int saved_tables_open(struct saved_tables *t, struct checkpoint *c, const struct
     struct saved_about about;
     size_t catching = 0;
     saved_about_checkpoint(c, &about);
-    int rc = find_pasts(t, spec, about.version, m->variables, m->variable_count, err);
+    int rc = find_pasts(t, spec, about.version, m, m->variables, m->variable_count, err);
     if (rc != 0 || t->count == 0) {
         return rc;
     }
@@ -90,7 +122,7 @@ int saved_tables_load_file(struct saved_tables *t, const struct saved_file *f,
 {
     struct variable_spec *variables = model_variables(model);
     const uint64_t version = saved_file_about(f)->version;
-    int rc = find_pasts(t, spec, version, variables, model_variable_count(model), err);
+    int rc = find_pasts(t, spec, version, NULL, variables, model_variable_count(model), err);
     struct checkpoint_table *named = mem_new(t->count + 1, sizeof *named);
     rc = rc != 0 ? rc : make_tables(t, named, err);
     for (size_t i = 0; i < t->count && rc == 0; i++) {
@@ -187,6 +219,11 @@ void saved_tables_release(struct saved_tables *t)
     free(t->pasts);
     free(t->catching);
     update_free(t->update);
+    for (size_t i = t->era_count; i-- > 0;) { /* each borrows from the one before it */
+        update_free(t->eras[i].update);
+        update_spec_release(&t->eras[i].spec);
+    }
+    free(t->eras);
     plan_release(&t->plan);
     *t = (struct saved_tables){0};
 }

@@ -28,11 +28,19 @@ struct saved_reader {
     struct runner_rows *run;   /* [count] for runner_set_rows() */
 };
 
+/* An update section that counted before the job's file had its present one. */
+struct saved_era {
+    struct update_spec spec;
+    struct update *update;
+};
+
 struct saved_tables { /* begins zeroed */
     size_t count;
     const struct job_spec *spec; /* borrowed */
     struct plan plan;            /* of one server, for what an update needs of it */
     struct update *update;
+    struct saved_era *eras; /* [era_count] earlier ones, oldest first */
+    size_t era_count;
     struct rule_past *pasts; /* [count] */
     struct checkpoint_past *catching;
     uint64_t version;

@@ -122,9 +122,11 @@ const struct cli_command cmd_set = {
     .summary = "Change keys of a job, also while it runs, and print what changed",
     .usage = "JOB KEY=VALUE...",
     .examples = "  gradus set digits-1 training.mode=async\n"
-                "  gradus set digits-1 training.epochs=20 cluster.workers=2..8 --json\n",
-    .notes = "Keys of `training` can change, but for batch_size, split_batches and seed, and "
-             "cluster.workers. A running job changes at a step boundary; nothing is lost or "
+                "  gradus set digits-1 training.epochs=20 cluster.workers=2..8 --json\n"
+                "  gradus set digits-1 update.learning_rate=0.01 update.clip_norm=1\n",
+    .notes = "Keys of `training` can change, but for batch_size, split_batches, seed and wire; "
+             "keys of `update`, but for rule and accumulate; cluster.workers; priority. A running "
+             "job changes at a step boundary; nothing is lost or "
              "applied twice. Ctrl-C stops waiting; the change may still happen.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],

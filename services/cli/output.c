@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/terminal.h"
 #include "cli/text_best.h"
+#include "cli/text_changes.h"
 #include "cli/text_metrics.h"
 #include "cli/text_consistency.h"
 #include "cli/text_queue.h"
@@ -374,6 +375,7 @@ void output_status_text(const Gradus__V1__Job *job, size_t columns, struct buf *
         buf_printf(out, "staleness   %s\n", buf_str(&staleness));
     }
     buf_release(&staleness);
+    text_changes(job, columns, out);
     time_line("submitted", job->submitted_ms, out);
     time_line("started", job->started_ms, out);
     time_line("finished", job->finished_ms, out);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "cli/text_best.h"
+#include "cli/text_changes.h"
 #include "cli/text_metrics.h"
 #include "job/progress/ledger.h"
 #include "json/json_write.h"
@@ -205,6 +206,7 @@ static json_t *status(const Gradus__V1__Job *job)
     json_put(o, "recoveries", integer(job->recoveries));
     json_put(o, "resumes", integer(job->resumes));
     json_put(o, "ended_before", json_text(job->ended_before));
+    json_put(o, "changed", text_changes_json(job));
     json_put(o, "owner", json_text(job->owner));
     json_put(o, "priority", json_integer(job->priority));
     json_put(o, "queue_position", integer(job->queue_position));

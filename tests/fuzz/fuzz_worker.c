@@ -249,10 +249,12 @@ void worker_job_start(struct worker_job *j, struct rpc_call *call, struct rpc_ms
         return;
     }
     if (j->core == NULL) {
+        const struct era only = {.rounds = j->plan.shard_count > 1 ? 1 : 0};
         const struct worker_config config = {
             .generation = r->generation,
             .shard_count = j->plan.shard_count,
-            .rounds = j->plan.shard_count > 1 ? 1 : 0,
+            .eras = &only,
+            .era_count = 1,
             .shape = {.records = data.records, .batch_records = 10, .split_batches = 2}};
         j->core = worker_new(&config);
     }

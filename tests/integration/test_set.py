@@ -64,9 +64,9 @@ class Waiting(Set):
 
     def test_every_wrong_key_is_named(self):
         err = self.set(self.master, self.id, "training.seed=7", "cluster.ps=2", "training.epochs=many",
-                       "training.mdoe=sync", "update.learning_rate=1", expect=2)
+                       "training.mdoe=sync", "update.rule=adam", expect=2)
         for key in ("training.seed=7: fixed", "cluster.ps=2: fixed", "training.epochs=many: ",
-                    "training.mdoe=sync: ", "update.learning_rate=1: fixed"):
+                    "training.mdoe=sync: ", "update.rule=adam: fixed"):
             self.assertIn(key, err)
         status = self.status(self.master, self.id)
         self.assertNotIn("many", status["text"])

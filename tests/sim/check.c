@@ -153,11 +153,12 @@ void check_applied(struct world *w, struct sim_shard *s, const struct shard_acti
         violated(w, INVARIANT_EXAMPLES, "shard %u applies %llu examples as %llu", s->number,
                  (unsigned long long)ids_examples(j, &g->ids), (unsigned long long)a->examples);
     }
-    const uint32_t rounds = job_rounds(j);
+    const uint32_t rounds = eras_rounds(j, s->eras, s->era_count, a->version - 1);
     if (s->begun != (rounds > 0 && is_sync(s)) || (s->begun && s->settled < rounds)) {
         violated(w, INVARIANT_ORDER, "shard %u applies after %u of %u rounds of sums", s->number,
                  s->settled, rounds);
     }
+    check_era(w, s, a);
     check_same(w, s, a->version, g == NULL ? &none : &g->ids,
                s->begun ? s->totals[rounds - 1].value : 0);
     if (is_sync(s)) {
@@ -266,6 +267,7 @@ void check_record(struct world *w, const struct job_record *r)
                  job_state_name(r->state), row == NULL ? "nothing" : job_state_name(row->state));
     }
     check_resumed(w, job, r);
+    check_era_record(w, r);
     check_steady(w, job, r);
     if (j->state != 0 && j->state != r->state) {
         check_yielded(w, job, r);

@@ -136,14 +136,22 @@ static void ask_ended(struct world *w, struct sim_job *j, const struct job_recor
                       struct master_event *e)
 {
     char more[SIM_SET_BYTES];
-    const char *sets[] = {more};
+    const char *sets[2];
+    size_t set_count = 0;
     snprintf(more, sizeof more, "training.epochs=%u", j->epochs);
+    if (j->again.more_now) {
+        sets[set_count++] = more;
+    }
+    if (w->schedule->updates && world_draw(w, "again", w->client_request, 2) == 0) {
+        sets[set_count++] = "update.learning_rate=0.1875";
+    }
     struct job_spec spec = {0};
     char *base = mem_strdup(r->text), directory[80];
     uint64_t newest = 0;
-    (void)client_parse(base, sets, j->again.more_now ? 1 : 0, &spec, w, true);
+    (void)client_parse(base, sets, set_count, &spec, w, true);
     e->resume.spec = &spec;
     e->resume.base = base;
+    eras_asked(w, j, e->request, &spec);
     j->again.begins = true;
     j->again.opened = j->opened;
     j->again.newest = disk_newest(w, (uint32_t)(j - w->jobs), directory, &newest) ? newest : 0;

@@ -34,7 +34,8 @@ static void learn_job(struct sim_job *j, const struct job_spec *spec,
     j->steps = (uint64_t)spec->training.steps;
     j->split_batches = (uint32_t)spec->training.split_batches;
     j->batches = (j->records + j->batch_records - 1) / j->batch_records;
-    j->rounds = spec->update.rule->rounds + (update_spec_takes_norms(&spec->update) ? 1 : 0);
+    j->rule_rounds = spec->update.rule->rounds;
+    eras_known(j, spec);
     consistency_of(spec, &j->first);
     j->partial = consistency_is_partial(&j->first);
     j->tables = plan->tables;
@@ -97,13 +98,16 @@ static void client_set(struct world *w, struct sim_job *j, const struct sim_faul
     char *base = mem_strdup(r->text);
     struct job_spec spec = {0};
     if (client_parse(base, sets, count, &spec, w, false)) {
-        j->changed = true;
+        for (size_t i = 0; i < count; i++) {
+            j->changed = j->changed || strncmp(sets[i], "update.", strlen("update.")) != 0;
+        }
         struct consistency to;
         consistency_of(&spec, &to);
         j->partial = j->partial || consistency_is_partial(&to);
         struct master_event e = {.kind = MASTER_SET,
                                  .request = CLIENT_REQUEST + ++w->client_request};
         e.set = (struct master_set_event){.job = j->id, .spec = &spec, .base = base};
+        eras_asked(w, j, e.request, &spec);
         TRACE(w, 0, "is asked to set %s %s %s of %s", f->change[0], f->change[1], f->change[2],
               j->id);
         master_event(w, &e);

@@ -156,6 +156,8 @@ static void fill_call(struct world *w, struct unary_request *q, const struct mas
         }
     }
     flatten(w, &q->ledger, c->ledger);
+    q->era_count = eras_read(w, j, c->eras, c->era_count, q->eras);
+    check_eras_told(w, j, q->eras, q->era_count);
     for (size_t i = 0; i < c->worker_count && i < SIM_WORKERS_MAX; i++) {
         q->workers[i] = name_of(w, c->workers[i]);
     }
@@ -221,6 +223,7 @@ static void answer_client(struct world *w, const struct master_reply *r)
     TRACE(w, 0, "answers the client's request %u: %s%s%s", (unsigned)(what & 0xffffff),
           r->err.code == 0 ? "ok" : err_code_name(r->err.code), r->err.code == 0 ? "" : ", ",
           r->err.code == 0 ? "" : r->err.msg);
+    eras_answered(w, r);
     if (r->job != NULL) {
         check_record(w, r->job);
     }
@@ -283,6 +286,7 @@ static void store(struct world *w, const struct master_store *s)
     row->failed = !disk_store(w, s->job);
     if (!row->failed) {
         w->jobs[row->job].named = s->job->checkpoint[0] != '\0';
+        eras_stored(w, row->job, s->job);
     }
 }
 

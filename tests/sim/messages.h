@@ -60,6 +60,12 @@ enum unary_kind {
     UNARY_KIND_COUNT
 };
 
+struct sim_era { /* an update section, as far as the simulator goes by it */
+    uint64_t version;
+    float rate;
+    uint32_t rounds;
+};
+
 struct flat_ledger { /* a ledger in a message */
     bool present;
     struct ledger_shape shape;
@@ -95,6 +101,8 @@ struct unary_request {
     uint32_t lease_count;
     struct sim_place places[SIM_SHARDS_MAX]; /* ASSIGN, EVALUATE; START when values are given */
     uint32_t shard_count;
+    struct sim_era eras[SIM_ERAS_MAX];
+    uint32_t era_count;
     char pin_id[64], directory[80];
     struct { /* CHECKPOINT */
         char directory[80];

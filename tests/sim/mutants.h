@@ -64,6 +64,17 @@
     X(lost_values_known, ANY, "parameters of which a part never came are not pulled again")        \
     X(given_up_is_done, ANY, "a batch that was given up for want of parameters counts as done")    \
     X(no_room_is_done, ASYNC, "a SetMembership that a shard has no memory for counts as answered") \
+    X(era_not_recorded, UPDATES, "a change of the update section is in the file and in no record") \
+    X(era_begins_late, UPDATES, "a change is recorded as one of the version after")                \
+    X(eras_pile_up, UPDATES, "a job that went back keeps what was to become of its update")        \
+    X(era_start_not_awaited, UPDATES, "a job starts with a change whose place is not stored")      \
+    X(era_not_taken, UPDATES, "a shard goes on with the update section that it was opened with")   \
+    X(era_of_lead, UPDATES, "only the lead takes a changed update section")                        \
+    X(era_of_next, UPDATES, "the last version before a change is made with what comes after it")   \
+    X(era_of_base, UPDATES, "a gradient is applied as of the version that it was computed on")     \
+    X(newest_era, UPDATES, "a shard that is restored knows the newest update section alone")       \
+    X(era_kept_undone, UPDATES, "a change that did not fit stays in the record")                   \
+    X(first_eras, UPDATES, "a worker keeps to the rounds of its first assignment")                 \
     X(change_half_undone, CHANGE, "only the master takes back a change that did not fit")          \
     X(opening_not_compared, ANY, "a push for another opening of the shard is taken")               \
     X(closed_opens_again, LATE, "an OpenShard that comes late opens what was closed")              \

@@ -7,7 +7,6 @@
 
 #include "base/rng.h"
 
-#define LEARNING_RATE 0.125F
 #define MOMENTUM 0.9F
 
 static uint64_t mix(uint64_t x)
@@ -52,7 +51,7 @@ void numbers_gradient(const struct tensor *params, uint32_t elements, uint64_t e
 void numbers_apply(const float *in, float *out, float *slot, const float *gradient, uint32_t n,
                    const struct numbers_update *u)
 {
-    float rate = LEARNING_RATE * u->lr_scale;
+    float rate = u->rate * u->lr_scale;
     for (uint32_t i = 0; i < n; i++) {
         float g = gradient[i] * u->scale;
         if (u->base != NULL) {
@@ -79,11 +78,6 @@ uint64_t numbers_sums(const float *gradient, const uint16_t *map, uint32_t n, ui
 float numbers_factor(uint64_t totals)
 {
     return 0.5F + (float)(mix(totals) >> 40) * 0x1.0p-25F;
-}
-
-uint32_t job_rounds(const struct sim_job *job)
-{
-    return job->shard_count > 1 ? job->rounds : 0;
 }
 
 /* Of the tree of docs/protocol.md, written down again: the one of the cores is what is tested. */
@@ -207,18 +201,21 @@ void numbers_step(const struct sim_job *j, uint32_t replicas, uint64_t step, str
     sum_node(j, &cut, 0, replicas, &sum);
     ledger_release(&ledger);
     uint64_t totals = 0;
-    for (uint32_t round = 0; round < job_rounds(j); round++) {
+    const uint32_t rounds = eras_rounds(j, j->eras, j->era_count, step);
+    for (uint32_t round = 0; round < rounds; round++) {
         totals = numbers_sums(sum.there ? sum.t.v : NULL, NULL, j->elements, round, totals);
     }
     const float factor = numbers_factor(totals);
-    const bool scaled = job_rounds(j) > 0;
+    const bool scaled = rounds > 0;
     if (from != NULL) {
         update_rows(j, step + 1, &sum, scaled ? &factor : NULL, from, to);
     }
     if (!sum.there) {
         return;
     }
-    struct numbers_update u = {.scale = 1.0F / (float)sum.records, .lr_scale = 1};
+    struct numbers_update u = {.scale = 1.0F / (float)sum.records,
+                               .rate = era_in(j->eras, j->era_count, step)->rate,
+                               .lr_scale = 1};
     struct tensor next;
     u.scale *= scaled ? factor : 1.0F;
     numbers_apply(values->v, next.v, slot->v, sum.t.v, j->elements, &u);

@@ -22,6 +22,8 @@
 #define SIM_NAME_BYTES 32
 #define SIM_TEXT_BYTES 1400
 #define SIM_FAULTS_MAX 32
+#define SIM_ERAS_MAX 24
+#define SIM_ASKED_MAX 32
 #define SIM_VERSIONS_MAX 1024 /* of a shard */
 #define SIM_MS UINT64_C(1000)
 #define SIM_S UINT64_C(1000000)
@@ -45,6 +47,7 @@
     X(TABLES, tables)   /* any of these: jobs have tables, of which each computation reads rows */ \
     X(GIVEN, given)     /* any of these: workers bring the initial values of jobs */               \
     X(RESUMED, resumed) /* any of these: what has ended is resumed, time and again */              \
+    X(UPDATES, updates) /* any of these: clients change update sections */                         \
     X(STILL, still)     /* any of these: nothing but processes that stand still */                 \
     X(ALL, all)         /* each of those before late, in proportion; some are traced */
 
@@ -161,6 +164,7 @@ struct sim_schedule {
     uint32_t job_count;
     struct sim_knobs knobs;
     struct sim_fair fair;
+    bool updates; /* clients change update sections */
     struct sim_fault faults[SIM_FAULTS_MAX];
     uint32_t fault_count;
     uint64_t quiet_us; /* nothing goes wrong from then on */

@@ -131,11 +131,16 @@ static void reserve(struct world *w, struct sim_shard *s, size_t gradients)
     settle(w, s->node);
 }
 
+static uint32_t rounds_of(const struct world *w, const struct sim_shard *s)
+{
+    return eras_rounds_max(&w->jobs[s->job], s->eras, s->era_count);
+}
+
 void budget_open(struct world *w, struct sim_shard *s, const struct consistency *c, size_t workers)
 {
     if (budget_is_tight(w)) {
         gradient_share_join(&s->share, &w->nodes[s->node].budget, s->elements);
-        reserve(w, s, plan_memory_gradients(c, workers, job_rounds(&w->jobs[s->job])));
+        reserve(w, s, plan_memory_gradients(c, workers, rounds_of(w, s)));
     }
 }
 
@@ -151,7 +156,11 @@ void budget_membership(struct world *w, struct sim_shard *s, const struct shard_
     shard_info(s->core, &info);
     bool changes = e->ledger != NULL && e->consistency != NULL;
     const struct consistency *next = changes ? e->consistency : &info.consistency;
-    size_t gradients = plan_memory_gradients(next, e->worker_count, job_rounds(&w->jobs[s->job]));
+    uint32_t rounds = rounds_of(w, s);
+    if (e->era_count > 0) {
+        rounds = era_rounds_max(e->eras, e->era_count);
+    }
+    size_t gradients = plan_memory_gradients(next, e->worker_count, rounds);
     if (gradients * s->share.unit > s->share.reserve) {
         reserve(w, s, gradients);
     }
@@ -167,7 +176,7 @@ void budget_membership_done(struct world *w, struct sim_shard *s, uint64_t gener
     shard_info(s->core, &info);
     size_t gradients = (size_t)(s->reserve_before / s->share.unit);
     if (info.generation != generation_before) {
-        gradients = plan_memory_gradients(&info.consistency, workers, job_rounds(&w->jobs[s->job]));
+        gradients = plan_memory_gradients(&info.consistency, workers, rounds_of(w, s));
     }
     reserve(w, s, gradients);
     snapshots_trim(w, s);

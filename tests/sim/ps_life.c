@@ -81,6 +81,9 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
     for (uint32_t i = 0; i < q->worker_count; i++) {
         workers[i] = w->names[q->workers[i]];
     }
+    struct era eras[SIM_ERAS_MAX];
+    s->era_count = q->era_count;
+    memcpy(s->eras, q->eras, sizeof s->eras);
     struct shard_options o = {.shard = q->shard,
                               .generation = q->generation,
                               .fence = q->fence,
@@ -89,7 +92,8 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
                               .consistency = q->consistency,
                               .given = j->given && q->directory[0] == '\0',
                               .has_slots = true,
-                              .rounds = job_rounds(j),
+                              .eras = eras,
+                              .era_count = eras_for_core(j, q->eras, q->era_count, eras),
                               .ledger = &ledger,
                               .workers = workers,
                               .worker_count = q->worker_count};

@@ -70,6 +70,16 @@ static bool has_room_for_mode(struct world *w, struct sim_shard *s, enum trainin
     return true;
 }
 
+/* One era more may take sums over variables, and memory for them. */
+static bool has_room_for_eras(struct world *w, const struct sim_shard *s,
+                              const struct unary_request *q)
+{
+    const uint32_t part = w->schedule->knobs.full_modes_part;
+    const uint64_t what = (uint64_t)s->node << 32 | q->version;
+    return q->era_count <= s->era_count || part == 0 ||
+           world_draw(w, "full era", what, 1000000) >= part;
+}
+
 /* For a membership that it has not taken yet? What it had room for once it always has. */
 static bool has_room(struct world *w, struct sim_shard *s, const struct unary_request *q)
 {
@@ -83,7 +93,8 @@ static bool has_room(struct world *w, struct sim_shard *s, const struct unary_re
     if (q->worker_count > (room > s->room ? room : s->room)) {
         return false;
     }
-    return !q->ledger.present || has_room_for_mode(w, s, q->consistency.mode);
+    return !q->ledger.present ||
+           (has_room_for_mode(w, s, q->consistency.mode) && has_room_for_eras(w, s, q));
 }
 
 /* ---- closings that overtake openings ---- */
@@ -244,6 +255,7 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
     const char *workers[SIM_WORKERS_MAX];
     uint32_t done[SIM_SPLITS_MAX];
     struct ledger ledger;
+    struct era eras[SIM_ERAS_MAX];
     if (e.kind == SHARD_MEMBERSHIP) {
         for (uint32_t i = 0; i < q->worker_count; i++) {
             workers[i] = w->names[q->workers[i]];
@@ -256,6 +268,8 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
             memcpy(done, q->ledger.done, sizeof done);
             ledger = (struct ledger){q->ledger.shape, q->ledger.epoch, q->ledger.split_count, done};
             e.ledger = &ledger;
+            e.eras = eras;
+            e.era_count = eras_for_core(&w->jobs[q->job], q->eras, q->era_count, eras);
         }
     }
     e.pin_id = q->pin_id;
@@ -273,6 +287,12 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
     }
     shard_take(w, s, &e);
     if (e.kind == SHARD_MEMBERSHIP && n->life == life) {
+        struct shard_info after;
+        shard_info(s->core, &after);
+        if (after.generation != before.generation && e.era_count > 0) {
+            memcpy(s->eras, q->eras, sizeof s->eras);
+            s->era_count = q->era_count;
+        }
         budget_membership_done(w, s, before.generation, q->worker_count);
     }
     if (e.kind == SHARD_PIN && q->slots && n->up && s->gradients == gradients && k->copy_us > 0) {

@@ -183,8 +183,8 @@ static void reduce(struct world *w, struct sim_shard *s, const struct shard_acti
     const uint32_t round = a->round.round;
     const struct gradient *g = a->buffer;
     if (a->round.step != s->snapshots[s->present].version ||
-        round >= job_rounds(&w->jobs[s->job]) || s->begun != (round > 0) ||
-        (s->begun && s->settled != round)) {
+        round >= eras_rounds(&w->jobs[s->job], s->eras, s->era_count, a->round.step) ||
+        s->begun != (round > 0) || (s->begun && s->settled != round)) {
         violated(w, INVARIANT_ORDER, "shard %u reduces round %u of step %llu", s->number, round,
                  (unsigned long long)a->round.step);
     }
@@ -268,6 +268,7 @@ static void apply(struct world *w, struct sim_shard *s, const struct shard_actio
         to->t = present->t;
     } else {
         struct numbers_update u = {.scale = 1.0F / (float)a->examples,
+                                   .rate = s->eras[a->era].rate,
                                    .lr_scale = a->lr_scale,
                                    .lambda = a->lambda,
                                    .base = base == NULL ? NULL : base->t.v};

@@ -281,7 +281,7 @@ static void write_job(struct scenario *c)
     unsigned shards = c->job_ps > c->s.ps_count ? c->s.ps_count : c->job_ps;
     snprintf(c->s.jobs[0].text, sizeof c->s.jobs[0].text,
              "name: job\ndata:\n  train: {file: a.csv}\nmodel:\n%s"
-             "  metrics: [accuracy]\nupdate:\n  rule: momentum\n"
+             "  metrics: [accuracy]\nupdate:\n  rule: momentum\n  learning_rate: 0.125\n"
              "training:\n  batch_size: 3\n  split_batches: 4\n%s%scluster:\n"
              "  workers: %u..%u\n  ps: %u\n  partitions: 3\n",
              given_models[c->s.jobs[0].given], c->evaluates ? "" : "  evaluate_every: never\n",

@@ -310,6 +310,41 @@ static void resumed(const struct maker *of, struct sim_schedule *s, uint32_t per
     }
 }
 
+/* Clients that change what counts for later versions: while it trains, waits, or has ended; beside
+ * crashes. With draws of their own, too. */
+static void updates(const struct maker *of, struct sim_schedule *s, uint32_t percent)
+{
+    static const char *const RATES[] = {"0.5", "0.25", "0.125", "0.0625", "0.03125"};
+    struct maker m = *of;
+    m.key = rng_key(s->seed, "updates");
+    m.draws = 0;
+    if (!chance(&m, percent)) {
+        return;
+    }
+    s->updates = true;
+    for (uint64_t i = between(&m, 1, 6); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
+        struct sim_fault *f = maker_fault(&m, FAULT_SET, 0);
+        uint32_t n = 0;
+        f->number = (uint32_t)below(&m, s->job_count);
+        if (chance(&m, 80)) {
+            snprintf(f->change[n++], SIM_SET_BYTES, "update.learning_rate=%s", RATES[below(&m, 5)]);
+        }
+        if (n == 0 || chance(&m, 30)) {
+            snprintf(f->change[n++], SIM_SET_BYTES, "update.clip_norm=%u", (unsigned)below(&m, 3));
+        }
+        if (chance(&m, 10)) {
+            snprintf(f->change[n++], SIM_SET_BYTES, "training.checkpoints_keep=%u",
+                     (unsigned)between(&m, 1, 4));
+        }
+    }
+    if (schedule_freezes(s) || s->mode == SIM_STILL) {
+        return;
+    }
+    for (uint64_t i = below(&m, 4); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
+        crash(&m, any_node(&m));
+    }
+}
+
 /* With draws of their own, so that all else of a seed is as it was. */
 static void some_tables(struct sim_schedule *s, uint32_t percent)
 {
@@ -416,6 +451,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     const uint32_t given_percent = mode == SIM_GIVEN ? 100 : mode == SIM_ALL ? 12 : 0;
     const uint32_t fair_percent = mode == SIM_FAIR ? 100 : mode == SIM_ALL ? 12 : 0;
     const uint32_t still_percent = mode == SIM_STILL ? 100 : mode == SIM_ALL ? 12 : 0;
+    const uint32_t updates_percent = mode == SIM_UPDATES ? 100 : mode == SIM_ALL ? 12 : 0;
     const uint32_t again_percent = mode == SIM_RESUMED ? 100 : mode == SIM_ALL ? 12 : 0;
     mode = mode == SIM_ALL ? mode_of(seed) : mode;
     struct maker m = {.s = s, .key = rng_key(seed, "schedule"), .records_min = UINT64_MAX};
@@ -428,7 +464,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     if (mode == SIM_LATE) {
         mode = chance(&m, 50) ? SIM_BOUNDED : SIM_ANY;
     } else if (mode == SIM_MEMORY || mode == SIM_FAIR || mode == SIM_TABLES || mode == SIM_GIVEN ||
-               mode == SIM_RESUMED || mode == SIM_STILL) {
+               mode == SIM_RESUMED || mode == SIM_UPDATES || mode == SIM_STILL) {
         mode = mode_of(seed);
     }
     s->ps_count = (uint32_t)between(&m, mode == SIM_SUMS ? 2 : 1, SIM_SHARDS_MAX);
@@ -486,6 +522,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     traces(&m, s, traced_percent);
     fair_use(&m, s, fair_percent);
     resumed(&m, s, again_percent);
+    updates(&m, s, updates_percent);
     some_tables(s, tables_percent);
     uint64_t steps = m.length_us * s->worker_count / s->knobs.compute_us + 1;
     s->live_us = LIVE_US + 4 * steps * s->knobs.file_us; /* there may be a checkpoint at each */

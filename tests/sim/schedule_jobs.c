@@ -92,11 +92,11 @@ static void put_mode(struct maker *m, struct text *t, enum sim_mode mode, uint64
 static void put_update(struct maker *m, struct text *t, enum sim_mode mode)
 {
     if (mode != SIM_SUMS) {
-        put(t, "  rule: momentum\n");
+        put(t, "  rule: momentum\n  learning_rate: 0.125\n");
         return;
     }
     uint64_t rounds = between(m, 1, 3);
-    put(t, "  rule: %s\n  clip_norm: 1\n",
+    put(t, "  rule: %s\n  learning_rate: 0.125\n  clip_norm: 1\n",
         rounds == 1   ? "momentum"
         : rounds == 2 ? "lamb"
                       : "adafactor");

@@ -301,10 +301,9 @@ void numbers_gradient(const struct tensor *params, uint32_t elements, uint64_t e
  * (NULL: the same). @gradient NULL: there is none. */
 uint64_t numbers_sums(const float *gradient, const uint16_t *map, uint32_t n, uint32_t round,
                       uint64_t before);
-float numbers_factor(uint64_t totals);          /* of the gradient, after the last round */
-uint32_t job_rounds(const struct sim_job *job); /* that its shards exchange */
+float numbers_factor(uint64_t totals); /* of the gradient, after the last round */
 struct numbers_update {
-    float scale, lr_scale, lambda;
+    float scale, rate, lr_scale, lambda;
     const float *base; /* NULL: no compensation */
 };
 void numbers_apply(const float *in, float *out, float *slot, const float *gradient, uint32_t n,
@@ -317,6 +316,28 @@ void numbers_step(const struct sim_job *job, uint32_t replicas, uint64_t step,
                   struct sim_rows *to);
 uint64_t numbers_steps(const struct sim_job *job, uint32_t replicas);
 uint64_t key_of_job(const struct world *w, uint32_t job);
+
+/* eras.c: update sections */
+struct sim_era era_of_section(const struct sim_job *j, uint64_t version, const char *section);
+struct sim_era era_of_text(const struct sim_job *j, const char *text);
+uint32_t eras_read(struct world *w, const struct sim_job *j, const struct job_era *eras,
+                   size_t count, struct sim_era *out);
+uint32_t eras_for_core(const struct sim_job *j, const struct sim_era *eras, uint32_t count,
+                       struct era *out);
+const struct sim_era *era_in(const struct sim_era *eras, uint32_t count, uint64_t version);
+/* Rounds that shards exchange: in a step, and at most. */
+uint32_t eras_rounds(const struct sim_job *j, const struct sim_era *eras, uint32_t count,
+                     uint64_t step);
+uint32_t eras_rounds_max(const struct sim_job *j, const struct sim_era *eras, uint32_t count);
+void eras_stored(struct world *w, uint32_t job, const struct job_record *r); /* its row */
+bool eras_are_of(const struct world *w, const struct sim_shard *s); /* does the row speak of it? */
+void eras_known(struct sim_job *j, const struct job_spec *spec);    /* as it is submitted */
+void eras_asked(struct world *w, struct sim_job *j, uint64_t request, const struct job_spec *spec);
+void eras_answered(struct world *w, const struct master_reply *r);
+void check_era(struct world *w, const struct sim_shard *s, const struct shard_action *a);
+void check_eras_told(struct world *w, const struct sim_job *j, const struct sim_era *eras,
+                     uint32_t count); /* by a call; 0: it says nothing of them */
+void check_era_record(struct world *w, const struct job_record *r);
 
 /* check.c */
 __attribute__((noreturn, format(printf, 3, 4))) void

@@ -84,6 +84,8 @@ struct sim_shard {               /* on a parameter server */
     struct sim_sums mine, totals[SIM_ROUNDS_MAX], last[SIM_ROUNDS_MAX];
     uint32_t present, previous; /* SIM_NONE */
     struct tensor slot;         /* momentum */
+    struct sim_era eras[SIM_ERAS_MAX];
+    uint32_t era_count;
     struct ids applied;
     uint64_t examples;
     uint32_t gradients; /* buffers that its core has */
@@ -315,7 +317,22 @@ struct sim_job {
     bool submitted, known;
     uint32_t records, test_records, batch_records, split_batches, batches, epochs;
     uint64_t steps;
-    uint32_t rounds; /* of its update; none are exchanged with one shard */
+    uint32_t rule_rounds; /* of its rule; none are exchanged with one shard */
+    /* Its update sections, as its stored row has them: at least one. */
+    struct sim_era eras[SIM_ERAS_MAX];
+    uint32_t era_count;
+    bool eras_wait; /* the last one begins where the job starts next */
+    uint64_t
+        eras_opened; /* they are those of shards that were opened in this generation or later */
+    struct {         /* what clients know of the last one */
+        struct sim_era told;
+        bool unsure;            /* a change may have come into force that nobody was told of */
+        uint32_t life, waiting; /* requests to this process of the master without an answer: */
+        struct {
+            uint64_t request;
+            struct sim_era era;
+        } asked[SIM_ASKED_MAX];
+    } update;
     enum job_state state;
     bool has_plan;
     bool tables, given;
@@ -451,6 +468,8 @@ struct event {
     X(CRASH, "no core crashes")                                                                    \
     X(ONCE, "a batch is applied at most once on a shard")                                          \
     X(ALL, "every batch is applied exactly once on every shard in the end")                        \
+    X(ERA,                                                                                         \
+      "each version is made with the update section that the job's row says, and clients know")    \
     X(SAME, "all shards apply the same batches in a step")                                         \
     X(EXAMPLES, "the examples of an update are those of its batches")                              \
     X(VERSION, "a shard's version rises by one")                                                   \

@@ -120,7 +120,6 @@ void worker_begin_core(struct world *w, uint32_t node, uint64_t generation)
     struct worker_config config = {
         .generation = generation,
         .shard_count = job->shard_count,
-        .rounds = job_rounds(job),
         .tables = job->tables,
         .shape = {job->records, job->batch_records,
                   job->split_batches > 0 ? job->split_batches : 1},
@@ -194,6 +193,7 @@ static void assign(struct world *w, uint32_t node, const struct mail *m)
     uint32_t done[SIM_SPLITS_MAX];
     struct said_places places;
     struct ledger ledger;
+    struct era eras[SIM_ERAS_MAX];
     struct worker_event e = {.kind = WORKER_ASSIGN};
     e.assign = (struct worker_assignment){
         .generation = q->generation,
@@ -217,6 +217,8 @@ static void assign(struct world *w, uint32_t node, const struct mail *m)
         ledger = (struct ledger){q->ledger.shape, q->ledger.epoch, q->ledger.split_count, done};
         e.assign.ledger = &ledger;
         e.places = read_places(q, &places);
+        e.eras = eras;
+        e.era_count = eras_for_core(&w->jobs[j->job], q->eras, q->era_count, eras);
         e.assign.consistency = q->consistency;
         j->consistency = q->consistency;
         bool sync = q->consistency.mode == TRAINING_SYNC;

@@ -252,10 +252,33 @@ static void set_test_aside(struct yaml_node *root, const char *source)
     }
 }
 
+#define SCHEDULE "update.schedule"
+
+/* The key that @set begins with. The canonical text of a job has the schedule of the learning rate
+ * among `schedules`: where it has one, that is what update.schedule means. */
+static char *key_of(const struct yaml_node *root, const char *set, size_t bytes)
+{
+    char *key = mem_printf("%.*s", (int)bytes, set);
+    const char *rest = key + strlen(SCHEDULE);
+    struct yaml_entry *at = yaml_find(root, "update");
+    if (strncmp(key, SCHEDULE, strlen(SCHEDULE)) != 0 || (*rest != '\0' && *rest != '.')) {
+        return key;
+    }
+    at = at == NULL || at->value->kind != YAML_MAPPING ? NULL : yaml_find(at->value, "schedules");
+    at = at == NULL || at->value->kind != YAML_MAPPING ? NULL
+                                                       : yaml_find(at->value, "learning_rate");
+    if (at != NULL) {
+        char *longer = mem_printf(SCHEDULE "s.learning_rate%s", rest);
+        free(key);
+        key = longer;
+    }
+    return key;
+}
+
 void job_set_apply(struct yaml_node *root, const char *set, const char *source, struct diags *diags)
 {
     const char *equals = strchr(set, '=');
-    char *key = mem_printf("%.*s", equals == NULL ? 0 : (int)(equals - set), set);
+    char *key = key_of(root, set, equals == NULL ? 0 : (size_t)(equals - set));
     char *words[WORDS_MAX];
     size_t count = cut_key(key, words);
     if (equals == NULL || count == 0) {

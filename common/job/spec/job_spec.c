@@ -270,6 +270,12 @@ const char *job_spec_fixed(const char *key)
     } fixed[] = {
         {"training", "a section; its keys can be set one by one"},
         {"cluster", "a section; workers in it can be set"},
+        {"update", "a section; its keys can be set one by one"},
+        {"update.rule",
+         "fixed when the job was submitted: it decides what the servers keep of each "
+         "parameter; its values, schedules, penalties, clips and patterns can be set"},
+        {"update.accumulate",
+         "fixed when the job was submitted: it decides what the servers keep of each parameter"},
         {"training.batch_size",
          "fixed when the job was submitted: it decides which records make a batch"},
         {"training.seed", "fixed when the job was submitted: it decides the order of the records"},
@@ -289,6 +295,7 @@ const char *job_spec_fixed(const char *key)
         }
     }
     bool free = strncmp(key, "training.", strlen("training.")) == 0 ||
+                strncmp(key, "update.", strlen("update.")) == 0 ||
                 strcmp(key, "cluster.workers") == 0 || strcmp(key, "priority") == 0;
     return free ? NULL : "fixed when the job was submitted";
 }

@@ -373,6 +373,10 @@ void update_free(struct update *u)
     update_sums_release(u);
     buf_release(&u->mine);
     buf_release(&u->totals);
+    for (struct update_past *p = u->pasts, *next; p != NULL; p = next) {
+        next = p->next;
+        free(p);
+    }
     free(u->norms);
     free(u->table_factors);
     free(u->results);

@@ -222,9 +222,12 @@ struct update_penalties {
 };
 void update_penalties(const struct update *u, const char *name, struct update_penalties *out);
 
+/* What was updated before version @version was so by @before, of the same rule, patterns of other
+ * values and the same tables; borrowed for the life of @u. Once, for update_past(). */
+void update_follows(struct update *u, const struct update *before, uint64_t version);
 /* Hyperparameters of all updates until now, of what is called @name, for catch-up. @out points into
  * @u; not while an update is under way. */
-void update_past(const struct update *u, const char *name, struct rule_past *out);
+void update_past(struct update *u, const char *name, struct rule_past *out);
 
 /* ---- anywhere ---- */
 

@@ -50,6 +50,14 @@ struct update_part_state {
     uint64_t rows_before; /* rows of the parts before it in the shard */
 };
 
+/* The hyperparameters of what is called by one name, in the updates of one era. */
+struct update_past {
+    const struct update_group *group;
+    uint64_t first;                   /* update that they are of, and later ones */
+    const struct update_past *before; /* NULL: they are of all */
+    struct update_past *next;         /* of those that the same update owns */
+};
+
 /* A range of the shard that one thread changes: parts of one group that lie one behind the other,
  * or a range of one part where the rule needs to know where it is. */
 struct update_piece {
@@ -75,6 +83,9 @@ struct update {
     size_t local_count;
     struct update_group *groups; /* [pattern_count + 1], the last for what no pattern takes */
     size_t group_count;
+    const struct update *before; /* of the versions before `since`; NULL: none was */
+    uint64_t since;
+    struct update_past *pasts; /* made by update_past() */
     struct update_piece *pieces;
     size_t piece_count;
     uint64_t elements;

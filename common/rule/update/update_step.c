@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "rule/update/update_impl.h"
 
 /* ---- begin ---- */
@@ -263,22 +264,46 @@ void update_penalties(const struct update *u, const char *name, struct update_pe
     *out = (struct update_penalties){.l1 = (float)g->l1, .l2 = (float)g->l2, .decay = g->decay};
 }
 
+void update_follows(struct update *u, const struct update *before, uint64_t version)
+{
+    u->before = before;
+    u->since = version;
+}
+
 static void past_at(const void *context, uint64_t version, const void **params, double *lr_scale)
 {
-    const struct update_group *g = context;
+    const struct update_past *past = context;
+    while (past->before != NULL && version < past->first) {
+        past = past->before;
+    }
+    const struct update_group *g = past->group;
     const struct update_spec *spec = g->spec;
     rule_params_at(spec->rule, g->params, spec->schedules, spec->schedule_count, version, g->past);
     *params = g->past;
     *lr_scale = g->lr_multiplier;
 }
 
-void update_past(const struct update *u, const char *name, struct rule_past *out)
+/* Versions count pushes where they are accumulated, and @first the updates: the first one that ends
+ * at a version from `since` on. */
+static struct update_past *past_of(struct update *owner, const struct update *u, const char *name)
 {
-    const struct update_group *g = &u->groups[update_spec_match(u->spec, name)];
+    struct update_past *p = mem_new(1, sizeof *p);
+    p->group = &u->groups[update_spec_match(u->spec, name)];
+    p->first = u->since / update_spec_accumulate(u->spec);
+    p->next = owner->pasts;
+    owner->pasts = p;
+    p->before = u->before == NULL ? NULL : past_of(owner, u->before, name);
+    return p;
+}
+
+void update_past(struct update *u, const char *name, struct rule_past *out)
+{
+    const struct update_past *p = past_of(u, u, name);
+    const bool changes = u->spec->schedule_count > 0 || p->before != NULL;
     *out = (struct rule_past){
-        .params = g->params,
-        .lr_scale = g->lr_multiplier,
-        .at = u->spec->schedule_count > 0 ? past_at : NULL,
-        .context = g,
+        .params = p->group->params,
+        .lr_scale = p->group->lr_multiplier,
+        .at = changes ? past_at : NULL,
+        .context = p,
     };
 }

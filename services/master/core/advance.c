@@ -38,7 +38,14 @@ static struct step data_known(struct master *m, struct job *j)
         job_must_yield(j, "has seen that its owner may not have the memory that it needs now");
         return STAY;
     }
-    return go(j->resume ? PHASE_FIND : PHASE_OPEN);
+    if (j->resume) {
+        return go(PHASE_FIND);
+    }
+    if (job_history_start(&j->record.history, 0, 0)) {
+        job_store(m, j);
+        j->row_generation = j->row;
+    }
+    return go(PHASE_OPEN);
 }
 
 static struct step none(struct master *m, struct job *j)
@@ -84,6 +91,10 @@ static struct step find(struct master *m, struct job *j)
     }
     j->found = false;
     job_store(m, j); /* the row names the checkpoint that was found */
+    if (j->history_starts && !MUTANT(era_start_not_awaited)) {
+        j->row_generation = j->row; /* where a change begins is stored before a shard knows it */
+    }
+    j->history_starts = false;
     return go(PHASE_OPEN);
 }
 

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/mutant.h"
 #include "job/progress/tree.h"
+#include "job/spec/job_era.h"
 #include "master/core/core.h"
 
 /* Adds the places of the shards in the generation that the call names. */
@@ -17,6 +18,28 @@ static void build_places(struct master *m, const struct job *j, struct master_ca
     out->shard_count = j->shard_count;
 }
 
+/* Copies: a change in the same step may forget them. A job whose update section was never changed
+ * has one era, with that of its file. */
+static void build_eras(struct master *m, const struct call *c, struct master_call *out)
+{
+    const struct job *j = c->job;
+    const struct job_history *h = &j->record.history;
+    out->era_count = h->era_count == 0 ? 1 : h->era_count;
+    struct job_era *eras = action_memory(m, out->era_count, sizeof *eras);
+    if (h->era_count == 0) {
+        eras[0].update = job_update_section(j->record.text);
+        action_own(m, eras[0].update);
+    }
+    if (c->kind == MASTER_CALL_OPEN && h->era_count > 1 && MUTANT(newest_era)) {
+        out->era_count = 1;
+        eras[0] = (struct job_era){0, action_printf(m, "%s", h->eras[h->era_count - 1].update)};
+    }
+    for (size_t i = 0; i < h->era_count && out->era_count > 1; i++) {
+        eras[i] = (struct job_era){h->eras[i].version, action_printf(m, "%s", h->eras[i].update)};
+    }
+    out->eras = eras;
+}
+
 static void build_assign(struct master *m, const struct call *c, struct master_call *out)
 {
     const struct job *j = c->job;
@@ -27,6 +50,7 @@ static void build_assign(struct master *m, const struct call *c, struct master_c
     }
     const struct job_worker *w = &j->workers[i];
     build_places(m, j, out);
+    build_eras(m, c, out);
     out->consistency = &j->record.consistency;
     out->hold = c->hold;
     if (!job_is_sync(j)) {
@@ -114,9 +138,11 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         out->restore = j->restore == NULL ? "" : j->restore;
         build_rows(j, out);
         build_position(j, out);
+        build_eras(m, c, out);
         build_workers(m, j, out);
         break;
     case MASTER_CALL_START:
+        build_eras(m, c, out);
         out->plan = &j->plan;
         out->train = &j->train;
         out->test = &j->test;
@@ -131,6 +157,7 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         out->shard = c->index;
         if (j->changing) {
             build_position(j, out);
+            build_eras(m, c, out);
         }
         build_workers(m, j, out);
         break;

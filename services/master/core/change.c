@@ -6,6 +6,9 @@
 
 #include "base/mem.h"
 #include "base/mutant.h"
+#include "job/plan/plan_update.h"
+#include "job/progress/era.h"
+#include "job/spec/job_era.h"
 #include "master/core/core.h"
 
 static void answer(struct master *m, struct job *j, int code, const char *why)
@@ -21,9 +24,27 @@ static void answer(struct master *m, struct job *j, int code, const char *why)
     }
 }
 
+void change_words_release(struct job_revision *note)
+{
+    free(note->by);
+    job_names_clear(&note->sets);
+    free(note->sets.items);
+    *note = (struct job_revision){0};
+}
+
+void change_words(struct job_revision *note, const struct job_set_words *words)
+{
+    *note = (struct job_revision){.by = mem_strdup(words->by == NULL ? "" : words->by)};
+    for (size_t i = 0; i < words->set_count; i++) {
+        job_names_add(&note->sets, words->sets[i]);
+    }
+}
+
 void change_settle(struct job *j)
 {
     j->changing = false;
+    change_words_release(&j->change_note);
+    job_history_release(&j->undo_history);
     if (j->undo != NULL) {
         job_spec_release(j->undo);
         free(j->undo);
@@ -48,9 +69,41 @@ void change_done(struct master *m, struct job *j)
     answer(m, j, ERR_OK, NULL);
 }
 
-/* The pending change is the job's file. */
-static void change_take(struct master *m, struct job *j)
+void change_record(struct master *m, struct job *j, const char *text, struct job_revision *note)
 {
+    char *from = job_update_section(j->record.text), *to = job_update_section(text);
+    const uint64_t version = note->version;
+    note->time_ms = m->wall_ms;
+    if (!MUTANT(era_not_recorded)) {
+        job_history_update(&j->record.history, version, from, to);
+    }
+    job_history_add(&j->record.history, note);
+    free(from);
+    free(to);
+}
+
+int change_check_eras(const struct job *j, const char *text, struct err *err)
+{
+    char *from = job_update_section(j->record.text), *to = job_update_section(text);
+    const bool full = j->record.history.era_count + 2 > ERAS_MAX && strcmp(from, to) != 0;
+    free(from);
+    free(to);
+    return full ? err_set(err, ERR_STATE,
+                          "job %s: its update section was changed %d times, and no more changes of "
+                          "it are kept; its other keys can be changed",
+                          j->record.id, ERAS_MAX - 2)
+                : 0;
+}
+
+/* The pending change is the job's file, where the shards are at @version, or from the next start
+ * on. */
+static void change_take(struct master *m, struct job *j, uint64_t step, uint64_t version)
+{
+    job_history_release(&j->undo_history);
+    job_history_copy(&j->undo_history, &j->record.history);
+    j->change_note.step = step;
+    j->change_note.version = version;
+    change_record(m, j, j->change->text, &j->change_note);
     if (j->undo != NULL) {
         job_spec_release(j->undo);
         free(j->undo);
@@ -70,7 +123,7 @@ static void change_take(struct master *m, struct job *j)
 void change_at_once(struct master *m, struct job *j)
 {
     if (j->change != NULL) {
-        change_take(m, j);
+        change_take(m, j, j->record.step, ERA_NEXT_START);
         job_store(m, j);
     }
     change_done(m, j);
@@ -124,12 +177,10 @@ static int check_whole(const struct job *j, const struct job_spec *spec, struct 
     return rc;
 }
 
-/* The pending change becomes the file of a job that stands at @step, of which the shards have
- * @version. */
+/* The changed file counts for a job that stands at @step, of which the shards have @version. */
 static void change_at(struct master *m, struct job *j, uint64_t step, uint64_t version,
                       const struct ledger *ledger)
 {
-    change_take(m, j);
     struct err err = {0};
     if (start_step_map(j, step, ledger, &err) < 0) {
         job_must_end(j, JOB_FAILED, "its changed file does not fit its data: %s", err.msg);
@@ -163,6 +214,7 @@ bool change_begin(struct master *m, struct job *j)
     struct ledger ledger;
     train_ledger(j, step, &ledger);
     m->counts.changes++;
+    change_take(m, j, step, MUTANT(era_begins_late) ? version + 1 : version);
     change_at(m, j, step, version, &ledger);
     ledger_release(&ledger);
     return !job_is_ending(j);
@@ -180,6 +232,11 @@ bool change_undo(struct master *m, struct job *j, const char *why)
     ledger_copy(&ledger, &j->step_map.ledger);
     j->change = j->undo;
     j->undo = NULL;
+    struct job_history before;
+    job_history_copy(&before, MUTANT(era_kept_undone) ? &j->record.history : &j->undo_history);
+    change_take(m, j, step, step + j->version_shift);
+    job_history_release(&j->record.history);
+    j->record.history = before;
     answer(m, j, ERR_EXHAUSTED,
            action_printf(m, "%s; job %s goes on as before", why, j->record.id));
     change_at(m, j, step, step + j->version_shift, &ledger);
@@ -207,9 +264,15 @@ static int check(const struct job *j, const struct master_set_event *set, struct
     if (strcmp(set->base, j->record.text) != 0) {
         return err_set(err, ERR_ABORTED, "job %s was changed meanwhile; try again", j->record.id);
     }
+    if (change_check_eras(j, set->spec->text, err) != 0) {
+        return err->code;
+    }
     struct consistency wanted;
     consistency_of(set->spec, &wanted);
     int rc = check_whole(j, set->spec, err);
+    if (rc == 0 && j->has_plan) {
+        rc = plan_update_check(&j->plan, &set->spec->update, err);
+    }
     if (rc != 0 || j->train.records == 0) {
         return rc;
     }
@@ -236,6 +299,8 @@ void on_set(struct master *m, const struct master_event *e)
     j->change = mem_new(1, sizeof *j->change);
     *j->change = *set->spec;
     memset(set->spec, 0, sizeof *set->spec);
+    change_words_release(&j->change_note);
+    change_words(&j->change_note, &set->words);
     j->set_request = e->request;
     j->set_waits = true;
     if (waits(j)) {

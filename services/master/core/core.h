@@ -244,6 +244,13 @@ void change_done(struct master *m, struct job *j);    /* every shard knows */
 void change_settle(struct job *j);                    /* the change cannot be undone any more */
 void change_at_once(struct master *m, struct job *j); /* nothing of the job runs */
 void change_forget(struct master *m, struct job *j, int code, const char *why);
+/* Keeps @words for the record; @note is overwritten. */
+void change_words(struct job_revision *note, const struct job_set_words *words);
+void change_words_release(struct job_revision *note);
+/* The file becomes @text, as @note says: records that, before the record has that text. */
+void change_record(struct master *m, struct job *j, const char *text, struct job_revision *note);
+/* Is there room for one more change of the update section? Errors: ERR_STATE there is none. */
+int change_check_eras(const struct job *j, const char *text, struct err *err);
 /* A shard has no memory for the change, says @why: the file becomes again what it was, and every
  * shard hears of that. False: it is being undone already, or nothing changes. */
 bool change_undo(struct master *m, struct job *j, const char *why);

@@ -290,7 +290,9 @@ struct job {
     struct job_spec *change; /* the file that the job gets when it is QUIESCED next; owned */
     bool changing;           /* the job has the new file; not every shard knows of it */
     struct job_spec *undo;   /* meanwhile the file of before; NULL: it cannot be undone; owned */
-    bool set_waits;          /* a client waits for the change: */
+    struct job_revision change_note; /* who asked for `change`, and what for */
+    struct job_history undo_history; /* meanwhile that of the record before */
+    bool set_waits;                  /* a client waits for the change: */
     uint64_t set_request;
     bool resume; /* starts from its newest checkpoint */
     /* from this time on it goes on with fewer workers than its file says */
@@ -302,6 +304,7 @@ struct job {
     size_t avoid_count;
     char *warning; /* to be shown when the job runs; owned; NULL: none */
     uint64_t find_number;
+    bool history_starts; /* what waited for this start holds now, and is not stored yet */
     struct sync_point sync_point;
     struct checkpoint_base base;
     uint64_t retry_ms;  /* the sync point is pinned, or its checkpoint written, again then; 0: no */

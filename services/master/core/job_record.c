@@ -54,6 +54,7 @@ void job_record_release(struct job_record *r)
     free(r->text);
     free(r->owner);
     free(r->ended_before);
+    job_history_release(&r->history);
     free(r->evaluations);
     free(r->confusion);
     job_record_set_shards(r, 0);
@@ -141,6 +142,7 @@ void job_record_copy(struct job_record *to, const struct job_record *from)
     to->text = mem_strdup(from->text);
     to->owner = mem_strdup(from->owner);
     to->ended_before = mem_strdup(from->ended_before);
+    job_history_copy(&to->history, &from->history);
     to->evaluations = NULL;
     to->evaluation_capacity = from->evaluation_count;
     if (from->evaluation_count > 0) {
@@ -210,17 +212,4 @@ void job_record_add_evaluation(struct job_record *r, const struct job_evaluation
     r->evaluations = mem_grow(r->evaluations, &r->evaluation_capacity, r->evaluation_count + 1,
                               sizeof *r->evaluations);
     r->evaluations[r->evaluation_count++] = *e;
-}
-
-void job_names_add(struct job_names *n, const char *name)
-{
-    n->items = mem_grow(n->items, &n->capacity, n->count + 1, sizeof *n->items);
-    n->items[n->count++] = mem_strdup(name);
-}
-
-void job_names_clear(struct job_names *n)
-{
-    for (size_t i = 0; i < n->count; i++)
-        free(n->items[i]);
-    n->count = 0;
 }

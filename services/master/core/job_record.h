@@ -86,6 +86,38 @@ struct job_shard {
     struct ledger ledger; /* async, bounded; split_count 0: none */
 };
 
+/* The update section of the job's file in versions from @version on; ERA_NEXT_START: from where the
+ * job starts next. */
+struct job_era {
+    uint64_t version;
+    char *update; /* owned; as job_update_section() cuts it out */
+};
+#define ERA_NEXT_START UINT64_MAX
+
+/* What a client changed of the job's file, and where the shards were when it came into force. */
+struct job_revision {
+    int64_t time_ms;        /* Unix time */
+    char *by;               /* who asked for it; "": nobody known */
+    uint64_t step, version; /* ERA_NEXT_START: it holds from where the job starts next */
+    struct job_names sets;  /* "update.learning_rate=0.01" */
+};
+#define JOB_CHANGES_MAX 256
+
+/* What a client asks for, and its name; borrowed. */
+struct job_set_words {
+    const char *by;    /* "" or NULL: not known */
+    char *const *sets; /* "update.learning_rate=0.01" */
+    size_t set_count;
+};
+
+/* Eras and changes of a job (job_history.c). */
+struct job_history {
+    struct job_era *eras; /* in the order of versions, the first from 0 on; none: one for ever */
+    size_t era_count, era_capacity;
+    struct job_revision *changes; /* oldest first */
+    size_t change_count, change_capacity;
+};
+
 struct job_worker_times { /* over the last 3 to 6 seconds, unless a step takes longer */
     char *worker;
     struct step_times times;
@@ -122,6 +154,7 @@ struct job_record {
     uint8_t secret[FENCE_SECRET_BYTES]; /* stored; not shown, not logged. Zeros: not drawn yet */
     uint64_t staleness[JOB_STALENESS_BUCKETS];
     uint64_t dropped, speculated, recoveries;
+    struct job_history history;
     uint64_t resumes;     /* times that it was resumed after it had ended */
     char *ended_before;   /* how it ended last before that, "FAILED: …"; "": it did not */
     uint64_t stop_passed; /* it had SUCCEEDED at this step, and was resumed: training.stop begins
@@ -154,6 +187,19 @@ void job_record_set_shards(struct job_record *r, size_t count);
 /* Add what @worker reports; without steps it says nothing of the time of a step lately. */
 void job_record_add_times(struct job_record *r, const char *worker, const struct step_times *times);
 void job_record_drop_times(struct job_record *r, const char *worker); /* not there: fine */
+
+void job_history_release(struct job_history *h);
+void job_history_copy(struct job_history *to,
+                      const struct job_history *from); /* @to: overwritten */
+/* The update section becomes @to from @version on, ERA_NEXT_START included; it was @from. What was
+ * to become of it at that version or later is forgotten. */
+void job_history_update(struct job_history *h, uint64_t version, const char *from, const char *to);
+/* Append a change; the oldest one goes when there are JOB_CHANGES_MAX. Copies all. */
+void job_history_add(struct job_history *h, const struct job_revision *change);
+void job_history_add_era(struct job_history *h, uint64_t version, const char *update);
+/* The job starts at @version, which is @step: what waited for that holds from there on. True:
+ * something did. */
+bool job_history_start(struct job_history *h, uint64_t version, uint64_t step);
 
 void job_names_add(struct job_names *n, const char *name);
 void job_names_clear(struct job_names *n);

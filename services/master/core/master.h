@@ -114,6 +114,7 @@ struct master_set_event {
     struct job_spec *spec; /* moved from when it is taken; otherwise the caller keeps it */
     /* the text that @spec is a change of; ERR_ABORTED when the job has another by now */
     const char *base;
+    struct job_set_words words;
 };
 struct master_resume_event {
     const char *job;
@@ -122,6 +123,7 @@ struct master_resume_event {
      * that state, or its text has changed. */
     struct job_spec *spec;
     const char *base;
+    struct job_set_words words; /* of that spec */
 };
 struct master_cancel_event {
     const char *job;
@@ -338,9 +340,11 @@ struct master_call {
     uint64_t generation; /* all but INSPECT */
     /* START, ASSIGN, EVALUATE: the start that is meant; STOP: the newest */
     uint64_t start;
-    uint32_t shard;              /* calls to a parameter server */
-    const char *text;            /* INSPECT, OPEN, START: the canonical job file */
-    const struct plan *plan;     /* OPEN, START */
+    uint32_t shard;             /* calls to a parameter server */
+    const char *text;           /* INSPECT, OPEN, START: the canonical job file */
+    const struct plan *plan;    /* OPEN, START */
+    const struct job_era *eras; /* OPEN, START, ASSIGN; MEMBERSHIP with a ledger: all, ≥ 1 */
+    size_t era_count;
     const struct ledger *ledger; /* OPEN, ASSIGN; MEMBERSHIP: NULL when nothing but it changes */
     uint64_t version;            /* OPEN, MEMBERSHIP: the version of these */
     const char *restore;         /* OPEN: directory of a checkpoint; "": initial values */

@@ -73,7 +73,8 @@ static int check(const struct master *m, const struct job *j, const struct maste
         return err_set(err, ERR_EXHAUSTED,
                        "%zu jobs wait or run already; this master takes no more", jobs_open(m));
     }
-    return check_done(j, &e->spec->training, err);
+    int rc = change_check_eras(j, e->spec->text, err);
+    return rc != 0 ? rc : check_done(j, &e->spec->training, err);
 }
 
 static void take_spec(struct job *j, struct job_spec *spec)
@@ -84,6 +85,20 @@ static void take_spec(struct job *j, struct job_spec *spec)
     job_record_set(&j->record.text, j->spec.text);
     j->record.priority = (int32_t)j->spec.priority;
     consistency_of(&j->spec, &j->record.consistency);
+}
+
+/* What is changed of the file holds from its newest checkpoint on. */
+static void note_changes(struct master *m, struct job *j, const struct master_resume_event *e)
+{
+    if (strcmp(e->spec->text, j->record.text) == 0) {
+        return;
+    }
+    struct job_revision note;
+    change_words(&note, &e->words);
+    note.step = j->record.step;
+    note.version = ERA_NEXT_START;
+    change_record(m, j, e->spec->text, &note);
+    change_words_release(&note);
 }
 
 static void go_on(struct master *m, struct job *j, struct job_spec *spec)
@@ -126,6 +141,7 @@ void on_resume(struct master *m, const struct master_event *e)
         return;
     }
     if (resume->spec != NULL) {
+        note_changes(m, j, resume);
         go_on(m, j, resume->spec);
     } else if (j->record.paused) {
         unpause(m, j);

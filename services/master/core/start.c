@@ -362,6 +362,7 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
         j->restore = NULL;
     }
     progress_go_back(j, step);
+    j->history_starts = job_history_start(&j->record.history, step + j->version_shift, step);
     if (j->record.resumes > 0) {
         sync_point_make_up(j, step);
     }

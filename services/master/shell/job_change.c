@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "job/spec/job_era.h"
 #include "master/shell/shell.h"
 
 /* another client changed the job while this one was parsed: hardly so often in a row */
@@ -36,6 +37,14 @@ void job_change_begin(struct request *r, const char *job, char *const *sets, siz
     *c = (struct job_change){.job = job, .sets = sets, .set_count = set_count};
     r->data = c;
     r->free_data = free_change;
+}
+
+struct job_set_words job_change_words(const struct request *r)
+{
+    const struct job_change *c = r->data;
+    const struct auth_identity *who = rpc_caller(r->call);
+    return (struct job_set_words){
+        .by = who->proof == AUTH_OPEN ? "" : who->name, .sets = c->sets, .set_count = c->set_count};
 }
 
 bool job_change_again(const struct request *r, const struct err *err)
@@ -84,6 +93,20 @@ static void refuse_fixed(const struct job_change *c, struct diags *diags)
     }
 }
 
+/* What keys alone do not say. A base that cannot be read has nothing to compare with. */
+static void check_change(const struct job_change *c, struct diags *diags)
+{
+    struct job_spec from = {0};
+    struct diags of_base = {0};
+    struct err err = {0};
+    if (job_spec_parse(c->base, strlen(c->base), "base", NULL, 0, &from, &of_base) == 0 &&
+        job_update_check_change(&from, &c->spec, &err) != 0) {
+        diags_add(diags, c->job, 0, 0, "%s", err.msg);
+    }
+    job_spec_release(&from);
+    diags_release(&of_base);
+}
+
 /* "training.seed=3: fixed when the job was submitted", a line each. */
 static void fail_with(struct request *r, const struct diags *diags)
 {
@@ -120,6 +143,9 @@ static void parse(void *ctx)
                          c->set_count, &c->spec, &diags);
     free(sets);
     refuse_fixed(c, &diags);
+    if (diags.count == 0) {
+        check_change(c, &diags);
+    }
     if (diags.count > 0) {
         fail_with(r, &diags);
     } else {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "master/shell/history_wire.h"
 #include "wire/wire.h"
 
 struct evaluation_room {
@@ -28,6 +29,7 @@ struct room { /* everything that the message points to, but for the record's own
     Gradus__V1__Consistency consistency;
     struct shard_room *shards;
     Gradus__V1__ShardProgress **shard_list;
+    struct change_wire changes;
     Gradus__V1__StepTimes times;
     struct times_room *worker_times;
     Gradus__V1__WorkerTimes **worker_times_list;
@@ -224,6 +226,11 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     fill_shards(j, r, room, (parts & JOB_WIRE_LEDGERS) != 0);
     fill_times(j, r, room);
     fill_best(j, r, room);
+    if ((parts & JOB_WIRE_TEXT) != 0) {
+        change_wire_init(&room->changes, &r->history);
+        j->changes = room->changes.list;
+        j->n_changes = r->history.change_count;
+    }
     if (r->consistency.replicas > 0) {
         wire_consistency_to_proto(&r->consistency, &room->consistency);
         j->consistency = &room->consistency;
@@ -236,6 +243,7 @@ void job_wire_release(struct job_wire *w)
     if (room != NULL) {
         free(room->shards);
         free(room->shard_list);
+        change_wire_release(&room->changes);
         free(room->worker_times);
         free(room->worker_times_list);
         free(room);
@@ -259,11 +267,16 @@ void job_wire_pack(const struct job_record *record, struct buf *out)
     w.job.train_fingerprint = record->data.train;
     w.job.test_fingerprint = record->data.test;
     w.job.given_fingerprint = record->data.given;
+    struct era_wire eras;
+    era_wire_init(&eras, record->history.eras, record->history.era_count);
+    w.job.eras = eras.list;
+    w.job.n_eras = record->history.era_count;
     size_t n = gradus__v1__job__get_packed_size(&w.job);
     uint8_t *bytes = mem_new(n == 0 ? 1 : n, 1);
     gradus__v1__job__pack(&w.job, bytes);
     buf_add(out, bytes, n);
     free(bytes);
+    era_wire_release(&eras);
     job_wire_release(&w);
 }
 
@@ -401,6 +414,7 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     wire_step_times_from_proto(j->times, &r->times);
     take_arrays(r, j);
     take_best(r, j->best);
+    history_from_proto(j, &r->history);
     struct err local = {0};
     int rc = take_consistency(r, j, &local);
     rc = rc < 0 ? rc : take_shards(r, j, &local);

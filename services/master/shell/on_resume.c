@@ -54,6 +54,7 @@ static void set_parsed(struct request *r)
     struct job_change *c = r->data;
     struct master_event e = {.kind = MASTER_SET};
     e.set = (struct master_set_event){.job = c->job, .spec = &c->spec, .base = c->base};
+    e.set.words = job_change_words(r);
     r->refused = refused;
     request_event(r, &e, is_set);
 }
@@ -65,6 +66,7 @@ static void resume_ended(struct request *r)
     struct job_change *c = r->data;
     struct master_event e = {.kind = MASTER_RESUME};
     e.resume = (struct master_resume_event){.job = c->job, .spec = &c->spec, .base = c->base};
+    e.resume.words = job_change_words(r);
     r->refused = refused;
     request_event(r, &e, answer);
 }

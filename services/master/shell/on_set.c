@@ -28,6 +28,7 @@ static void run_parsed(struct request *r)
     struct job_change *c = r->data;
     struct master_event e = {.kind = MASTER_SET};
     e.set = (struct master_set_event){.job = c->job, .spec = &c->spec, .base = c->base};
+    e.set.words = job_change_words(r);
     r->refused = refused;
     request_event(r, &e, answer);
 }

@@ -194,6 +194,8 @@ struct job_change { /* of a job's file, on its way to the core; the data of a re
 };
 /* @r wants @sets, which may be none, of @job. */
 void job_change_begin(struct request *r, const char *job, char *const *sets, size_t set_count);
+/* Who asks for what. */
+struct job_set_words job_change_words(const struct request *r);
 /* Apply the changes to @text, on the pool; then c->parsed(). What is wrong is answered. */
 void job_change_parse(struct request *r, const char *text);
 /* The job was changed meanwhile: may it be tried once more? */

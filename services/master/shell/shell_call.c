@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "master/shell/history_wire.h"
 #include "master/shell/shell.h"
 #include "wire/wire.h"
 
@@ -233,6 +234,7 @@ static void evaluate(struct shell *s, const struct master_call *call)
 
 static void assign(struct shell *s, const struct master_call *call)
 {
+    struct era_wire eras;
     Gradus__V1__AssignRequest q = GRADUS__V1__ASSIGN_REQUEST__INIT;
     Gradus__V1__Consistency consistency;
     Gradus__V1__Ledger ledger;
@@ -267,7 +269,11 @@ static void assign(struct shell *s, const struct master_call *call)
     q.secret = worker_secret(call, &fence);
     q.shards = locations(call);
     q.n_shards = call->shard_count;
+    era_wire_init(&eras, call->eras, call->era_count);
+    q.eras = eras.list;
+    q.n_eras = call->era_count;
     start(s, call, false, &q.base);
+    era_wire_release(&eras);
     free(q.shards);
     free(list);
     free(leases);
@@ -309,7 +315,12 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.incarnation = call->incarnation;
         q.shards = locations(call);
         q.n_shards = call->shard_count;
+        struct era_wire eras;
+        era_wire_init(&eras, call->eras, call->era_count);
+        q.eras = eras.list;
+        q.n_eras = call->era_count;
         start(s, call, false, &q.base);
+        era_wire_release(&eras);
         free(q.shards);
         wire_plan_release(&plan);
         return;
@@ -353,7 +364,12 @@ static void open_shard(struct shell *s, const struct master_call *call, Gradus__
     q.workers = borrow_list(call->workers);
     q.n_workers = call->worker_count;
     q.incarnation = call->incarnation;
+    struct era_wire eras;
+    era_wire_init(&eras, call->eras, call->era_count);
+    q.eras = eras.list;
+    q.n_eras = call->era_count;
     start(s, call, true, &q.base);
+    era_wire_release(&eras);
     wire_plan_release(&plan);
 }
 
@@ -373,7 +389,12 @@ static void set_membership(struct shell *s, const struct master_call *call,
         q.ledger = &ledger;
         q.version = call->version;
     }
+    struct era_wire eras;
+    era_wire_init(&eras, call->eras, call->era_count);
+    q.eras = eras.list;
+    q.n_eras = call->era_count;
     start(s, call, true, &q.base);
+    era_wire_release(&eras);
 }
 
 static void shard_call(struct shell *s, const struct master_call *call)

@@ -96,6 +96,9 @@ void shell_manifest(struct shell *s, const struct master_manifest *in)
         m->train_sums = mem_new(in->train_sum_count, sizeof *m->train_sums);
         memcpy(m->train_sums, in->train_sums, in->train_sum_count * sizeof *m->train_sums);
     }
+    for (size_t i = 0; i < in->job->history.era_count; i++) {
+        manifest_add_era(m, in->job->history.eras[i].version, in->job->history.eras[i].update);
+    }
     for (size_t i = 0; i < in->spec->model.table_count; i++) {
         const struct model_table *table = &in->spec->model.tables[i];
         manifest_add_table(m, table->name, (uint64_t)table->dim, table->admission);

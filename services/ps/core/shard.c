@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/mutant.h"
@@ -65,13 +66,18 @@ void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *o
 
 static int check_options(const struct shard_options *o, struct err *err)
 {
-    if (o->rounds > SHARD_ROUNDS_MAX) {
-        return err_set(err, ERR_INVALID, "%" PRIu32 " rounds of sums; at most %d", o->rounds,
-                       SHARD_ROUNDS_MAX);
-    }
-    int rc = consistency_check(&o->consistency, err);
+    int rc = era_check(o->eras, o->era_count, SHARD_ROUNDS_MAX, err);
+    rc = rc != 0 ? rc : consistency_check(&o->consistency, err);
     rc = rc != 0 ? rc : shard_ledger_check(o->ledger, err);
     return rc != 0 ? rc : shard_workers_check(o->workers, o->worker_count, err);
+}
+
+void shard_eras_set(struct shard *s, const struct era *eras, size_t count)
+{
+    static const struct era only = {0};
+    s->era_count = count == 0 ? 1 : count;
+    s->eras = mem_resize(s->eras, s->era_count, sizeof *s->eras);
+    memcpy(s->eras, count == 0 ? &only : eras, s->era_count * sizeof *s->eras);
 }
 
 struct shard *shard_new(const struct shard_options *o, struct err *err)
@@ -91,7 +97,7 @@ struct shard *shard_new(const struct shard_options *o, struct err *err)
     s->consistency = o->consistency;
     s->has_slots = o->has_slots;
     s->keeps_bases = o->keeps_bases;
-    s->sums.rounds = o->rounds;
+    shard_eras_set(s, o->eras, o->era_count);
     ledger_copy(&s->ledger, o->ledger);
     shard_sync_resize(s);
     shard_workers_set(s, o->workers, o->worker_count, NULL); /* nothing is kept yet */
@@ -110,6 +116,7 @@ void shard_free(struct shard *s)
     for (size_t i = 0; i < SHARD_DECISIONS_KEPT; i++) {
         free(s->decisions[i].bits);
     }
+    free(s->eras);
     free(s->pacing.late);
     free(s->pacing.came_ms);
     free(s->nodes);

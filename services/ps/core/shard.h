@@ -22,6 +22,7 @@
 
 #include "base/err.h"
 #include "job/progress/consistency.h"
+#include "job/progress/era.h"
 #include "job/progress/exchange.h"
 #include "job/progress/fence.h"
 #include "job/progress/ledger.h"
@@ -92,6 +93,8 @@ struct shard_event {
     const struct consistency *consistency;
     const struct ledger *ledger;
     uint64_t version;
+    const struct era *eras; /* with a ledger: all of the job; none: as before */
+    size_t era_count;
 
     /* SHARD_PIN, SHARD_UNPIN, SHARD_CHECKPOINT */
     const char *pin_id;
@@ -133,6 +136,7 @@ struct shard_action {
     void *buffer;
     void *source;
     uint64_t version;
+    size_t era; /* SHARD_APPLY, SHARD_REDUCE: that the update is of, by its place in the list */
     uint64_t examples;
     uint64_t staleness; /* SHARD_APPLY in async, bounded: of the gradient */
     float lr_scale;     /* SHARD_APPLY: 1 but for POLICY_SCALE_LR */
@@ -188,9 +192,10 @@ struct shard_options {
     bool has_slots;   /* the rule has optimizer slots */
     bool keeps_bases; /* async, bounded: the update wants what the worker read, whatever the policy
                        */
-    /* rounds of sums over whole variables that steps of sync take with the other shards; 0 when
-     * this is the only shard, or the update needs none */
-    uint32_t rounds;
+    /* Copied; none: one era without rounds. Rounds are those that steps of sync take with the other
+     * shards: 0 when this is the only shard, or the update needs none. */
+    const struct era *eras;
+    size_t era_count;
     const struct ledger *ledger; /* the data position at `version`; copied */
     const char *const *workers;  /* copied */
     size_t worker_count;

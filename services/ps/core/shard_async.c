@@ -107,6 +107,7 @@ static void apply(struct shard *s, const struct shard_queued *q, struct shard_ac
     struct shard_action *a = shard_act(out, SHARD_APPLY);
     a->buffer = q->examples == 0 ? NULL : q->buffer;
     a->examples = q->examples;
+    a->era = shard_era(s, MUTANT(era_of_base) ? q->base_version : s->version);
     a->staleness = s->version - q->base_version;
     a->version = s->version + 1;
     shard_policy_correct(s, q, a);

@@ -50,7 +50,6 @@ struct shard_pacing {
 
 /* Sums over whole variables: how far the present step is. */
 struct shard_sums {
-    uint32_t rounds;  /* 0: there are none */
     bool begun;       /* everything of the step is in, the update is begun */
     uint32_t settled; /* rounds whose totals came; with all of them the step can be applied */
     bool kept;        /* the totals of the step before are still there */
@@ -118,6 +117,8 @@ struct shard {
     bool has_slots;
     bool keeps_bases;
     bool closed;
+    struct era *eras; /* [era_count], at least one */
+    size_t era_count;
 
     /* Sync. */
     uint32_t replicas;        /* 0 in other modes */
@@ -232,6 +233,21 @@ void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
 
 /* The lead tells its decision of @step, if it is known. */
 void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer);
+
+/* ---- shard.c ---- */
+
+/* Take the eras of @eras. They are checked. */
+void shard_eras_set(struct shard *s, const struct era *eras, size_t count);
+/* The era of the update from @version on. */
+static inline size_t shard_era(const struct shard *s, uint64_t version)
+{
+    return era_at(s->eras, s->era_count, version);
+}
+/* Rounds of sums in step @step. */
+static inline uint32_t shard_rounds(const struct shard *s, uint64_t step)
+{
+    return s->eras[shard_era(s, step)].rounds;
+}
 
 /* ---- shard_sums.c: sums over whole variables ---- */
 

@@ -37,6 +37,7 @@ static int check_change(const struct shard *s, const struct shard_event *e, stru
     }
     int rc = consistency_check(e->consistency, err);
     rc = rc != 0 ? rc : shard_ledger_check(e->ledger, err);
+    rc = rc != 0 ? rc : era_check(e->eras, e->era_count, SHARD_ROUNDS_MAX, err);
     if (rc != 0) {
         return rc;
     }
@@ -48,7 +49,7 @@ static int check_change(const struct shard *s, const struct shard_event *e, stru
     /* Without rounds of sums the lead has applied what it decided, so it is a step ahead. With
      * rounds no shard has applied it while the versions are equal: the decision goes with the
      * change. */
-    if (shard_decide_pending(s) && s->sums.rounds == 0) {
+    if (shard_decide_pending(s) && shard_rounds(s, s->version) == 0) {
         return err_set(err, ERR_STATE,
                        "a change at step %" PRIu64
                        ", which other shards have done and this one has not",
@@ -79,6 +80,9 @@ static void change(struct shard *s, const struct shard_event *e, struct shard_ac
     s->consistency = *e->consistency;
     ledger_release(&s->ledger);
     ledger_copy(&s->ledger, e->ledger);
+    if (e->era_count > 0 && !MUTANT(era_not_taken) && (s->lead || !MUTANT(era_of_lead))) {
+        shard_eras_set(s, e->eras, e->era_count);
+    }
     shard_sync_resize(s);
 }
 

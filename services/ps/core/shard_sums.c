@@ -13,7 +13,7 @@
 
 bool shard_sums_wanting(const struct shard *s)
 {
-    return s->sums.begun && s->sums.settled < s->sums.rounds;
+    return s->sums.begun && s->sums.settled < shard_rounds(s, s->version);
 }
 
 static void reduce(struct shard *s, struct shard_actions *out)
@@ -23,13 +23,14 @@ static void reduce(struct shard *s, struct shard_actions *out)
     a->buffer = root->buffer;
     a->examples = root->examples;
     a->version = s->version + 1;
+    a->era = shard_era(s, s->version);
     a->lr_scale = 1;
     a->round = (struct exchange_round){s->version, s->sums.settled};
 }
 
 bool shard_sums_go_on(struct shard *s, struct shard_actions *out)
 {
-    if (s->sums.rounds > 0 && !s->sums.begun) {
+    if (shard_rounds(s, s->version) > 0 && !s->sums.begun) {
         s->sums.begun = true;
         reduce(s, out);
     }
@@ -38,7 +39,7 @@ bool shard_sums_go_on(struct shard *s, struct shard_actions *out)
 
 void shard_sums_applied(struct shard *s)
 {
-    s->sums.kept = s->sums.rounds > 0 && !MUTANT(last_totals_forgotten);
+    s->sums.kept = s->sums.begun && !MUTANT(last_totals_forgotten);
     s->sums.begun = false;
     s->sums.settled = 0;
 }
@@ -59,16 +60,16 @@ int shard_sums_check(const struct shard *s, const struct shard_event *e, struct 
 {
     const struct exchange_round *of =
         e->ask.kind == EXCHANGE_SUMS ? &e->ask.sums : &e->ask.totals.of;
-    if (s->sums.rounds == 0 || s->consistency.mode != TRAINING_SYNC) {
+    const uint32_t rounds = shard_rounds(s, of->step);
+    if (rounds == 0 || s->consistency.mode != TRAINING_SYNC) {
         return err_set(err, ERR_INVALID,
-                       "sums of step %" PRIu64 ", but this job takes none over several shards",
-                       of->step);
+                       "sums of step %" PRIu64 ", which takes none over several shards", of->step);
     }
-    if (of->round >= s->sums.rounds) {
+    if (of->round >= rounds) {
         return err_set(err, ERR_INVALID,
                        "sums of round %" PRIu32 " of step %" PRIu64 "; there are %" PRIu32
                        " rounds",
-                       of->round, of->step, s->sums.rounds);
+                       of->round, of->step, rounds);
     }
     if (of->step > s->version) {
         return err_set(err, ERR_RANGE,

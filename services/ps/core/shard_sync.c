@@ -60,7 +60,7 @@ void shard_sync_combine(struct shard *s, uint32_t to, uint32_t from, bool last,
     struct shard_node *right = &s->nodes[from];
     if (left->buffer == NULL) {
         left->buffer = right->buffer;
-    } else if (right->buffer != NULL && last && s->sums.rounds == 0) {
+    } else if (right->buffer != NULL && last && shard_rounds(s, s->version) == 0) {
         s->addend = right->buffer;
     } else if (right->buffer != NULL) {
         struct shard_action *a = shard_act(out, SHARD_ADD);
@@ -179,6 +179,7 @@ static void apply(struct shard *s, uint64_t now_ms, struct shard_actions *out)
     a->buffer = root->buffer;
     a->source = s->addend;
     a->examples = root->examples;
+    a->era = shard_era(s, MUTANT(era_of_next) ? s->version + 1 : s->version);
     a->version = ++s->version;
     a->lr_scale = 1;
     shard_release_buffer(out, s->addend);

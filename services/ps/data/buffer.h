@@ -51,7 +51,8 @@ struct buffer {
     atomic_uint refs;
     /* Of the variables that the gradient is of, when its push brought them. */
     bool has_norms;
-    double *norms; /* [pool->norms] */
+    size_t norm_count; /* how many, then */
+    double *norms;     /* [pool->norms] */
     /* what the push brought of tables (shard_tables.h); NULL: nothing */
     struct tables_gradient *tables;
     /* Gives the memory back to its owner. NULL: the memory is the pool's. */

@@ -225,6 +225,11 @@ static int read_change(struct ps_request *r, const Gradus__V1__SetMembershipRequ
         rc = wire_ledger_from_proto(m->ledger, &r->change->ledger, err);
         r->event.ledger = &r->change->ledger;
     }
+    if (m->n_eras > 0 && rc == 0) {
+        rc = ps_eras_make(r->shard, m->eras, m->n_eras, &r->change->eras, err);
+        r->event.eras = r->change->eras.eras;
+        r->event.era_count = r->change->eras.count;
+    }
     return rc;
 }
 

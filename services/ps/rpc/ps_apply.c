@@ -117,8 +117,10 @@ static struct update_step step_of(struct ps_shard *s, const struct shard_action 
         step.base = base_of(s, a->base_version);
     }
     if (gradient != NULL && gradient->has_norms) {
+        const size_t tables = update_needs_tables(s->update) ? s->spec.model.table_count : 0;
+        const size_t wanted = s->plan.variable_count + tables;
         step.norms = gradient->norms;
-        step.norm_count = s->norm_count;
+        step.norm_count = gradient->norm_count < wanted ? gradient->norm_count : wanted;
     } else if (update_needs_tables(s->update)) {
         step.tables = ps_tables_squares(s, a);
     }
@@ -127,6 +129,7 @@ static struct update_step step_of(struct ps_shard *s, const struct shard_action 
 
 void ps_update_begin(struct ps_shard *s, const struct shard_action *a)
 {
+    ps_era_of(s, a->era);
     s->step = step_of(s, a);
     update_begin(s->update, &s->step);
     s->update_begun = true;
@@ -192,6 +195,7 @@ static void run(struct ps_shard *s, const struct shard_action *a, struct early *
         ps_sums_applied(s);
         return;
     }
+    ps_era_of(s, a->era);
     struct update_step step = step_of(s, a);
     struct err err;
     step.progress = send_early;

@@ -103,7 +103,8 @@ int ps_memory_take(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r,
     struct ps *ps = s->ps;
     enum value_type type = (enum value_type)s->spec.training.wire_parameters;
     s->bases = ps_memory_bases(s, &s->consistency, r->n_workers);
-    size_t gradients = plan_memory_gradients(&s->consistency, r->n_workers, s->rounds);
+    size_t gradients =
+        plan_memory_gradients(&s->consistency, r->n_workers, ps_eras_rounds(&s->eras));
     int rc = check_memory(s, gradients, err);
     rc = rc != 0 ? rc
                  : snapshots_init(&s->snapshots, s->elements, type, r->version, &ps->budget, freed,
@@ -114,7 +115,7 @@ int ps_memory_take(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r,
     }
     s->snapshots.lender = &ps->gradient_memory;
     gradient_pool_join(&s->gradients, &ps->gradient_memory, s->elements, &ps->budget);
-    s->gradients.buffers.norms = s->needs_norms ? s->norm_count : 0;
+    s->gradients.buffers.norms = ps_norms_max(s); /* a change may want them */
     rc = rc != 0 ? rc : gradient_pool_reserve(&s->gradients, gradients, err);
     bool slot_base = s->spec.update.rule->base == RULE_BASE_SLOT;
     buffer_pool_init(&s->base_pool, slot_base ? update_slot_floats(s->update, 0) : 0,

@@ -38,6 +38,7 @@ void ps_request_unref(struct ps_request *r)
     rpc_msg_unref(r->msg);
     if (r->change != NULL) {
         ledger_release(&r->change->ledger);
+        ps_eras_release(&r->change->eras);
         free(r->change);
     }
     free(r->kept);
@@ -106,12 +107,15 @@ static int check_exchange(const struct ps_request *r, struct err *err)
         *err = s->failed;
         return s->failed.code;
     }
-    if (e->ask.has_push && sync && s->rounds > 0 && r->stream == NULL) {
+    if (e->ask.has_push && sync && ps_eras_rounds(&s->eras) > 0 && r->stream == NULL) {
         return err_set(err, ERR_UNSUPPORTED,
                        "steps of this job take sums over whole variables: push by Exchange, "
                        "with the sums");
     }
-    if (gradient != NULL && !sync && s->needs_norms && !gradient->has_norms) {
+    struct shard_info info;
+    shard_info(s->core, &info);
+    const bool present = e->generation == info.generation; /* else the core refuses it */
+    if (gradient != NULL && !sync && present && s->eras.needs_norms && !gradient->has_norms) {
         return err_set(err, ERR_INVALID,
                        "a push without norms; this job needs those of %zu variables",
                        s->plan.variable_count);

@@ -323,7 +323,7 @@ void ps_tables_add(struct ps_shard *s, struct buffer *to, struct buffer *from)
 /* The clips of single rows, before norms are computed. */
 static struct table_clip clip_of(const struct ps_shard *s, size_t table)
 {
-    return (struct table_clip){.value = (float)s->spec.update.clip_value,
+    return (struct table_clip){.value = (float)s->era->spec.clip_value,
                                .norm = s->spec.model.tables[table].clip_norm};
 }
 

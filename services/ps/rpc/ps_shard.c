@@ -55,30 +55,14 @@ static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *
     return 0;
 }
 
-static void run_shared(void *team, size_t count, void (*one)(void *ctx, size_t i),
-                       void (*done)(void *ctx, size_t n), void *ctx)
+static int make_update(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
-    parallel_for(team, count, one, done, ctx);
-}
-
-static int make_update(struct ps_shard *s, struct err *err)
-{
-    const size_t tables = s->spec.model.table_count;
-    int rc = plan_update_shard(&s->plan, &s->spec.update, s->number, &s->update, err);
+    struct ps_eras eras;
+    int rc = ps_eras_make(s, r->eras, r->n_eras, &eras, err);
     if (rc == 0) {
-        update_add_tables(s->update, tables, s->plan.shard_count == 1);
-        s->norm_count = s->plan.variable_count + (update_needs_tables(s->update) ? tables : 0);
+        ps_eras_take(s, &eras, r->version);
     }
-    if (rc == 0 && s->elements >= PS_SHARED_FLOATS_MIN) {
-        const struct update_team team = {run_shared, s->ps->team, thread_team_size(s->ps->team)};
-        rc = update_share(s->update, &team, err);
-    }
-    if (rc != 0) {
-        return rc;
-    }
-    s->rounds = plan_update_rounds(&s->plan, s->update);
-    s->needs_norms = update_needs_norms(s->update);
-    return 0;
+    return rc;
 }
 
 static void fill_initial(struct ps_shard *s)
@@ -119,7 +103,8 @@ static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, 
         .consistency = s->consistency,
         .has_slots = update_slot_count(s->update) > 0,
         .keeps_bases = s->spec.update.rule->base != RULE_BASE_NONE,
-        .rounds = s->rounds,
+        .eras = s->eras.eras,
+        .era_count = s->eras.count,
         .ledger = &s->ledger,
         .workers = (const char *const *)r->workers,
         .worker_count = r->n_workers,
@@ -134,7 +119,7 @@ static void free_shard(struct ps_shard *s)
     shard_actions_release(&s->actions);
     ps_memory_release(s);
     ps_sums_release(&s->sums);
-    update_free(s->update);
+    ps_eras_release(&s->eras);
     ledger_release(&s->ledger);
     plan_release(&s->plan);
     job_spec_release(&s->spec);
@@ -155,7 +140,7 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     ps_keep_secret(s, r->shard);
     atomic_store(&s->refs, 1);
     int rc = read_request(s, r, err);
-    rc = rc != 0 ? rc : make_update(s, err);
+    rc = rc != 0 ? rc : make_update(s, r, err);
     rc = rc != 0 ? rc : ps_memory_take(s, r, freed, err);
     rc = rc != 0 ? rc : ps_tables_open(s, r->version, err);
     rc = rc != 0 ? rc : make_core(s, r, err);
@@ -377,7 +362,9 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     bool changes = e->ledger != NULL && e->consistency != NULL;
     const struct consistency *next = changes ? e->consistency : &s->consistency;
     size_t bases = ps_memory_bases(s, next, e->worker_count);
-    size_t gradients = plan_memory_gradients(next, e->worker_count, s->rounds);
+    struct ps_eras *eras = changes && r->change->eras.count > 0 ? &r->change->eras : NULL;
+    uint32_t rounds = ps_eras_rounds(eras != NULL ? eras : &s->eras);
+    size_t gradients = plan_memory_gradients(next, e->worker_count, rounds);
     size_t had = gradient_pool_reserved(&s->gradients);
     struct shard_info before;
     struct shard_info after;
@@ -399,7 +386,10 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     shard_info(s->core, &after);
     if (after.generation != before.generation) {
         s->bases = ps_memory_bases(s, &after.consistency, e->worker_count);
-        had = plan_memory_gradients(&after.consistency, e->worker_count, s->rounds);
+        if (eras != NULL) {
+            ps_eras_take(s, eras, after.version);
+        }
+        had = plan_memory_gradients(&after.consistency, e->worker_count, ps_eras_rounds(&s->eras));
         if (e->ledger != NULL) {
             ledger_release(&s->ledger);
             ledger_copy(&s->ledger, e->ledger);

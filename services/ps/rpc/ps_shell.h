@@ -104,6 +104,33 @@ struct ps_base {
     struct buffer *slot;
 };
 
+/* ---- eras (ps_eras.c) ---- */
+
+struct ps_era {
+    struct update_spec spec;
+    struct update *update;
+};
+struct ps_eras {
+    struct ps_era *items; /* [count], at least one, in the order of versions */
+    struct era *eras;     /* [count] as the core wants them */
+    size_t count;
+    bool needs_norms; /* one of them does, of pushes in other modes than sync */
+};
+
+struct ps_shard;
+/* Read @list; without any, the update section of the job's file is all. @out is overwritten.
+ * Errors: ERR_INVALID, ERR_EXHAUSTED. */
+int ps_eras_make(const struct ps_shard *s, Gradus__V1__Era *const *list, size_t count,
+                 struct ps_eras *out, struct err *err);
+void ps_eras_release(struct ps_eras *e); /* zeroed is fine */
+/* They are those of the shard, which is at @version; moves from @from. Not in an update. */
+void ps_eras_take(struct ps_shard *s, struct ps_eras *from, uint64_t version);
+/* The next update is of era @era. */
+void ps_era_of(struct ps_shard *s, size_t era);
+uint32_t ps_eras_rounds(const struct ps_eras *e); /* at most, in a step of sync */
+/* What the job's file says now. */
+const struct update_spec *ps_newest_update(const struct ps_shard *s);
+
 /* ---- shards (ps_shard.c) ---- */
 
 /* Reference counted: the table, every request, every answer on its way out and every file being
@@ -119,9 +146,6 @@ struct ps_shard {
     struct job_spec spec;
     struct plan plan;
     uint64_t elements;
-    uint32_t rounds;              /* rounds of sums that shards exchange in a step of sync */
-    bool needs_norms;             /* in other modes pushes must bring norms, */
-    size_t norm_count;            /* so many */
     char checkpoint_problem[512]; /* the problem of the checkpoint that was restored; "" none */
 
     struct work work;             /* what keeps the strand busy */
@@ -147,7 +171,9 @@ struct ps_shard {
     struct rule_past *pasts; /* of each table, for catch-up */
     /* sums of squares of each table's gradient, for clips by norms; NULL: none */
     struct exact_sum *squares;
-    struct update *update;
+    struct ps_eras eras;
+    const struct ps_era *era; /* the one of the update that is made, or was made last, */
+    struct update *update;    /* and its update; all eras have the same slots */
     struct floats slots[UPDATE_SLOTS_MAX];
     float *slot_data[UPDATE_SLOTS_MAX];
     bool slots_taken;      /* from a source, before the values that workers bring */
@@ -252,6 +278,7 @@ size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MA
 struct ps_change {
     struct consistency consistency;
     struct ledger ledger;
+    struct ps_eras eras; /* count 0: as before */
 };
 
 /* A request to a shard, from its arrival to its answer: the tag of the core. */
@@ -377,6 +404,8 @@ int ps_read_rows_type(const Gradus__V1__RowsRequest *m, struct ps_request *r, st
 /* On the strand: checks that the type of the push of @r is right for its kind. Errors: ERR_INVALID.
  */
 int ps_check_type(const struct ps_request *r, struct err *err);
+/* So many norms a push may have, of variables and tables; 0: the shard has all of each itself. */
+size_t ps_norms_max(const struct ps_shard *s);
 /* The norms of @in, for its gradient. Errors: ERR_INVALID not one for each variable. */
 int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
                   struct err *err);

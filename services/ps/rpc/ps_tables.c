@@ -17,7 +17,8 @@ int ps_tables_open(struct ps_shard *s, uint64_t version, struct err *err)
     s->pasts = mem_new(model->table_count, sizeof *s->pasts);
     for (size_t i = 0; i < model->table_count; i++) {
         if (model->tables[i].catch_up) {
-            update_past(s->update, model->tables[i].name, &s->pasts[i]);
+            struct update *newest = s->eras.items[s->eras.count - 1].update;
+            update_past(newest, model->tables[i].name, &s->pasts[i]);
         }
         plan_table_config(&s->spec, i, &s->pasts[i], s->number, s->plan.shard_count, &configs[i]);
     }

@@ -44,7 +44,7 @@ static void release_slots(void *ctx)
 static struct ps_source average_in(struct ps_shard *s, struct buffer *slots, unsigned count)
 {
     uint64_t at = 0;
-    for (size_t i = 0; i < (size_t)update_spec_average(&s->spec.update); i++) {
+    for (size_t i = 0; i < (size_t)update_spec_average(ps_newest_update(s)); i++) {
         at += update_slot_floats(s->update, i);
     }
     atomic_fetch_add(&slots->refs, count);
@@ -54,7 +54,7 @@ static struct ps_source average_in(struct ps_shard *s, struct buffer *slots, uns
 
 struct ps_source ps_values_answer(struct ps_shard *s, const struct shard_action *a, unsigned count)
 {
-    if (a->buffer != NULL && s->spec.update.evaluate_average) {
+    if (a->buffer != NULL && ps_newest_update(s)->evaluate_average) {
         return average_in(s, a->buffer, count);
     }
     struct snapshot *snapshot = ps_values_acquire(s, a->version, count);
@@ -126,17 +126,24 @@ int ps_read_rows_type(const Gradus__V1__RowsRequest *m, struct ps_request *r, st
     return rc;
 }
 
+size_t ps_norms_max(const struct ps_shard *s)
+{
+    return s->plan.shard_count == 1 ? 0 : s->plan.variable_count + s->spec.model.table_count;
+}
+
 int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
                   struct err *err)
 {
     if (in->n_norms == 0 || gradient->norms == NULL) {
         return 0; /* nobody needs them, or the reader refuses */
     }
-    if (in->n_norms != s->norm_count) {
-        return err_set(err, ERR_INVALID, "norms of %zu variables; there are %zu", in->n_norms,
-                       s->norm_count);
+    const size_t variables = s->plan.variable_count, tables = s->spec.model.table_count;
+    if (in->n_norms != variables && in->n_norms != variables + tables) {
+        return err_set(err, ERR_INVALID, "norms of %zu variables; there are %zu and %zu tables",
+                       in->n_norms, variables, tables);
     }
     memcpy(gradient->norms, in->norms, in->n_norms * sizeof in->norms[0]);
+    gradient->norm_count = in->n_norms;
     gradient->has_norms = true;
     return 0;
 }

@@ -60,6 +60,7 @@ struct worker *worker_new(const struct worker_config *config)
 {
     struct worker *w = mem_new(1, sizeof *w);
     w->config = *config;
+    worker_take_eras(w, config->eras, config->era_count);
     for (int i = 0; i < WORKER_SET_COUNT; i++) {
         w->versions[i] = mem_new(config->shard_count, sizeof(uint64_t));
         worker_set_forget(w, (enum worker_set)i);
@@ -78,6 +79,7 @@ void worker_free(struct worker *w)
     if (w == NULL) {
         return;
     }
+    free(w->eras);
     for (int i = 0; i < WORKER_SET_COUNT; i++) {
         free(w->versions[i]);
     }

@@ -20,6 +20,7 @@
 
 #include "base/err.h"
 #include "job/progress/consistency.h"
+#include "job/progress/era.h"
 #include "job/progress/exchange.h"
 #include "job/progress/fence.h"
 #include "job/progress/ledger.h"
@@ -53,8 +54,9 @@ enum worker_set { WORKER_SET_A, WORKER_SET_B, WORKER_SET_EVALUATION, WORKER_SET_
 struct worker_config {
     uint64_t generation; /* of the StartJob */
     uint32_t shard_count;
-    uint32_t rounds; /* of sums over whole variables in a step of sync; 0 with one shard */
-    bool tables;     /* the model has tables: computations read their rows */
+    const struct era *eras; /* copied; none: one era without rounds of sums, as with one shard */
+    size_t era_count;
+    bool tables; /* the model has tables: computations read their rows */
     struct ledger_shape shape;
 };
 
@@ -115,6 +117,9 @@ struct worker_event {
     /* ASSIGN of a new generation, EVALUATE: of each shard, in that generation; borrowed for the
      * event. NULL: where they are already. */
     const struct worker_place *places;
+    /* ASSIGN of a new generation: all of the job; borrowed for the event. None: as before. */
+    const struct era *eras;
+    size_t era_count;
     uint64_t exchange; /* EXCHANGED */
     uint64_t version;
     /* COMPUTED with a code: rows did not come; the parameters are there. ERR_RANGE: a shard does

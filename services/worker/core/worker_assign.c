@@ -81,6 +81,16 @@ void worker_take_places(struct worker *w, uint64_t generation, const struct work
     }
 }
 
+void worker_take_eras(struct worker *w, const struct era *eras, size_t count)
+{
+    if (count == 0 || (w->era_count > 0 && MUTANT(first_eras))) {
+        return;
+    }
+    w->era_count = count;
+    w->eras = mem_resize(w->eras, count, sizeof *w->eras);
+    memcpy(w->eras, eras, count * sizeof *w->eras);
+}
+
 void worker_on_assign(struct worker *w, const struct worker_event *event)
 {
     const struct worker_assignment *a = &event->assign;
@@ -120,6 +130,7 @@ void worker_on_assign(struct worker *w, const struct worker_event *event)
         return;
     }
     worker_take_places(w, a->generation, event->places);
+    worker_take_eras(w, event->eras, event->era_count);
     w->next = *a;
     w->next.ledger = NULL;
     take_ledger(&w->next_ledger, a->ledger, &w->config.shape);

@@ -182,6 +182,8 @@ struct worker {
     uint64_t position;
     struct placed *placed; /* [shard_count] in the newest generation that was heard of: */
     uint64_t placed_generation;
+    struct era *eras; /* [era_count]; none: one without rounds of sums */
+    size_t era_count;
 
     /* parameters */
     enum worker_set current;
@@ -307,6 +309,7 @@ void worker_evaluation_exchanged(struct worker *w, const struct worker_event *ev
 void worker_evaluation_fail(struct worker *w, int code, const char *message);
 /* worker_assign.c */
 void worker_on_assign(struct worker *w, const struct worker_event *event);
+void worker_take_eras(struct worker *w, const struct era *eras, size_t count);
 /* Takes the places of shards, if they are of the newest generation, also when an evaluation brings
  * them. Open exchanges with a shard that has moved are of a generation that is over, or are sent
  * again to the new place. */
@@ -351,6 +354,7 @@ void worker_nonblocking_spare_computed(struct worker *w);
 /* Was the answer that a shard is too far ahead of the version that was asked for? */
 bool worker_nonblocking_outrun(struct worker *w, const struct worker_request *request, int code);
 /* worker_sums.c: sums over whole variables */
+uint32_t worker_sums_rounds(const struct worker *w); /* of the present step */
 void worker_sums_step_begin(struct worker *w);
 /* Asks for the sums of this step, if it has any and they were not asked for yet. */
 void worker_sums_ask(struct worker *w);

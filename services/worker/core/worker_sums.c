@@ -9,6 +9,11 @@
 #include "base/mutant.h"
 #include "worker/core/worker_state.h"
 
+uint32_t worker_sums_rounds(const struct worker *w)
+{
+    return w->era_count == 0 ? 0 : w->eras[era_at(w->eras, w->era_count, w->position)].rounds;
+}
+
 void worker_sums_step_begin(struct worker *w)
 {
     w->sync.sums = (struct sums_state){0};
@@ -29,7 +34,7 @@ static void ask(struct worker *w)
 
 void worker_sums_ask(struct worker *w)
 {
-    if (w->config.rounds > 0 && !w->sync.sums.asked) {
+    if (worker_sums_rounds(w) > 0 && !w->sync.sums.asked) {
         w->sync.sums.asked = true;
         ask(w);
     }
@@ -93,7 +98,7 @@ void worker_sums_answered(struct worker *w, const struct worker_request *request
         return;
     }
     send_totals(w);
-    if (++s->round < w->config.rounds) {
+    if (++s->round < worker_sums_rounds(w)) {
         ask(w); /* a shard keeps it until it has the totals, which go before it */
     }
 }

@@ -175,7 +175,7 @@ static void pull_next_version(const struct worker *w, struct worker_request *req
     request->ask.has_pull = true;
     request->ask.pull.kind = PULL_VERSION;
     request->ask.pull.version = w->position + 1;
-    request->early = w->config.rounds == 0;
+    request->early = worker_sums_rounds(w) == 0;
     if (w->position + 1 < w->a.step_limit) {
         worker_sync_batch(w, w->position + 1, w->a.replica_first, &next);
     }
@@ -369,7 +369,7 @@ void worker_sync_exchanged(struct worker *w, const struct worker_request *reques
  * have been decided in a generation that is over. */
 static bool enough(const struct worker *w)
 {
-    return consistency_is_partial(&w->a.consistency) && w->config.rounds == 0 &&
+    return consistency_is_partial(&w->a.consistency) && worker_sums_rounds(w) == 0 &&
            w->sync.lead_holds >= w->a.consistency.aggregate;
 }
 

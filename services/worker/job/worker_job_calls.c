@@ -306,8 +306,7 @@ static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
         rc = worker_model_build(&j->model, &j->plan, err);
     }
     if (rc == 0) {
-        rc = worker_job_sums_init(&j->sums, &j->plan, &j->model.spec.update,
-                                  j->model.spec.model.table_count, err);
+        rc = worker_job_sums_init(&j->sums, &j->plan, &j->model.spec, r->eras, r->n_eras, err);
     }
     if (rc == 0) {
         rc = make_client(j, node->id, err);
@@ -315,22 +314,18 @@ static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
     return rc;
 }
 
-static uint32_t split_batches_of(const struct worker_job *j)
-{
-    int64_t n = j->model.spec.training.split_batches;
-    return n > 0 ? (uint32_t)n : 1;
-}
-
 void worker_job_begin(struct worker_job *j, uint64_t generation)
 {
+    const int64_t split_batches = j->model.spec.training.split_batches;
     struct worker_config config = {
         .generation = generation,
         .shard_count = j->plan.shard_count,
-        .rounds = j->sums.rounds,
+        .eras = j->sums.eras,
+        .era_count = j->sums.era_count,
         .tables = j->model.rows.count > 0,
         .shape = {.records = j->model.train_info.records,
                   .batch_records = (uint32_t)j->model.spec.training.batch_size,
-                  .split_batches = split_batches_of(j)},
+                  .split_batches = split_batches > 0 ? (uint32_t)split_batches : 1},
     };
     j->core = worker_new(&config);
     j->started = true;
@@ -410,6 +405,11 @@ static void handle_assign(struct worker_job *j, struct rpc_call *call, const Pro
         event.places = places;
         rc =
             worker_job_places_from_proto(r->shards, r->n_shards, j->plan.shard_count, places, &err);
+    }
+    if (rc == 0 && event.assign.ledger != NULL) {
+        rc = worker_job_sums_eras(&j->sums, r->eras, r->n_eras, &err);
+        event.eras = j->sums.eras;
+        event.era_count = j->sums.era_count;
     }
     if (rc != 0) {
         (void)rpc_fail(call, &err);

@@ -5,16 +5,28 @@
 #define GRADUS_WORKER_JOB_WORKER_JOB_SUMS_H
 
 #include "base/buf.h"
+#include "gradus/v1/types.pb-c.h"
+#include "job/progress/era.h"
 #include "job/plan/plan_update.h"
 #include "worker/ps_client/ps_client.h"
 #include "worker/job/worker_model.h"
 
+struct worker_job_era {
+    struct update_spec spec;
+    struct update *update; /* over all variables in one array */
+    char *section;         /* that it was read from */
+};
+
 struct worker_job_sums {
-    struct update *update; /* over all variables in one array; NULL: the update needs no sums */
-    uint32_t rounds;       /* in a step of sync */
+    struct worker_job_era *items; /* [era_count] */
+    struct era *eras;             /* [era_count] for the core; none: the job needs no sums */
+    size_t era_count;
+    const struct plan *plan;
+    const struct job_spec *spec;
     uint32_t shard_count;
     struct buf *parts; /* [shard_count] the last ones of each */
     struct buf totals[WORKER_ROUNDS_MAX];
+    bool needs_norms;              /* an era does */
     size_t variable_count, tables; /* that norms are of */
     float *gradient;               /* all variables, one behind the other */
     double *norms; /* [variable_count + tables] of the gradient in norms_buffer; NULL: nobody needs
@@ -22,10 +34,15 @@ struct worker_job_sums {
     uint32_t norms_buffer;
 };
 
-/* @s is zeroed. @spec and @plan are borrowed. @tables: of the job. Errors: those of
- * plan_update_whole(). */
+/* @s is zeroed. @spec and @plan are borrowed. Without eras the update section of @spec is all of
+ * them. Errors: those of worker_job_sums_eras(). */
 int worker_job_sums_init(struct worker_job_sums *s, const struct plan *plan,
-                         const struct update_spec *spec, size_t tables, struct err *err);
+                         const struct job_spec *spec, Gradus__V1__Era *const *eras,
+                         size_t era_count, struct err *err);
+/* The eras are these from now on; without any, as before. Errors: ERR_INVALID they cannot be read;
+ * those of plan_update_whole(). Nothing has changed then. */
+int worker_job_sums_eras(struct worker_job_sums *s, Gradus__V1__Era *const *eras, size_t era_count,
+                         struct err *err);
 void worker_job_sums_release(struct worker_job_sums *s); /* zeroed is fine */
 
 /* The sums of @answer are the last ones of its shard. */

@@ -211,6 +211,26 @@ static void hostile_manifests_are_refused(void **state)
     free(path);
 }
 
+/* Of a later program: whole, with a checksum that is right, and not to be read as if it were ours.
+ */
+static void a_newer_format_is_refused(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = write_checkpoint(f, 1, 500, 1);
+    struct buf good = {0};
+    struct err err = {0};
+    read_whole(path, MANIFEST_NAME, &good);
+    assert_int_equal(
+        read_changed(path, &good, "\"format_version\": 1", "\"format_version\": 4", &err),
+        ERR_UNSUPPORTED);
+    assert_message(err, "format_version: 4; this program knows 1 to 3");
+    assert_int_equal(
+        read_changed(path, &good, "\"format_version\": 1", "\"format_version\": 0", &err),
+        ERR_UNSUPPORTED);
+    buf_release(&good);
+    free(path);
+}
+
 static void files_are_checked(void **state)
 {
     const struct fixture *f = *state;
@@ -306,6 +326,7 @@ int main(void)
         TEST(no_flipped_bit_is_taken),
         TEST(sums_of_metrics_are_kept),
         TEST(hostile_manifests_are_refused),
+        TEST(a_newer_format_is_refused),
         TEST(files_are_checked),
         TEST(a_missing_manifest_is_not_found),
     };

@@ -16,6 +16,8 @@ static void test_what_is_fixed(void **state)
         "training.checkpoints_keep",
         "cluster.workers",
         "priority",
+        "update.learning_rate",
+        "update.variables",
         "training.no_such_key" /* the parser says so better */,
     };
     for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++) {
@@ -25,7 +27,9 @@ static void test_what_is_fixed(void **state)
         "name",
         "data.dir",
         "model.layers.0.units",
-        "update.learning_rate",
+        "update",
+        "update.rule",
+        "update.accumulate",
         "cluster.ps",
         "cluster",
         "training",

@@ -80,7 +80,7 @@ size_t cluster_set(struct cluster *c, const char *id, const char *const *sets, s
     char *base = mem_strdup(r->text);
     struct master_event e = {.kind = MASTER_SET, .request = 2000000000 + k};
     c->waiting[k] = e.request;
-    e.set = (struct master_set_event){id, &spec, base};
+    e.set = (struct master_set_event){.job = id, .spec = &spec, .base = base};
     cluster_event(c, &e);
     job_spec_release(&spec);
     free(base);

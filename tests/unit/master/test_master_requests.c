@@ -227,7 +227,7 @@ static void a_change_is_checked(void **state)
     assert_int_equal(cluster_answer(c, again, 1), 0); /* is in force: nothing stops for it */
     assert_int_equal(cluster_job(c, id)->generation, generation);
     struct master_event e = {.kind = MASTER_SET, .request = ++c->request};
-    e.set = (struct master_set_event){id, &spec, spec.text};
+    e.set = (struct master_set_event){.job = id, .spec = &spec, .base = spec.text};
     cluster_event(c, &e); /* a change of what it was before */
     assert_int_equal(c->reply.err.code, ERR_ABORTED);
     assert_non_null(spec.text); /* still ours */

@@ -67,6 +67,14 @@ static void check_message(const struct job_record *a)
     assert_int_equal(j->shards[0]->dropped, 34);
     assert_int_equal(j->shards[0]->ledger->records, 53);
     assert_null(j->shards[1]->ledger);
+    assert_int_equal(j->n_changes, 1);
+    assert_int_equal(j->changes[0]->time_ms, 61);
+    assert_string_equal(j->changes[0]->by, "ben");
+    assert_int_equal(j->changes[0]->step, 62);
+    assert_int_equal(j->changes[0]->version, 63);
+    assert_int_equal(j->changes[0]->n_sets, 1);
+    assert_string_equal(j->changes[0]->sets[0], "update.l1=1");
+    assert_int_equal(j->n_eras, 0); /* in rows alone */
     job_wire_release(&w);
 }
 
@@ -137,6 +145,14 @@ static void a_record_survives_the_wire(void **state)
         e.test.values[METRIC_RMSE] = (double)i;
         job_record_add_evaluation(&a, &e);
     }
+    char by[] = "ben", set[] = "update.l1=1";
+    job_history_update(&a.history, 63, "before", "after");
+    job_history_add(&a.history,
+                    &(struct job_revision){.time_ms = 61,
+                                           .by = by,
+                                           .step = 62,
+                                           .version = 63,
+                                           .sets = {.items = (char *[]){set}, .count = 1}});
     struct job_wire shown;
     memset(a.secret, 7, sizeof a.secret);
     job_wire_init(&shown, &a, JOB_WIRE_ALL);

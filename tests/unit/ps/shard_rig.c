@@ -6,7 +6,8 @@
 void rig_open_rounds(struct rig *r, uint32_t number, const struct consistency *consistency,
                      uint32_t rounds)
 {
-    *r = (struct rig){.can_apply = true, .generation = 1, .now_ms = 1000};
+    *r =
+        (struct rig){.can_apply = true, .generation = 1, .now_ms = 1000, .era = {.rounds = rounds}};
     r->replies = calloc(RIG_REPLIES, sizeof *r->replies);
     assert_non_null(r->replies);
     struct ledger_shape shape = {.records = 50, .batch_records = 10, .split_batches = 2};
@@ -17,7 +18,8 @@ void rig_open_rounds(struct rig *r, uint32_t number, const struct consistency *c
                                         .elements = RIG_FLOATS,
                                         .consistency = *consistency,
                                         .has_slots = true,
-                                        .rounds = rounds,
+                                        .eras = &r->era,
+                                        .era_count = 1,
                                         .ledger = &r->ledger,
                                         .workers = RIG_WORKERS,
                                         .worker_count = 3};
@@ -72,7 +74,7 @@ double rig_partial(uint32_t number, const float *gradient, uint32_t round, doubl
 void rig_reduce(struct rig *r, const struct shard_action *a)
 {
     struct rig_sums *s = &r->sums;
-    assert_true(a->round.round < r->options.rounds);
+    assert_true(a->round.round < r->era.rounds);
     assert_int_equal(a->round.round, s->settled);
     assert_int_equal(a->version, r->version + 1);
     assert_int_equal(a->round.step, r->version);
@@ -99,7 +101,7 @@ void rig_use_sums(struct rig *r, uint64_t version)
 {
     struct rig_sums *s = &r->sums;
     assert_true(s->begun);
-    assert_int_equal(s->settled, r->options.rounds);
+    assert_int_equal(s->settled, r->era.rounds);
     memcpy(s->last, s->totals, sizeof s->last);
     s->last_version = version;
     s->begun = false;
@@ -109,7 +111,7 @@ void rig_use_sums(struct rig *r, uint64_t version)
 double rig_sums_of(const struct rig *r, const struct exchange_sums *a)
 {
     const struct rig_sums *s = &r->sums;
-    assert_true(a->of.round < r->options.rounds);
+    assert_true(a->of.round < r->era.rounds);
     if (a->over) {
         assert_true(a->known && a->of.step + 1 < r->version);
         return 0;
@@ -131,7 +133,7 @@ double rig_sums_of(const struct rig *r, const struct exchange_sums *a)
 
 void rig_apply(struct rig *r, const struct shard_action *a)
 {
-    if (r->options.rounds > 0 && r->options.consistency.mode == TRAINING_SYNC) {
+    if (r->era.rounds > 0 && r->options.consistency.mode == TRAINING_SYNC) {
         rig_use_sums(r, a->version);
     }
     assert_int_equal(a->version, r->version + 1);

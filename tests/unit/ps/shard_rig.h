@@ -71,6 +71,7 @@ struct rig {
     struct shard_action applied; /* the last SHARD_APPLY */
     struct ledger ledger;
     struct shard_options options;
+    struct era era;       /* the only one */
     uint64_t sessions[4]; /* bounded: how often each was idle */
     uint64_t clocks[4];   /* bounded: of each of RIG_WORKERS; 0: it has not joined */
 };

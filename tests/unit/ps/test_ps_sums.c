@@ -47,7 +47,7 @@ static void begin(struct scene *s, const char *rule, const char *mode)
         exchange_open(&s->shards[i], &s->rig);
     }
     assert_int_equal(ps_list(s->rig.ps, cut, found), SHARDS);
-    s->rounds = found[0]->rounds;
+    s->rounds = ps_eras_rounds(&found[0]->eras);
     for (size_t i = 0; i < SHARDS; i++) {
         ps_shard_unref(found[i]);
     }

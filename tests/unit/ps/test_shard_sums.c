@@ -130,7 +130,7 @@ static void test_jobs_without_sums(void **state)
     rig_expect_push(&r, 2, PUSH_APPLIED);
     rig_release(&r);
     struct err err;
-    r.options.rounds = SHARD_ROUNDS_MAX + 1;
+    r.era.rounds = SHARD_ROUNDS_MAX + 1;
     assert_null(shard_new(&r.options, &err));
 }
 

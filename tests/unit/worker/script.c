@@ -53,9 +53,11 @@ static void begin(struct script *t, const struct worker_config *config)
 
 void script_begin_rounds(struct script *t, uint32_t split_batches, uint32_t rounds)
 {
+    const struct era only = {.rounds = rounds};
     const struct worker_config config = {
         .shard_count = SCRIPT_SHARDS,
-        .rounds = rounds,
+        .eras = &only,
+        .era_count = 1,
         .shape = {.records = 100, .batch_records = 10, .split_batches = split_batches},
     };
     begin(t, &config);

@@ -13,10 +13,16 @@
 #define UNITS 3
 #define GAP 5 /* between two variables in the flat array of a gradient */
 
-static const char TEXT[] = "name: demo\ndata: {train: {file: a.csv}}\n"
-                           "model: {layers: [{dense: {units: 3}}],"
-                           " loss: softmax_cross_entropy}\n"
-                           "update: {rule: sgd}\ntraining: {batch_size: 5, epochs: 2}\n";
+static const char TEXT[] =
+    "name: demo\ndata: {train: {file: a.csv}}\n"
+    "model: {layers: [{dense: {units: 3}}],"
+    " loss: softmax_cross_entropy}\n"
+    "update: {rule: sgd, clip_global_norm: 1}\ntraining: {batch_size: 5, epochs: 2}\n";
+
+static char NONSENSE[] = "update:\n  rule: nothing\n";
+static char PLAIN[] = "update:\n  rule: sgd\n";
+static char CLIPS[] = "update:\n  rule: sgd\n  clip_norm: 1\n";
+static char CUTS[] = "update:\n  rule: sgd\n  clip_value: 1\n  clip_norm: 1\n";
 
 static struct worker_model model; /* only what sums look at */
 static struct job_spec *const spec = &model.spec;
@@ -30,7 +36,6 @@ static int set_up(void **state)
     struct err err = {0};
     const struct shape input = {1, {INPUTS}};
     assert_int_equal(job_spec_parse(TEXT, strlen(TEXT), "job", NULL, 0, spec, &diags), 0);
-    spec->update.clip_global_norm = 1;
     assert_int_equal(model_new(&spec->model, &input, NULL, UNITS, &model.model, &err), 0);
     model.variable_count = model_variable_count(model.model);
     assert_int_equal(model.variable_count, 2);
@@ -60,10 +65,11 @@ static void begin(struct worker_job_sums *s)
 {
     struct err err = {0};
     *s = (struct worker_job_sums){0};
-    if (worker_job_sums_init(s, &plan, &spec->update, 0, &err) != 0) {
+    if (worker_job_sums_init(s, &plan, spec, NULL, 0, &err) != 0) {
         fail_msg("%s", err.msg);
     }
-    assert_int_equal(s->rounds, 1);
+    assert_int_equal(s->era_count, 1);
+    assert_int_equal(s->eras[0].rounds, 1);
     assert_int_equal(s->variable_count, 2);
 }
 
@@ -201,8 +207,9 @@ static void norms_are_of_all_tables(void **state)
         {.dim = 1, .n = 3, .keys = keys, .sightings = sightings, .values = narrow}};
     struct model_table tables[2] = {{.clip_norm = 0}, {.clip_norm = 1}};
     spec->model.tables = tables;
+    spec->model.table_count = 2;
     model.row_gradients[3].tables = gradients;
-    assert_int_equal(worker_job_sums_init(&s, &plan, &spec->update, 2, &err), 0);
+    assert_int_equal(worker_job_sums_init(&s, &plan, spec, NULL, 0, &err), 0);
     struct ps_client_request r = push(gradient, 3);
     assert_int_equal(worker_job_sums_attach(&s, &model, &r, &err), 0);
     assert_int_equal(r.norm_count, 4);
@@ -211,6 +218,7 @@ static void norms_are_of_all_tables(void **state)
     assert_true(r.norms[3] == 1 + 1 + 1);      /* of which the last was 4 */
     worker_job_sums_release(&s);
     spec->model.tables = NULL;
+    spec->model.table_count = 0;
     model.row_gradients[3].tables = NULL;
 }
 
@@ -233,17 +241,62 @@ static void who_needs_none_gets_none(void **state)
     assert_null(r.norms);
     worker_job_sums_release(&s);
 
-    assert_int_equal(worker_job_sums_init(&s, &alone, &spec->update, 0, &err), 0);
-    assert_int_equal(s.rounds, 0);
+    assert_int_equal(worker_job_sums_init(&s, &alone, spec, NULL, 0, &err), 0);
+    assert_int_equal(s.era_count, 0);
     r = push(gradient, 3);
     assert_false(worker_job_sums_needs_norms(&s, &r)); /* one shard has everything */
     worker_job_sums_release(&s);
 
-    struct update_spec plain = spec->update;
-    plain.clip_global_norm = 0;
-    assert_int_equal(worker_job_sums_init(&s, &plan, &plain, 0, &err), 0);
-    assert_int_equal(s.rounds, 0);
+    Gradus__V1__Era plain = GRADUS__V1__ERA__INIT, *const list[] = {&plain};
+    plain.update = PLAIN;
+    assert_int_equal(worker_job_sums_init(&s, &plan, spec, list, 1, &err), 0);
+    assert_int_equal(s.eras[0].rounds, 0);
     assert_false(worker_job_sums_needs_norms(&s, &r));
+    worker_job_sums_release(&s);
+}
+
+/* Clipping begins at version 10: from then on there are rounds, and pushes bring norms, which are
+ * made as they were at the version that the gradient was computed on. */
+static void eras_change(void **state)
+{
+    (void)state;
+    struct worker_job_sums s = {0};
+    struct err err = {0};
+    float gradient[INPUTS * UNITS + GAP + UNITS] = {6};
+    struct ps_client_request r = push(gradient, 3);
+    Gradus__V1__Era plain = GRADUS__V1__ERA__INIT, clips = GRADUS__V1__ERA__INIT, cut = clips;
+    Gradus__V1__Era *const list[] = {&plain, &clips, &cut};
+    plain.update = PLAIN;
+    clips.update = CLIPS;
+    clips.version = 10;
+    cut.update = CUTS;
+    cut.version = 20;
+    assert_int_equal(worker_job_sums_init(&s, &plan, spec, list, 1, &err), 0);
+    assert_false(worker_job_sums_needs_norms(&s, &r));
+    assert_int_equal(worker_job_sums_eras(&s, list, 3, &err), 0);
+    assert_int_equal(s.era_count, 3);
+    assert_true(s.eras[0].rounds == 0 && s.eras[1].rounds == 1 && s.eras[1].version == 10);
+    r.ask.push.base_version = 12;
+    assert_int_equal(worker_job_sums_attach(&s, &model, &r, &err), 0);
+    assert_true(r.norms[0] == 9); /* the mean of two examples, squared */
+    worker_job_sums_changed(&s, 3);
+    r.ask.push.base_version = 20;
+    assert_int_equal(worker_job_sums_attach(&s, &model, &r, &err), 0);
+    assert_true(r.norms[0] == 1); /* clipped to 1 before */
+    worker_job_sums_changed(&s, 3);
+    r.ask.push.base_version = 0; /* in an era without norms: those of the newest */
+    assert_int_equal(worker_job_sums_attach(&s, &model, &r, &err), 0);
+    assert_true(r.norms[0] == 1);
+
+    clips.version = 30; /* behind the third */
+    assert_int_equal(worker_job_sums_eras(&s, list, 3, &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "era 2 begins at version 20"));
+    clips.update = NONSENSE;
+    assert_int_equal(worker_job_sums_eras(&s, list, 2, &err), ERR_INVALID);
+    assert_int_equal(s.era_count, 3);
+    assert_int_equal(s.eras[1].version, 10); /* as before */
+    assert_int_equal(worker_job_sums_eras(&s, list, 0, &err), 0);
+    assert_int_equal(s.era_count, 3);
     worker_job_sums_release(&s);
 }
 
@@ -254,6 +307,7 @@ int main(void)
         cmocka_unit_test(norms_are_of_whole_variables),
         cmocka_unit_test(norms_are_of_all_tables),
         cmocka_unit_test(who_needs_none_gets_none),
+        cmocka_unit_test(eras_change),
     };
     return cmocka_run_group_tests_name("worker_job_sums", tests, set_up, tear_down);
 }

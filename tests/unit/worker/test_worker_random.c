@@ -173,7 +173,9 @@ static void run_cluster(struct cluster *c, uint64_t seed)
     c->lossy = cluster_draw(c, 2) == 0;
     c->generation = 0;
     uint32_t rounds = c->shards > 1 ? (uint32_t)cluster_draw(c, 3) : 0;
-    struct worker_config config = {.shard_count = c->shards, .rounds = rounds, .shape = SHAPE};
+    const struct era only = {.rounds = rounds};
+    struct worker_config config = {
+        .shard_count = c->shards, .eras = &only, .era_count = 1, .shape = SHAPE};
     for (size_t k = 0; k < c->workers; k++) {
         c->nodes[k].worker = worker_new(&config);
         c->nodes[k].slowness = cluster_draw(c, 4) == 0 ? 20 : 1;
