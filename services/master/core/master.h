@@ -69,8 +69,7 @@ enum master_event_kind {
     MASTER_CHECKPOINT, /* answered when the checkpoint is complete */
     MASTER_SET,        /* answered when the change is in force */
     MASTER_PAUSE,      /* answered when it is stored that the job is to be paused */
-    MASTER_RESUME,     /* a paused job, or one that has ended, waits for its turn again; answered as
-                          MASTER_PAUSE */
+    MASTER_RESUME,     /* a job that is paused or has ended waits for its turn; answered likewise */
     MASTER_REMOVE,     /* answered when the job has ended and no node has anything of it */
     MASTER_DROP,       /* a node is gone for good */
     /* Requests of nodes; each is answered by one reply. */
@@ -185,8 +184,7 @@ struct master_call_done {
     /* INSPECT; test.records 0: no test source */
     struct dataset_info train, test;
     struct given_variables given; /* of a job whose variables only workers know */
-    /* of a job with `from` that begins: what is taken; NULL: nothing */
-    const char *from;
+    const char *from;          /* of a job with `from` that begins: what is taken; NULL: nothing */
     uint64_t from_fingerprint; /* of these values */
     const char *rows_from;  /* the checkpoint that has rows of tables; NULL or "": none is taken */
     uint64_t rows_manifest; /* of that checkpoint */
@@ -469,7 +467,7 @@ const struct job_record *master_job(struct master *m, const char *id, uint64_t n
 const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_ms);
 /* The @i of job @id in master_job_at(); SIZE_MAX: unknown. */
 size_t master_job_place(const struct master *m, const char *id);
-/* Where the job is inside its state, for logs, traces and tests: "TRAIN", "EVALUATE" ("-": none).
+/* The job's phase and work inside its state, for logs and tests: "TRAIN", "EVALUATE" ("-": none).
  */
 const char *master_job_phase(const struct master *m, const char *id);
 const char *master_job_work(const struct master *m, const char *id);

@@ -60,7 +60,7 @@ static void test_tries_for_ever_with_back_off(void **state)
     uint64_t began = r.now_ms;
     unsigned told = 0;
     at(&r, MEMBERSHIP_ON_TIMER, 0);
-    for (unsigned i = 0; i < 100; i++) {
+    for (unsigned i = 0; i < 200; i++) {
         assert_int_equal(r.did.call, MEMBERSHIP_JOIN);
         answer(&r, ERR_UNAVAILABLE, 0);
         told += r.did.trouble;
