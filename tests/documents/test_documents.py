@@ -228,7 +228,8 @@ class Page:
         """A cluster of four workers at the default address, its state in state/, which the demo's is, too."""
         self.stop()
         state = self.tree + "/build/demo/state"
-        shutil.rmtree(state, ignore_errors=True)
+        for known in state, self.scratch + "/state":  # the second one has the jobs of `gradus run`
+            shutil.rmtree(known, ignore_errors=True)
         os.makedirs(state)
         if not os.path.lexists(self.tree + "/state"):
             os.symlink(state, self.tree + "/state")

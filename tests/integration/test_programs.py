@@ -236,7 +236,7 @@ class InNumpy(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         status = self.wait_end(job)
         self.assertEqual((status["resumes"], status["recoveries"]), (1, 0))
-        self.assertIn("FAILED: worker ", status["ended_before"])
+        self.assertIn("FAILED: worker-", status["ended_before"])
         self.assertEqual(self.bits(job, "cluster"), self.bits("mine-1", "whole"))
 
     def once(self, what, *worker_flags):

@@ -52,7 +52,7 @@ class Resume(FairTest):
         state = ("--state-dir", self.dir + "/short")
         idle = gradus("resume", short["job"], *state)
         self.assertEqual(idle.returncode, 1, idle.stderr)
-        self.assertIn("which are all of its file", idle.stderr)
+        self.assertIn("which is all of its file", idle.stderr)
         wrong = gradus("resume", short["job"], "--set", "training.epochs=none", *state)
         self.assertEqual(wrong.returncode, 2, wrong.stderr)
         self.assertIn("--set training.epochs=none", wrong.stderr)

@@ -427,7 +427,7 @@ class Criteo(SparseFields):
         arguments = [self.example("criteo-logistic"), *self.job(data__dir=self.dir, data__bad_records=1)]
         done = gradus("validate", *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("1 bad train records are left out", done.stderr)
+        self.assertIn("1 bad train record is left out", done.stderr)
         self.assertIn('"x" is no number', done.stderr)
         self.assertIn("sparse fields C1 to C26 (26)", done.stdout)
 

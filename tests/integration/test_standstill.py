@@ -89,8 +89,8 @@ class Standstill(Digits, FaultTest):
         self.wait_for("the recovery", lambda: self.now(job)["recoveries"] == 1)
         self.assertIn(f"parameter server {name} was lost (it is gone for good, by request)", self.log_of(self.master))
         self.servers[0].process.send_signal(signal.SIGCONT)  # it lives all the same
-        self.wait_for("its return", lambda: any(
-            n["alive"] and n["address"] == self.servers[0].address and n["id"] != name for n in self.nodes()))
+        self.wait_for("its return, under its name", lambda: any(
+            n["alive"] and n["address"] == self.servers[0].address and n["id"] == name for n in self.nodes()))
         self.wait_end(job)
 
     def test_heartbeats_that_are_too_rare_are_refused(self):
