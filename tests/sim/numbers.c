@@ -201,7 +201,8 @@ void numbers_step(const struct sim_job *j, uint32_t replicas, uint64_t step, str
     sum_node(j, &cut, 0, replicas, &sum);
     ledger_release(&ledger);
     uint64_t totals = 0;
-    const uint32_t rounds = eras_rounds(j, j->eras, j->era_count, step);
+    const uint64_t version = step + given_slots_version(j); /* of the shards */
+    const uint32_t rounds = eras_rounds(j, j->eras, j->era_count, version);
     for (uint32_t round = 0; round < rounds; round++) {
         totals = numbers_sums(sum.there ? sum.t.v : NULL, NULL, j->elements, round, totals);
     }
@@ -214,7 +215,7 @@ void numbers_step(const struct sim_job *j, uint32_t replicas, uint64_t step, str
         return;
     }
     struct numbers_update u = {.scale = 1.0F / (float)sum.records,
-                               .rate = era_in(j->eras, j->era_count, step)->rate,
+                               .rate = era_in(j->eras, j->era_count, version)->rate,
                                .lr_scale = 1};
     struct tensor next;
     u.scale *= scaled ? factor : 1.0F;
