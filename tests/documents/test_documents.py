@@ -286,6 +286,11 @@ def short_job(page):
     page.submit(epochs=30)
 
 
+def job_that_has_ended(page):
+    short_job(page)
+    page.run("build/bin/gradus watch digits-1")
+
+
 def job_of_the_readme(page):
     page.write_job("job", epochs=ENDLESS)
 
@@ -298,8 +303,7 @@ def second_worker(page):
 
 def checkpoint_of_the_text(page):
     """The step that the text names; the job in state/ has ended at another one."""
-    short_job(page)
-    page.run("build/bin/gradus watch digits-1")
+    job_that_has_ended(page)
     newest = max(glob.glob(page.tree + "/state/checkpoints/digits-1/step-*"))
     os.symlink(newest, page.tree + "/state/checkpoints/digits-1/step-000009380")
 
@@ -355,10 +359,11 @@ PREPARATIONS = [
     ("docs/cli.md", r"gradus run mine\.yaml", worker_program),
     ("docs/cli.md", r"gradus (submit|nodes|list)", cluster),
     ("docs/cli.md", r"gradus (status|cancel|pause|set|checkpoint|trace) ", running_job),
-    ("docs/cli.md", r"gradus resume ", cancelled_job),
+    ("docs/cli.md", r"gradus (resume|rm) ", cancelled_job),
     ("docs/cli.md", r"gradus table ", job_of_tables),
     ("docs/cli.md", r"gradus convert ", data_files),
     ("docs/cli.md", r"gradus watch ", short_job),
+    ("docs/cli.md", r"gradus export digits-1 model\.safetensors", job_that_has_ended),
     ("docs/cli.md", r"gradus export --from state/", checkpoint_of_the_text),
     ("docs/cli.md", r"gradus evaluate state/checkpoints/iris-1", iris),
     ("docs/cli.md", r"gradus predict ", flowers_without_kinds),
