@@ -29,6 +29,7 @@ extern char **environ;
     X(checkpoint)                                                                                  \
     X(table)                                                                                       \
     X(trace)                                                                                       \
+    X(timeline)                                                                                    \
     X(validate)                                                                                    \
     X(schema)                                                                                      \
     X(rules)                                                                                       \
