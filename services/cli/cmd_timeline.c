@@ -61,7 +61,7 @@ static void draw(const Gradus__V1__TraceJobResponse *trace, const Gradus__V1__Jo
                                          .mode = buf_str(&mode),
                                          .when = when,
                                          .barriers = job->mode == GRADUS__V1__MODE__SYNC};
-    timeline_init(&t, trace);
+    timeline_init(&t, trace, 0);
     timeline_svg(&t, &about, svg);
     timeline_release(&t);
     buf_release(&mode);

@@ -30,6 +30,7 @@ extern char **environ;
     X(table)                                                                                       \
     X(trace)                                                                                       \
     X(timeline)                                                                                    \
+    X(compare)                                                                                     \
     X(validate)                                                                                    \
     X(schema)                                                                                      \
     X(rules)                                                                                       \

@@ -351,13 +351,18 @@ static void visit_all(struct making *m, visit_fn *visit)
     }
 }
 
-void timeline_init(struct timeline *t, const Gradus__V1__TraceJobResponse *trace)
+void timeline_init(struct timeline *t, const Gradus__V1__TraceJobResponse *trace,
+                   int64_t length_max)
 {
     *t = (struct timeline){.lanes = NULL};
     struct making m = {.t = t, .trace = trace};
     (void)trace_window(trace, &m.window);
     if (m.window.end > m.window.begin) {
         t->length = since(&m, m.window.end);
+    }
+    if (length_max > 0 && t->length > length_max) {
+        t->length = length_max;
+        m.window.end = trace_plus(m.window.begin, length_max);
     }
     add_lanes(&m);
     visit_all(&m, queue_visit);

@@ -65,8 +65,10 @@ struct timeline {
 /* Versions that others have made between the gradient's base and its own update. */
 uint64_t timeline_staleness(const struct timeline_push *p);
 
-/* @trace is borrowed until timeline_release(). */
-void timeline_init(struct timeline *t, const Gradus__V1__TraceJobResponse *trace);
+/* The time in which all workers of @trace recorded, and of that the first @length_max ns (0: all).
+ * @trace is borrowed until timeline_release(). */
+void timeline_init(struct timeline *t, const Gradus__V1__TraceJobResponse *trace,
+                   int64_t length_max);
 void timeline_release(struct timeline *t);
 
 #endif

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "base/text.h"
+#include "cli/compare_chart.h"
 #include "cli/timeline_legend.h"
 
 /* All lengths are pixels at the picture's natural size. */
@@ -80,31 +79,6 @@ static const char *const style =
     "@media(prefers-color-scheme:dark){text{fill:#e6e6e6}.b{fill:#16191d}.m{fill:#9aa0a6}"
     ".lane{fill:#22272e}.gone{fill:#5c2b2f}.p4{fill:#5a5644}.ver{stroke:#adb5bd}}</style>\n";
 
-static void add_text(struct buf *out, const char *s)
-{
-    char shown[400];
-    text_utf8(s, shown, sizeof shown);
-    text_plain(shown, strlen(shown));
-    for (const char *c = shown; *c != '\0'; c++) {
-        switch (*c) {
-        case '&':
-            buf_add_str(out, "&amp;");
-            break;
-        case '<':
-            buf_add_str(out, "&lt;");
-            break;
-        case '>':
-            buf_add_str(out, "&gt;");
-            break;
-        case '"':
-            buf_add_str(out, "&quot;");
-            break;
-        default:
-            buf_add_char(out, *c);
-        }
-    }
-}
-
 static void add_head(struct drawing *d)
 {
     const double width = LEFT + PLOT + RIGHT, height = bottom(d) + TIMELINE_LEGEND_HEIGHT;
@@ -113,17 +87,17 @@ static void add_head(struct drawing *d)
                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
                "height=\"%.0f\" role=\"img\">\n<title>",
                width, height, width, height);
-    add_text(d->out, d->about->job);
+    chart_text(d->about->job, d->out);
     buf_add_str(d->out, ": what its workers and shards did</title>\n");
     buf_add_str(d->out, style);
     buf_printf(d->out, "<rect class=\"b\" width=\"%.0f\" height=\"%.0f\"/>\n", width, height);
     buf_add_str(d->out, "<text class=\"t\" x=\"12\" y=\"26\">");
-    add_text(d->out, d->about->job);
+    chart_text(d->about->job, d->out);
     buf_add_str(d->out, " · ");
-    add_text(d->out, d->about->mode);
+    chart_text(d->about->mode, d->out);
     buf_printf(d->out, "</text>\n<text class=\"m\" x=\"12\" y=\"44\">%s of training, recorded at ",
                timeline_time(d->t->length, d->t->length, duration, sizeof duration));
-    add_text(d->out, d->about->when);
+    chart_text(d->about->when, d->out);
     buf_add_str(d->out, "</text>\n");
 }
 
@@ -139,15 +113,15 @@ static void add_lane(struct drawing *d, size_t i)
                gone ? "gone" : "lane", LEFT, y, PLOT, h, h < 12 ? " style=\"font-size:8px\"" : "",
                LEFT - 8, text_y);
     if (l->is_worker || gone) {
-        add_text(d->out, l->node);
+        chart_text(l->node, d->out);
     } else {
         buf_printf(d->out, "shard %" PRIu32 ", ", l->shard);
-        add_text(d->out, l->node);
+        chart_text(l->node, d->out);
     }
     buf_add_str(d->out, "</text>");
     if (gone) {
         buf_printf(d->out, "<text class=\"m\" x=\"%d\" y=\"%.1f\">", LEFT + 8, text_y);
-        add_text(d->out, l->problem);
+        chart_text(l->problem, d->out);
         buf_add_str(d->out, "</text>\n");
         return;
     }

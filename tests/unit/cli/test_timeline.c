@@ -44,7 +44,7 @@ static void workers_come_before_shards(void **state)
     struct trace_sample s;
     struct timeline t;
     push_init(&s);
-    timeline_init(&t, &s.response);
+    timeline_init(&t, &s.response, 0);
     assert_int_equal(t.worker_count, 1);
     assert_int_equal(t.lane_count, 3);
     assert_string_equal(t.lanes[0].node, "w-1");
@@ -60,7 +60,7 @@ static void a_wait_is_divided_as_its_shard_saw_it(void **state)
     struct trace_sample s;
     struct timeline t;
     push_init(&s);
-    timeline_init(&t, &s.response);
+    timeline_init(&t, &s.response, 0);
     assert_int_equal(t.length, 9000);
     assert_int_equal(length_of(&t, 0, TIMELINE_COMPUTE), 1500);
     assert_int_equal(length_of(&t, 0, TIMELINE_WAIT), 400);  /* in the shard's queue */
@@ -77,7 +77,7 @@ static void a_gradient_has_the_age_that_its_shard_counted(void **state)
     struct trace_sample s;
     struct timeline t;
     push_init(&s);
-    timeline_init(&t, &s.response);
+    timeline_init(&t, &s.response, 0);
     assert_int_equal(t.push_count, 1);
     const struct timeline_push *p = &t.pushes[0];
     assert_int_equal(p->fate, TIMELINE_APPLIED);
@@ -87,13 +87,13 @@ static void a_gradient_has_the_age_that_its_shard_counted(void **state)
 
     s.lists[1][1]->push = PUSH_DROPPED;
     s.lists[1][1]->made_version = 0;
-    timeline_init(&t, &s.response);
+    timeline_init(&t, &s.response, 0);
     assert_int_equal(t.pushes[0].fate, TIMELINE_DROPPED);
     assert_int_equal(timeline_staleness(&t.pushes[0]), 0);
     timeline_release(&t);
 
     s.lists[1][1]->push = PUSH_NONE; /* a pull */
-    timeline_init(&t, &s.response);
+    timeline_init(&t, &s.response, 0);
     assert_int_equal(t.push_count, 0);
     timeline_release(&t);
 }
@@ -103,7 +103,7 @@ static char *draw(const struct trace_sample *s, const char *mode)
     struct timeline t;
     struct buf svg = {0};
     const struct timeline_about about = {.job = "a<b>&\"c\"", .mode = mode, .when = "now"};
-    timeline_init(&t, &s->response);
+    timeline_init(&t, &s->response, 0);
     timeline_svg(&t, &about, &svg);
     timeline_release(&t);
     return buf_take(&svg);
