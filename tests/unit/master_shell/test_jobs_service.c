@@ -367,7 +367,12 @@ static void nodes_are_listed(void **state)
     nodes[1].role = MASTER_PS;
     nodes[1].alive = false;
     nodes[1].job_count = 0;
+    nodes[1].gone = true;
     const Gradus__V1__NodesResponse *r = well("Nodes", &q.base, &reply);
+    assert_int_equal(r->n_nodes, 1);
+    rpc_msg_unref(reply);
+    q.all = true;
+    r = well("Nodes", &q.base, &reply);
     assert_int_equal(r->n_nodes, 2);
     const Gradus__V1__NodeInfo *n = r->nodes[0];
     assert_string_equal(n->id, "worker-1");
