@@ -74,6 +74,7 @@ static int train(struct local *local, const struct local_job *j)
     struct follow_options follow_options = {
         .job = job,
         .where = j->where,
+        .tensorboard = j->tensorboard,
         .json = j->json,
         .interrupt = FOLLOW_CANCEL,
         .tick = tick,
