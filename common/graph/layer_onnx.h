@@ -13,6 +13,7 @@
 #ifndef GRADUS_GRAPH_LAYER_ONNX_H
 #define GRADUS_GRAPH_LAYER_ONNX_H
 
+#include "graph/model_onnx.h"
 #include "graph/op.h"
 #include "onnx/onnx_graph.h"
 
@@ -30,10 +31,14 @@ struct layer_onnx {
     const float *const *values;       /* of the layer's variables; they outlive the graph */
     struct layer_onnx_value **inputs; /* [input_count] of layers that read others */
     const char *const *keys;          /* [input_count] of layers that read sparse fields: INT64
-                                         [batch, keys], a negative number is no key */
+                                         [batch, keys], -1 is no key */
+    const char *const *weights;       /* [input_count] likewise: FLOAT [batch, keys]; NULL: all are
+                                         1 */
     const size_t *lengths;            /* [input_count] likewise: keys; SIZE_MAX: not known */
-    bool keeps_first;                 /* all inputs are there with features first alone */
-    struct layer_onnx_value y;        /* the output; set by one of the functions below */
+    const struct model_onnx_table *table; /* in which it looks keys up; NULL: none */
+    const char **table_values; /* the constant with its rows, once one layer has made it */
+    bool keeps_first;          /* all inputs are there with features first alone */
+    struct layer_onnx_value y; /* the output; set by one of the functions below */
 };
 
 /* Input @k with its features last, with its features in front, or in the layout of keeps_first. */

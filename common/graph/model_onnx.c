@@ -14,6 +14,7 @@ struct writing {
     const struct model_onnx *o;
     struct layer_onnx_value input;
     struct layer_onnx_value *values; /* of each layer */
+    const char **tables;             /* of each table the constant with its rows, or NULL */
 };
 
 void model_onnx_dims(const struct shape *record, struct onnx_dim out[ONNX_DIMS_MAX])
@@ -51,10 +52,11 @@ static bool only_first(struct layer_onnx_value *const *inputs, size_t count)
 
 /* A layer that reads sparse fields. */
 static void find_keys(const struct writing *w, const struct layer *l, const char **keys,
-                      size_t *lengths)
+                      const char **weights, size_t *lengths)
 {
     for (size_t k = 0; k < l->input_count; k++) {
         keys[k] = w->o->keys[l->inputs[k].field];
+        weights[k] = w->o->weights == NULL ? NULL : w->o->weights[l->inputs[k].field];
         lengths[k] = model_onnx_keys(w->m, l->inputs[k].field);
     }
 }
@@ -94,7 +96,7 @@ static int write_layer(struct writing *w, size_t i, struct err *err)
 {
     const struct layer *l = &w->m->layers[i].layer;
     struct layer_onnx_value *inputs[LAYER_INPUTS_MAX];
-    const char *keys[LAYER_INPUTS_MAX];
+    const char *keys[LAYER_INPUTS_MAX], *weights[LAYER_INPUTS_MAX];
     size_t lengths[LAYER_INPUTS_MAX];
     if (l->kind->onnx == NULL) {
         return unsupported(l, err);
@@ -104,10 +106,13 @@ static int write_layer(struct writing *w, size_t i, struct err *err)
                            .values = w->o->values + l->first_variable,
                            .inputs = inputs,
                            .keys = keys,
+                           .weights = weights,
+                           .table = l->has_table ? &w->o->tables[l->table] : NULL,
+                           .table_values = &w->tables[l->table],
                            .lengths = lengths,
                            .y = {.shape = l->out}};
     if (l->kind->reads_fields) {
-        find_keys(w, l, keys, lengths);
+        find_keys(w, l, keys, weights, lengths);
     } else {
         for (size_t k = 0; k < l->input_count; k++) {
             inputs[k] = value_of(w, i, &l->inputs[k]);
@@ -166,7 +171,10 @@ static const char *answer(struct writing *w)
 
 int model_onnx(const struct model *m, const struct model_onnx *o, const char **out, struct err *err)
 {
-    struct writing w = {.m = m, .o = o, .values = mem_new(m->layer_count, sizeof *w.values)};
+    struct writing w = {.m = m,
+                        .o = o,
+                        .values = mem_new(m->layer_count, sizeof *w.values),
+                        .tables = mem_new(m->table_count + 1, sizeof *w.tables)};
     int rc = 0;
     read_input(&w);
     for (size_t i = 0; i < m->layer_count && rc == 0; i++) {
@@ -176,5 +184,6 @@ int model_onnx(const struct model *m, const struct model_onnx *o, const char **o
         *out = answer(&w);
     }
     free(w.values);
+    free(w.tables);
     return rc;
 }

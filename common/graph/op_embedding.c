@@ -5,6 +5,7 @@
  *
  * The gradient is as large as the variable: backward() fills it with zeros, because the caller adds
  * other gradients into the same memory, and then writes the rows of the batch's keys alone. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -147,42 +148,41 @@ static void embedding_backward(const struct layer_run *r)
     }
 }
 
-/* The rows of a list as one, [batch, dim]. */
-static const char *onnx_pooled(struct layer_onnx *o, const struct lookup_onnx *list)
+/* The rows of a list as one, [batch, dim]; @weights of its keys. A list without any gives zeros. */
+static const char *onnx_pooled(struct layer_onnx *o, const char *rows, const char *weights)
 {
     const int pooling = params_of(o->layer)->pooling;
     struct onnx_graph *g = o->graph;
+    const char *sum = layer_onnx_sum(o, "/sum", rows, 1, false);
     if (pooling == POOLING_SUM) {
-        return layer_onnx_sum(o, "/sum", list->rows, 1, false);
+        return sum;
     }
-    const char *sum = layer_onnx_sum(o, "/sum", list->rows, 1, false);
-    const char *keys = layer_onnx_sum(o, "/keys", list->mask, 1, false);
-    keys = onnx_graph_op(g, "Max", "/at_least_1", keys, onnx_graph_float(g, "/one", 1.0F), NULL);
-    keys = pooling == POOLING_MEAN ? keys : onnx_graph_op(g, "Sqrt", "/root", keys, NULL);
-    return onnx_graph_op(g, "Div", "/pooled", sum, keys, NULL);
-}
-
-/* The vectors of field @k, [batch, rows, dim]. */
-static const char *onnx_field(struct layer_onnx *o, size_t k, const char *table)
-{
-    const struct embedding_params *p = params_of(o->layer);
-    const struct lookup_onnx list = lookup_onnx(o, &p->lookup, k, table);
-    return p->pooling == POOLING_NONE ? lookup_onnx_lengthen(o, k, list.rows, (size_t)p->length)
-                                      : layer_onnx_unsqueeze(o, "/row", onnx_pooled(o, &list), 1);
+    weights = pooling == POOLING_MEAN ? onnx_graph_op(g, "Abs", "/sizes", weights, NULL)
+                                      : onnx_graph_op(g, "Mul", "/squares", weights, weights, NULL);
+    const char *all = layer_onnx_sum(o, "/all", weights, 1, false);
+    const char *none = onnx_graph_float(g, "/not_0", FLT_MIN);
+    all = onnx_graph_op(g, "Max", "/by", all, none, NULL);
+    all = pooling == POOLING_MEAN ? all : onnx_graph_op(g, "Sqrt", "/root", all, NULL);
+    return onnx_graph_op(g, "Div", "/pooled", sum, all, NULL);
 }
 
 static int embedding_onnx(struct layer_onnx *o, struct err *err)
 {
-    const char *fields[LAYER_INPUTS_MAX];
+    (void)err;
+    const struct embedding_params *p = params_of(o->layer);
     const size_t count = o->layer->input_count;
     const struct onnx_attr axis = ONNX_ATTR_INT("axis", 1);
-    int rc = lookup_onnx_check(o->layer, &params_of(o->layer)->lookup, err);
-    if (rc != 0) {
-        return rc;
+    const char *rows[LAYER_INPUTS_MAX], *weights[LAYER_INPUTS_MAX] = {NULL},
+                                        *fields[LAYER_INPUTS_MAX];
+    const struct lookup_onnx l = lookup_onnx(o, &p->lookup, (size_t)p->dim);
+    lookup_onnx_split(o, &l, "/rows", l.rows, rows);
+    if (p->pooling == POOLING_MEAN || p->pooling == POOLING_SQRT_N) {
+        lookup_onnx_split(o, &l, "/weights_by_field", l.weights, weights);
     }
-    const char *table = layer_onnx_variable(o, 0);
     for (size_t k = 0; k < count; k++) {
-        fields[k] = onnx_field(o, k, table);
+        fields[k] = p->pooling == POOLING_NONE
+                        ? lookup_onnx_lengthen(o, k, rows[k], (size_t)p->length)
+                        : layer_onnx_unsqueeze(o, "/row", onnx_pooled(o, rows[k], weights[k]), 1);
     }
     const char *all = count == 1
                           ? fields[0]

@@ -137,28 +137,16 @@ static void fm_backward(const struct layer_run *r)
     }
 }
 
-static const char *onnx_sum(struct onnx_graph *g, const char *name, const char *a, const char *b)
-{
-    return a == NULL ? b : onnx_graph_op(g, "Add", name, a, b, NULL);
-}
-
 /* By the difference of squares, because lists have any length. */
 static int fm_onnx(struct layer_onnx *o, struct err *err)
 {
+    (void)err;
     struct onnx_graph *g = o->graph;
     const struct fm_params *p = params_of(o->layer);
-    const char *sum = NULL, *squares = NULL;
-    int rc = lookup_onnx_check(o->layer, &p->lookup, err);
-    if (rc != 0) {
-        return rc;
-    }
-    const char *table = layer_onnx_variable(o, 0);
-    for (size_t k = 0; k < o->layer->input_count; k++) {
-        const struct lookup_onnx list = lookup_onnx(o, &p->lookup, k, table);
-        const char *square = onnx_graph_op(g, "Mul", "/square", list.rows, list.rows, NULL);
-        sum = onnx_sum(g, "/sum", sum, layer_onnx_sum(o, "/rows", list.rows, 1, false));
-        squares = onnx_sum(g, "/squares", squares, layer_onnx_sum(o, "/each", square, 1, false));
-    }
+    const struct lookup_onnx l = lookup_onnx(o, &p->lookup, (size_t)p->dim);
+    const char *each = onnx_graph_op(g, "Mul", "/square", l.rows, l.rows, NULL);
+    const char *sum = layer_onnx_sum(o, "/rows", l.rows, 1, false);
+    const char *squares = layer_onnx_sum(o, "/each", each, 1, false);
     const char *all = onnx_graph_op(g, "Mul", "/all", sum, sum, NULL);
     const char *twice = onnx_graph_op(g, "Sub", "/twice", all, squares, NULL);
     const char *half = onnx_graph_float(g, "/half", 0.5F);

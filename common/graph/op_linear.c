@@ -102,23 +102,14 @@ static void linear_backward(const struct layer_run *r)
 
 static int linear_onnx(struct layer_onnx *o, struct err *err)
 {
-    struct onnx_graph *g = o->graph;
-    int rc = lookup_onnx_check(o->layer, &params_of(o->layer)->lookup, err);
-    if (rc != 0) {
-        return rc;
-    }
+    (void)err;
     const size_t bias = lookup_variables(o->layer);
-    const char *table = layer_onnx_variable(o, 0);
-    const char *sum = o->layer->variable_count > bias ? layer_onnx_variable(o, bias) : NULL;
-    for (size_t k = 0; k < o->layer->input_count; k++) {
-        const struct lookup_onnx list = lookup_onnx(o, &params_of(o->layer)->lookup, k, table);
-        const bool last = k + 1 == o->layer->input_count;
-        const char *weights =
-            layer_onnx_sum(o, last && sum == NULL ? "" : "/weights", list.rows, 1, false);
-        sum =
-            sum == NULL ? weights : onnx_graph_op(g, "Add", last ? "" : "/sum", sum, weights, NULL);
-    }
-    return layer_onnx_is(o, sum);
+    const struct lookup_onnx l = lookup_onnx(o, &params_of(o->layer)->lookup, o->layer->out_count);
+    const bool biased = o->layer->variable_count > bias;
+    const char *sum = layer_onnx_sum(o, biased ? "/weights" : "", l.rows, 1, false);
+    return layer_onnx_is(
+        o,
+        biased ? onnx_graph_op(o->graph, "Add", "", sum, layer_onnx_variable(o, bias), NULL) : sum);
 }
 
 extern const struct layer_kind layer_linear;

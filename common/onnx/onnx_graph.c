@@ -39,6 +39,7 @@ struct onnx_graph *onnx_graph_new(const char *name, int64_t version)
 {
     struct onnx_graph *g = mem_new(1, sizeof *g);
     g->part = "graph";
+    g->message_bytes_max = ONNX_MESSAGE_BYTES_MAX;
     onnx__model_proto__init(&g->model);
     g->graph = mem_new(1, sizeof *g->graph);
     onnx__graph_proto__init(g->graph);
@@ -214,6 +215,48 @@ const char *onnx_graph_ints(struct onnx_graph *g, const char *name, size_t count
     return add_constant(g, t, own, count * sizeof *own, own);
 }
 
+static bool has_shape(const Onnx__TensorProto *t, const struct shape *shape)
+{
+    bool same = t->n_dims == shape->rank;
+    for (size_t i = 0; same && i < shape->rank; i++) {
+        same = t->dims[i] == (int64_t)shape->dims[i];
+    }
+    return same;
+}
+
+/* The constant, or NULL; a number may stand behind its name. */
+static const char *find_shared(const struct onnx_graph *g, const char *name,
+                               const struct shape *shape, const int64_t *values)
+{
+    const size_t bytes = (size_t)shape_count(shape) * sizeof *values, n = strlen(name);
+    for (size_t i = 0; i < g->constant_count; i++) {
+        const struct onnx_constant *c = &g->constants[i];
+        const Onnx__TensorProto *t = g->graph->initializer[i];
+        if (c->shared && c->bytes == bytes && has_shape(t, shape) &&
+            strncmp(t->name, name, n) == 0 && memcmp(c->values, values, bytes) == 0) {
+            return t->name;
+        }
+    }
+    return NULL;
+}
+
+const char *onnx_graph_shared_ints(struct onnx_graph *g, const char *name,
+                                   const struct shape *shape, const int64_t *values)
+{
+    const char *found = find_shared(g, name, shape, values);
+    if (found != NULL) {
+        return found;
+    }
+    const size_t count = (size_t)shape_count(shape);
+    int64_t *own = mem_new(count + 1, sizeof *own);
+    memcpy(own, values, count * sizeof *own);
+    Onnx__TensorProto *t =
+        onnx_tensor_new_ints(take_name(g, name), shape->dims, shape->rank, NULL, NULL);
+    const char *taken = add_constant(g, t, own, count * sizeof *own, own);
+    g->constants[g->constant_count - 1].shared = true;
+    return taken;
+}
+
 /* ---- nodes ---- */
 
 static void set_texts(Onnx__AttributeProto *out, const char *const *texts, size_t count)
@@ -241,6 +284,11 @@ static Onnx__AttributeProto *attribute_new(const struct onnx_attr *a)
         out->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT;
         out->has_i = true;
         out->i = a->i;
+    } else if (a->kind == ONNX_TEXT) {
+        out->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING;
+        out->has_s = true;
+        out->s.len = strlen(a->texts[0]);
+        out->s.data = (uint8_t *)mem_strdup(a->texts[0]);
     } else if (a->kind == ONNX_TEXTS) {
         set_texts(out, a->texts, (size_t)a->i);
     } else {
@@ -252,14 +300,13 @@ static Onnx__AttributeProto *attribute_new(const struct onnx_attr *a)
     return out;
 }
 
-const char *onnx_graph_node(struct onnx_graph *g, const char *op, const char *name,
-                            const char *const *inputs, size_t input_count,
-                            const struct onnx_attr *attrs, size_t attr_count)
+void onnx_graph_node_several(struct onnx_graph *g, const char *op, const char *name,
+                             const char *const *inputs, size_t input_count,
+                             const struct onnx_attr *attrs, size_t attr_count, const char **outputs,
+                             size_t output_count)
 {
-    const char *taken = take_name(g, name);
     Onnx__NodeProto *n = mem_new(1, sizeof *n);
     onnx__node_proto__init(n);
-    n->name = mem_strdup(taken);
     if (strncmp(op, ONNX_ML, sizeof ONNX_ML - 1) == 0) {
         op += sizeof ONNX_ML - 1;
         n->domain = mem_strdup(ONNX_ML_DOMAIN);
@@ -269,12 +316,24 @@ const char *onnx_graph_node(struct onnx_graph *g, const char *op, const char *na
     for (size_t i = 0; i < input_count; i++) {
         n->input = add(n->input, &n->n_input, mem_strdup(inputs[i]));
     }
-    n->output = add(NULL, &n->n_output, mem_strdup(taken));
+    for (size_t i = 0; i < output_count; i++) {
+        outputs[i] = take_name(g, name);
+        n->output = add(n->output, &n->n_output, mem_strdup(outputs[i]));
+    }
+    n->name = mem_strdup(outputs[0]);
     for (size_t i = 0; i < attr_count; i++) {
         n->attribute = add(n->attribute, &n->n_attribute, attribute_new(&attrs[i]));
     }
     g->graph->node = add(g->graph->node, &g->graph->n_node, n);
-    return taken;
+}
+
+const char *onnx_graph_node(struct onnx_graph *g, const char *op, const char *name,
+                            const char *const *inputs, size_t input_count,
+                            const struct onnx_attr *attrs, size_t attr_count)
+{
+    const char *output;
+    onnx_graph_node_several(g, op, name, inputs, input_count, attrs, attr_count, &output, 1);
+    return output;
 }
 
 const char *onnx_graph_op(struct onnx_graph *g, const char *op, const char *name, ...)
@@ -320,7 +379,9 @@ static bool is_made(const Onnx__GraphProto *graph, const char *value)
 {
     bool made = false;
     for (size_t i = 0; i < graph->n_node; i++) {
-        made = made || strcmp(graph->node[i]->output[0], value) == 0;
+        for (size_t k = 0; k < graph->node[i]->n_output; k++) {
+            made = made || strcmp(graph->node[i]->output[k], value) == 0;
+        }
     }
     return made;
 }
@@ -336,7 +397,9 @@ void onnx_graph_output(struct onnx_graph *g, const char *value, const char *name
         for (size_t k = 0; k < n->n_input; k++) {
             rename_text(&n->input[k], value, name);
         }
-        rename_text(&n->output[0], value, name);
+        for (size_t k = 0; k < n->n_output; k++) {
+            rename_text(&n->output[k], value, name);
+        }
     }
     forget_shape(g->graph, value);
     g->graph->output =

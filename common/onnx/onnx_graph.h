@@ -22,8 +22,10 @@
 #define ONNX_ML_DOMAIN "ai.onnx.ml"
 #define ONNX_ML ONNX_ML_DOMAIN "." /* ONNX_ML "LabelEncoder" */
 #define ONNX_ML_OPSET 3
-enum { ONNX_TYPE_FLOAT = 1, ONNX_TYPE_INT64 = 7, ONNX_TYPE_BOOL = 9 }; /* as Cast names them */
-/* Above that the elements of constants go to a file of their own: a message may have 2 GiB. */
+/* as Cast names them */
+enum { ONNX_TYPE_FLOAT = 1, ONNX_TYPE_INT64 = 7, ONNX_TYPE_BOOL = 9, ONNX_TYPE_UINT64 = 13 };
+/* Above that the elements of constants go to a file of their own: a message may have 2 GiB. What
+ * attributes have stays in the message. */
 #define ONNX_MESSAGE_BYTES_MAX ((uint64_t)2000 << 20)
 #define ONNX_EXTERNAL_SUFFIX ".data"
 /* Dimensions of a value of the graph: those of a record, and the batch. */
@@ -33,8 +35,8 @@ struct onnx_graph;
 
 struct onnx_attr {
     const char *name;
-    enum { ONNX_INT, ONNX_INTS, ONNX_FLOAT, ONNX_TEXTS } kind;
-    int64_t i; /* of ONNX_INTS and ONNX_TEXTS: their number */
+    enum { ONNX_INT, ONNX_INTS, ONNX_FLOAT, ONNX_TEXT, ONNX_TEXTS } kind;
+    int64_t i; /* of ONNX_INTS, ONNX_TEXT and ONNX_TEXTS: their number */
     const int64_t *ints;
     float f;
     const char *const *texts;
@@ -44,6 +46,8 @@ struct onnx_attr {
     ((struct onnx_attr){(name), ONNX_INTS, (int64_t)(count), (values), 0, NULL})
 #define ONNX_ATTR_FLOAT(name, value)                                                               \
     ((struct onnx_attr){(name), ONNX_FLOAT, 0, NULL, (value), NULL})
+#define ONNX_ATTR_TEXT(name, text)                                                                 \
+    ((struct onnx_attr){(name), ONNX_TEXT, 1, NULL, 0, (const char *const[]){(text)}})
 #define ONNX_ATTR_TEXTS(name, values, count)                                                       \
     ((struct onnx_attr){(name), ONNX_TEXTS, (int64_t)(count), NULL, 0, (values)})
 
@@ -73,13 +77,21 @@ const char *onnx_graph_floats_take(struct onnx_graph *g, const char *name,
 const char *onnx_graph_ints(struct onnx_graph *g, const char *name, size_t count,
                             const int64_t *values);
 const char *onnx_graph_float(struct onnx_graph *g, const char *name, float value); /* a scalar */
+/* A constant of shape @shape that all parts of the graph share: one for equal names and values. */
+const char *onnx_graph_shared_ints(struct onnx_graph *g, const char *name,
+                                   const struct shape *shape, const int64_t *values);
 
 /* Adds a node of operator @op; its one output, which is returned, and the node itself are called
  * @name. */
 const char *onnx_graph_node(struct onnx_graph *g, const char *op, const char *name,
                             const char *const *inputs, size_t input_count,
                             const struct onnx_attr *attrs, size_t attr_count);
-/* The same without attributes, of the inputs that follow, up to NULL. */
+/* The same with @output_count outputs, whose names are written to @outputs. */
+void onnx_graph_node_several(struct onnx_graph *g, const char *op, const char *name,
+                             const char *const *inputs, size_t input_count,
+                             const struct onnx_attr *attrs, size_t attr_count, const char **outputs,
+                             size_t output_count);
+/* onnx_graph_node() without attributes, of the inputs that follow, up to NULL. */
 const char *onnx_graph_op(struct onnx_graph *g, const char *op, const char *name, ...)
     __attribute__((sentinel));
 /* Notes the shape of a value, for readers of the file. */
@@ -93,7 +105,8 @@ void onnx_graph_output(struct onnx_graph *g, const char *value, const char *name
  * constants have more than ONNX_MESSAGE_BYTES_MAX, the large ones into @location
  * ONNX_EXTERNAL_SUFFIX before.
  * @wrote_external (may be NULL) is set. Errors: those of storage_create() and storage_add();
- * ERR_INVALID a location that has no name at its end. */
+ * ERR_INVALID a location that has no name at its end; ERR_UNSUPPORTED the message would be too
+ * large without these constants, too. */
 int onnx_graph_write(struct onnx_graph *g, const char *location, bool external,
                      bool *wrote_external, struct err *err);
 

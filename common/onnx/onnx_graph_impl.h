@@ -12,6 +12,7 @@ struct onnx_constant {
     const void *values;
     size_t bytes;
     void *owned; /* NULL: borrowed */
+    bool shared; /* onnx_graph_shared_ints() */
 };
 
 struct onnx_graph {
@@ -22,6 +23,7 @@ struct onnx_graph {
     char **names; /* [name_count] that are taken */
     size_t name_count;
     const char *part;
+    uint64_t message_bytes_max; /* ONNX_MESSAGE_BYTES_MAX */
 };
 
 #endif

@@ -2,6 +2,7 @@
 /* Writes a graph: the message goes to the storage piece by piece as it is packed, so that large
  * parts are never copied. Of two files, the one with the elements is complete before the one that
  * names it. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,11 +74,12 @@ static void lend(struct onnx_graph *g, bool external, bool there)
     }
 }
 
-static uint64_t all_bytes(const struct onnx_graph *g)
+/* Of the message, with all constants, or with those that are never in the other file. */
+static uint64_t message_bytes(const struct onnx_graph *g, bool external)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = onnx__model_proto__get_packed_size(&g->model);
     for (size_t i = 0; i < g->constant_count; i++) {
-        bytes += g->constants[i].bytes;
+        bytes += external && is_external(&g->constants[i]) ? 0 : g->constants[i].bytes;
     }
     return bytes;
 }
@@ -89,8 +91,16 @@ int onnx_graph_write(struct onnx_graph *g, const char *location, bool external,
     if (name[0] == '\0') {
         return err_set(err, ERR_INVALID, "%s names no file", location);
     }
-    external = external || all_bytes(g) > ONNX_MESSAGE_BYTES_MAX;
+    external = external || message_bytes(g, false) > g->message_bytes_max;
+    const uint64_t bytes = message_bytes(g, external);
     int rc = 0;
+    if (bytes > g->message_bytes_max) {
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s: without its constants the message would still have %" PRIu64
+                       " MiB, keys of tables and categories above all; a file of ONNX may have "
+                       "%" PRIu64 " MiB beside the constants",
+                       location, bytes >> 20, g->message_bytes_max >> 20);
+    }
     if (external) {
         char *other = mem_printf("%s" ONNX_EXTERNAL_SUFFIX, location);
         char *file = mem_printf("%s" ONNX_EXTERNAL_SUFFIX, name);

@@ -271,6 +271,11 @@ const float *const *saved_model_values(const struct saved_model *m)
     return (const float *const *)m->variables.values;
 }
 
+const struct saved_tables *saved_model_tables(const struct saved_model *m)
+{
+    return &m->tables;
+}
+
 /* ---- computing ---- */
 
 int saved_run_new(struct saved_model *m, size_t batch_max, int threads, struct saved_run **out,

@@ -13,6 +13,7 @@
 
 struct saved_model;
 struct saved_run;
+struct saved_tables;
 
 struct saved_model_request { /* everything is borrowed for the call */
     const char *path;        /* the checkpoint's directory, or the file */
@@ -50,6 +51,7 @@ size_t saved_model_width(const struct saved_model *m);
 /* What answers are computed with: the layers, and the values of their variables. Borrows. */
 const struct model *saved_model_graph(const struct saved_model *m);
 const float *const *saved_model_values(const struct saved_model *m);
+const struct saved_tables *saved_model_tables(const struct saved_model *m); /* all rows */
 
 /* For batches of up to @batch_max records. @threads: BLAS threads. Errors: ERR_EXHAUSTED. */
 int saved_run_new(struct saved_model *m, size_t batch_max, int threads, struct saved_run **out,

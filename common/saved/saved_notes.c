@@ -52,6 +52,7 @@ void saved_note_version(struct saved_notes *n, const struct saved_about *about)
     saved_note(n, "gradus.job", mem_strdup(about->job));
     saved_note(n, "gradus.step", mem_printf("%" PRIu64, about->step));
     saved_note(n, "gradus.epoch", mem_printf("%" PRIu64, about->epoch));
+    saved_note(n, "gradus.version", mem_printf("%" PRIu64, about->version));
 }
 
 /* ---- inputs and outputs ---- */
@@ -174,7 +175,6 @@ int saved_note_all(struct saved_notes *n, const struct checkpoint *c, const char
     saved_about_checkpoint(c, &about);
     saved_note(n, "gradus.format_version", mem_printf("%d", SAVED_NOTES_VERSION));
     saved_note_version(n, &about);
-    saved_note(n, "gradus.version", mem_printf("%" PRIu64, about.version));
     saved_note(n, "gradus.values", mem_strdup(average ? "average" : "parameters"));
     saved_note(n, "gradus.text", mem_strdup(about.text));
     if (about.encoding != NULL) {

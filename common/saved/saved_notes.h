@@ -19,7 +19,7 @@ struct saved_notes {
 void saved_note(struct saved_notes *n, const char *key, char *text); /* takes @text */
 void saved_note_list(struct saved_notes *n, const char *key, const char *const *texts,
                      size_t count);
-/* Job, step, epoch. */
+/* Job, step, epoch, version. */
 void saved_note_version(struct saved_notes *n, const struct saved_about *about);
 /* Inputs, outputs, classes. */
 void saved_note_data(struct saved_notes *n, const struct encoder *e);

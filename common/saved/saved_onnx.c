@@ -12,6 +12,8 @@
 #include "json/json_write.h"
 #include "saved/saved_notes.h"
 #include "saved/saved_onnx_features.h"
+#include "saved/saved_onnx_fields.h"
+#include "saved/saved_onnx_tables.h"
 
 /* ---- the metadata of the file ---- */
 
@@ -32,44 +34,6 @@ static void describe(const struct saved_model *m, struct saved_notes *n)
     if (raw->columns != NULL) {
         saved_note_list(n, "gradus.columns", (const char *const *)raw->columns, raw->numbers);
     }
-}
-
-/* ---- inputs ---- */
-
-/* What layers cannot read of sparse fields: columns that their keys fall into. */
-static int check_fields(const struct sparse_fields *fields, struct err *err)
-{
-    for (size_t i = 0; i < fields->count; i++) {
-        const struct sparse_field *f = &fields->fields[i];
-        if (f->width > 0 && !f->listed) {
-            return err_set(err, ERR_UNSUPPORTED,
-                           "sparse field %.64s: its keys fall into %u columns by their remainders, "
-                           "which no operator of ONNX makes of lists; a linear or embedding layer "
-                           "with hashing: none, which reads the keys, can be exported, and "
-                           "gradus-serve answers with both",
-                           f->name, f->width);
-        }
-    }
-    return 0;
-}
-
-/* An input for each sparse field that a layer reads. */
-static int add_fields(const struct saved_model *m, struct onnx_graph *g, const char **keys,
-                      struct err *err)
-{
-    const struct sparse_names *fields = &encoder_info(saved_model_encoder(m))->fields;
-    int rc = 0;
-    for (size_t f = 0; f < fields->count && rc == 0; f++) {
-        const size_t most = model_onnx_keys(saved_model_graph(m), f);
-        char *count = mem_printf("%s_keys", fields->names[f]);
-        const struct onnx_dim dims[2] = {{.name = "batch"},
-                                         {.value = most, .name = most == SIZE_MAX ? count : NULL}};
-        if (model_onnx_reads(saved_model_graph(m), f)) {
-            rc = saved_onnx_input(g, fields->names[f], ONNX_INT64S, dims, 2, &keys[f], err);
-        }
-        free(count);
-    }
-    return rc;
 }
 
 /* ---- answers ---- */
@@ -97,21 +61,26 @@ static void add_answers(const struct saved_model *m, struct onnx_graph *g, const
     onnx_graph_output(g, y, classes > 0 ? "probabilities" : "value", dims, 2);
 }
 
-static int build(const struct saved_model *m, bool texts, struct onnx_graph *g, struct err *err)
+static int build(const struct saved_model *m, bool texts, const struct saved_onnx_tables *tables,
+                 struct onnx_graph *g, struct err *err)
 {
     const struct encoder *e = saved_model_encoder(m);
-    struct model_onnx o = {.graph = g, .values = saved_model_values(m)};
-    const char **keys = mem_new(encoder_info(e)->fields.count + 1, sizeof *keys), *answer = NULL;
+    struct model_onnx o = {.graph = g, .values = saved_model_values(m), .tables = tables->tables};
+    struct saved_onnx_fields fields = {0};
+    const char *answer = NULL;
     onnx_graph_reserve(g, saved_model_classes(m) > 0 ? "probabilities" : "value");
-    int rc = check_fields(encoder_fields(e), err);
-    rc = rc != 0 ? rc : saved_onnx_features(e, texts, g, &o.input, &o.input_shape, err);
-    rc = rc != 0 ? rc : add_fields(m, g, keys, err);
-    o.keys = keys;
+    int rc = saved_onnx_features(e, texts, g, &o.input, &o.input_shape, err);
+    rc = rc != 0 ? rc : saved_onnx_fields(m, texts, g, &fields, err);
+    if (rc == 0) {
+        saved_onnx_columns(m, &fields, g, &o.input, &o.input_shape);
+    }
+    o.keys = fields.keys;
+    o.weights = fields.weights;
     rc = rc != 0 ? rc : model_onnx(saved_model_graph(m), &o, &answer, err);
     if (rc == 0) {
         add_answers(m, g, answer);
     }
-    free(keys);
+    saved_onnx_fields_release(&fields);
     return rc;
 }
 
@@ -124,9 +93,12 @@ static int write_layers(const struct saved_model *m, const struct saved_notes *n
     for (size_t i = 0; i < notes->count; i++) {
         onnx_graph_describe(g, notes->items[i][0], notes->items[i][1]);
     }
-    int rc = build(m, options->texts, g, err);
+    struct saved_onnx_tables tables = {0};
+    int rc = saved_onnx_tables(m, &tables, err);
+    rc = rc != 0 ? rc : build(m, options->texts, &tables, g, err);
     rc = rc != 0 ? rc : onnx_graph_write(g, location, options->external, wrote_external, err);
     onnx_graph_free(g);
+    saved_onnx_tables_release(&tables);
     return rc;
 }
 

@@ -10,9 +10,8 @@
 #include "base/mem.h"
 #include "data/column_layout.h"
 #include "graph/model_onnx.h"
-#include "json/json_write.h"
-
-#define MIXTURES_MAX 34 /* of the words of find_places() */
+#include "onnx/onnx_bits.h"
+#include "saved/saved_onnx_categories.h"
 
 struct making {
     const struct encoding *encoding;
@@ -211,93 +210,33 @@ static void add_buckets(struct making *m, const struct bucketed_number *b, const
 
 /* ---- categories ---- */
 
-/* The texts of the features from @first on, for whoever fills the input: their places in the list
- * are the numbers. */
-static void tell_categories(struct making *m, const char *name, const struct names *known,
-                            size_t first, size_t width)
-{
-    struct buf text = {0};
-    json_t *list = json_array();
-    for (size_t i = 0; i < width; i++) {
-        const bool has = i >= first && i - first < known->count;
-        json_append(list, has ? json_text(known->texts[i - first]) : json_null());
-    }
-    json_print(list, 9, false, &text);
-    char *key = mem_printf("gradus.categories.%s", name);
-    onnx_graph_describe(m->g, key, buf_str(&text));
-    free(key);
-    buf_release(&text);
-}
-
 struct category {
     const char *name;
     const struct names *known;
-    size_t first, width;      /* features: the first of @known, all */
-    int64_t missing, unknown; /* features; -1: none */
-    bool list;                /* a list of several, which are places in any case */
+    const struct data_column *hashed; /* NULL: numbers are places */
+    size_t first, width;              /* features: the first of @known, all */
+    int64_t missing, unknown;         /* features; -1: none */
+    bool list;                        /* a list of several, which are places in any case */
 };
 
-struct places {
-    const char **texts;
-    int64_t *of;
-    size_t count;
-    char *mixtures[MIXTURES_MAX]; /* [mixture_count] owned */
-    size_t mixture_count;
-};
-
-/* @word in every mixture of small and capital letters, as csv_is_missing() takes it. */
-static void add_missing(struct places *p, const char *word, int64_t place)
+/* The places of hashes @x. */
+static const char *places_of(struct making *m, const struct category *c, const char *x)
 {
-    const size_t n = strlen(word);
-    for (unsigned which = 0; which < 1U << n; which++) {
-        char *text = mem_strdup(word);
-        bool same = false; /* the same text as another mixture, because a character is no letter */
-        for (size_t i = 0; i < n; i++) {
-            const bool letter = text[i] >= 'a' && text[i] <= 'z';
-            same = same || (!letter && (which >> i & 1) != 0);
-            text[i] = (char)(letter && (which >> i & 1) != 0 ? text[i] - 'a' + 'A' : text[i]);
-        }
-        if (same) {
-            free(text);
-            continue;
-        }
-        p->mixtures[p->mixture_count++] = text;
-        p->texts[p->count] = text;
-        p->of[p->count++] = place;
-    }
+    struct onnx_graph *g = m->g;
+    const char *none = onnx_bits_number(g, UINT64_MAX);
+    const char *missing = onnx_graph_op(g, "Equal", "/missing", x, none, NULL);
+    const char *place = onnx_bits_remainder(g, x, (uint64_t)c->hashed->buckets);
+    place = onnx_bits_add(g, place, c->first);
+    const char *of_missing = onnx_bits_number(g, (uint64_t)c->missing);
+    return onnx_graph_op(g, "Where", "/place", missing, of_missing, place, NULL);
 }
 
-/* The places of the texts @x. */
-static const char *find_places(struct making *m, const struct category *c, const char *x)
-{
-    static const char *const missing[] = {"", "na", "n/a", "nan", "null", "?"};
-    const size_t most = c->known->count + MIXTURES_MAX;
-    struct places p = {.texts = mem_new(most, sizeof *p.texts), .of = mem_new(most, sizeof *p.of)};
-    for (size_t i = 0; i < c->known->count; i++, p.count++) {
-        p.texts[i] = c->known->texts[i];
-        p.of[i] = (int64_t)(c->first + i);
-    }
-    for (size_t i = 0; i < sizeof missing / sizeof missing[0] && c->missing != c->unknown; i++) {
-        add_missing(&p, missing[i], c->missing);
-    }
-    const struct onnx_attr attrs[] = {ONNX_ATTR_TEXTS("keys_strings", p.texts, p.count),
-                                      ONNX_ATTR_INTS("values_int64s", p.of, p.count),
-                                      ONNX_ATTR_INT("default_int64", c->unknown)};
-    x = onnx_graph_node(m->g, ONNX_ML "LabelEncoder", "/place", &x, 1, attrs, 3);
-    for (size_t i = 0; i < p.mixture_count; i++) {
-        free(p.mixtures[i]);
-    }
-    free(p.texts);
-    free(p.of);
-    return x;
-}
-
-/* An input of texts, or of numbers of features, -1: none, and a 1 for each of them. */
+/* An input of texts, of numbers of features, or of hashes, -1: none, and a 1 for each of them. */
 static int add_ones(struct making *m, const struct category *c, struct err *err)
 {
     struct onnx_graph *g = m->g;
     const size_t width = c->width;
-    const bool texts = m->texts && !c->list;
+    const bool texts = m->texts && !c->list && c->hashed == NULL;
     const struct onnx_attr to = ONNX_ATTR_INT("to", ONNX_TYPE_FLOAT);
     const struct onnx_attr drop = ONNX_ATTR_INT("keepdims", 0);
     const int64_t last = 2, each = 1;
@@ -311,7 +250,9 @@ static int add_ones(struct making *m, const struct category *c, struct err *err)
     const char *keys;
     int rc = saved_onnx_input(g, c->name, texts ? ONNX_STRINGS : ONNX_INT64S, dims, 2, &keys, err);
     if (rc == 0) {
-        keys = texts ? find_places(m, c, keys) : keys;
+        keys = texts ? saved_onnx_places(g, c->known, c->first, c->missing, c->unknown, keys)
+               : c->hashed != NULL ? places_of(m, c, keys)
+                                   : keys;
         const char *places = onnx_graph_ints(g, "/places", width, numbers);
         keys = onnx_graph_op(g, "Unsqueeze", "/apart", keys, onnx_graph_ints(g, "/last", 1, &last),
                              NULL);
@@ -336,16 +277,15 @@ static int add_category(struct making *m, const struct category_group *c, struct
 {
     const struct column_vocabulary *v = &c->vocabulary;
     const char *name = m->raw->categories[c->source].name;
-    if (v->column->buckets > 0) {
-        return err_set(err, ERR_UNSUPPORTED,
-                       "column %.64s: its categories become features by a hash of their texts, "
-                       "which no operator of ONNX computes; a vocabulary in place of buckets can "
-                       "be exported, and gradus-serve answers with both",
-                       name);
+    const bool hashed = v->column->buckets > 0;
+    if (hashed) {
+        saved_onnx_tell_hash(m->g, name, v->column);
+    } else {
+        saved_onnx_tell_categories(m->g, name, &v->known, v->first, v->width);
     }
-    tell_categories(m, name, &v->known, v->first, v->width);
     const struct category what = {.name = name,
                                   .known = &v->known,
+                                  .hashed = hashed ? v->column : NULL,
                                   .first = v->first,
                                   .width = v->width,
                                   .missing = place_of(v->missing),
@@ -380,7 +320,7 @@ static int add_known(struct making *m, const char *x, struct err *err)
     }
     for (size_t k = 0; k < known->count && rc == 0; k++) {
         const char *name = m->raw->categories[k].name;
-        tell_categories(m, name, &known->columns[k], 0, known->columns[k].count);
+        saved_onnx_tell_categories(m->g, name, &known->columns[k], 0, known->columns[k].count);
         const struct category what = {.name = name,
                                       .known = &known->columns[k],
                                       .width = known->columns[k].count,

@@ -16,5 +16,4 @@ int saved_onnx_features(const struct encoder *e, bool texts, struct onnx_graph *
 /* An input called @name and nothing else. Errors: ERR_INVALID the name is taken. */
 int saved_onnx_input(struct onnx_graph *g, const char *name, enum onnx_element type,
                      const struct onnx_dim *dims, size_t rank, const char **out, struct err *err);
-
 #endif

@@ -97,11 +97,6 @@ static int export_onnx(const struct cli_args *args, const char *path, const char
     int rc = open_saved(&request, &model, err);
     const struct saved_onnx_options how = {.external = o->external, .texts = o->texts};
     rc = rc != 0 ? rc : saved_onnx_write(model, out_path, &how, external, err);
-    if (rc == 0 && encoder_fields(saved_model_encoder(model))->weighted) {
-        cli_note("warning: %s takes each key of a sparse field with weight 1; where records have "
-                 "other values, it answers otherwise than `gradus predict`",
-                 out_path);
-    }
     saved_model_free(model);
     return rc;
 }

@@ -347,6 +347,16 @@ def data_files(page):
             f.write("label,number\n" + "".join(f"{n % 2},{n}\n" for n in range(100)))
 
 
+def criteo_file(page):
+    """clicks/ with a file of Criteo's format, drawn."""
+    draw = random.Random(3)
+    os.mkdir(page.tree + "/clicks")
+    with open(page.tree + "/clicks/criteo_1k.tsv", "w") as f:
+        for _ in range(300):
+            f.write("\t".join([str(draw.randrange(2))] + [str(draw.randrange(50)) for _ in range(13)]
+                              + [f"{draw.randrange(99):08x}" for _ in range(26)]) + "\n")
+
+
 def own_csv(page):
     documents.write_own_csv(SOURCE, page.tree)
 
@@ -369,6 +379,7 @@ PREPARATIONS = [
     ("docs/cli.md", r"gradus evaluate state/checkpoints/iris-1", iris),
     ("docs/cli.md", r"gradus predict ", flowers_without_kinds),
     ("docs/cli.md", r"gradus rules --rules-dir=plugins", plugins),
+    ("docs/onnx.md", r"build/bin/gradus run examples/criteo-deepfm", criteo_file),
     ("docs/plugins.md", r"gradus run job\.yaml", job_file),
     ("docs/client-library.md", r"env GRADUS_MASTER=", cluster),
     ("docs/trace.md", r"gradus (trace|timeline) ", running_job),

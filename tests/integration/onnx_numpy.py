@@ -65,30 +65,68 @@ def gather(a, x, indices):
 
 
 def cast(a, x):
-    return x.astype({TensorProto.FLOAT: np.float32, TensorProto.INT64: np.int64, TensorProto.BOOL: np.bool_}[a["to"]])
+    kinds = {TensorProto.FLOAT: np.float32, TensorProto.INT64: np.int64, TensorProto.UINT64: np.uint64, TensorProto.BOOL: np.bool_}
+    return x.astype(kinds[a["to"]])
 
 
 def encode_labels(a, x):
-    places = dict(zip((k.decode() for k in a["keys_strings"]), a["values_int64s"]))
-    assert len(places) == len(a["keys_strings"]) == len(a["values_int64s"])
-    return np.array([[places.get(text, a["default_int64"]) for text in row] for row in x], np.int64)
+    keys = [k.decode() for k in a["keys_strings"]] if "keys_strings" in a else a["keys_int64s"]
+    places = dict(zip(keys, a["values_int64s"]))
+    assert len(places) == len(keys) == len(a["values_int64s"])
+    return np.array([places.get(key, a["default_int64"]) for key in x.ravel().tolist()], np.int64).reshape(x.shape)
+
+
+def shift_right(a, x, by):
+    assert a["direction"] == b"RIGHT" and x.dtype == by.dtype == np.uint64
+    return x >> by
+
+
+def expand(a, x, shape):
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))).copy()
+
+
+def gather_nd(a, x, indices):
+    return x[tuple(indices.T)]
+
+
+def scatter_nd(a, x, indices, updates):
+    y = x.copy()
+    y[tuple(indices.T)] = updates
+    return y
+
+
+def scatter_elements(a, x, indices, updates):
+    assert a["axis"] == 1 and a["reduction"] == b"add" and indices.shape == updates.shape
+    y = x.copy()
+    np.add.at(y, (np.arange(len(x))[:, None], indices), updates)
+    return y
+
+
+def split(a, x, sizes):
+    return np.split(x, np.cumsum(sizes)[:-1], axis=a["axis"])
 
 
 OPERATORS = {
     "Abs": lambda a, x: np.abs(x),
     "Add": lambda a, x, y: x + y,
     "And": lambda a, x, y: x & y,
+    "ArgMax": lambda a, x: np.expand_dims(np.argmax(x, axis=a["axis"]), a["axis"]),
     "AveragePool": average,
     "BatchNormalization": normalise_batch,
+    "BitShift": shift_right,
     "Cast": cast,
     "Concat": lambda a, *xs: np.concatenate(xs, axis=a["axis"]),
     "Conv": convolve,
+    "Cos": lambda a, x: np.cos(x),
     "Div": lambda a, x, y: x / y,
     "Dropout": lambda a, x, *_: x,
     "Equal": lambda a, x, y: x == y,
     "Erf": lambda a, x: np.vectorize(math.erf, otypes=[FLOATS])(x),
+    "Expand": expand,
     "Flatten": lambda a, x: x.reshape(x.shape[0], -1),
     "Gather": gather,
+    "GatherElements": lambda a, x, indices: np.take_along_axis(x, indices, axis=a["axis"]),
+    "GatherND": gather_nd,
     "Gemm": lambda a, x, y, z: x @ (y.T if a.get("transB") else y) + z,
     "GreaterOrEqual": lambda a, x, y: x >= y,
     "Identity": lambda a, x: x,
@@ -101,7 +139,10 @@ OPERATORS = {
     "Max": lambda a, x, y: np.maximum(x, y),
     "MaxPool": lambda a, x: windows(x, a, -np.inf).max(axis=(4, 5)),
     "Min": lambda a, x, y: np.minimum(x, y),
+    "Mod": lambda a, x, y: np.mod(x, y),
     "Mul": lambda a, x, y: x * y,
+    "NonZero": lambda a, x: np.array(np.nonzero(x), np.int64),
+    "Not": lambda a, x: ~x,
     "Pad": lambda a, x, pads: np.pad(x, list(zip(pads[:x.ndim], pads[x.ndim:]))),
     "ReduceSum": lambda a, x, axes: x.sum(axis=tuple(axes), keepdims=bool(a["keepdims"])),
     "Relu": lambda a, x: np.maximum(x, 0),
@@ -109,10 +150,15 @@ OPERATORS = {
     "Elu": lambda a, x: np.where(x < 0, FLOATS(a.get("alpha", 1.0)) * np.expm1(x), x),
     "Softplus": lambda a, x: np.logaddexp(x, FLOATS(0)),
     "Reshape": reshape,
+    "ScatterElements": scatter_elements,
+    "ScatterND": scatter_nd,
+    "Shape": lambda a, x: np.array(x.shape[a["start"]:a["end"]], np.int64),
     "Sigmoid": lambda a, x: 1 / (1 + np.exp(-x)),
     "Sign": lambda a, x: np.sign(x),
     "Softmax": softmax,
+    "Split": split,
     "Sqrt": lambda a, x: np.sqrt(x),
+    "Squeeze": lambda a, x, axes: np.squeeze(x, axis=tuple(axes)),
     "Sub": lambda a, x, y: x - y,
     "Tanh": lambda a, x: np.tanh(x),
     "Transpose": lambda a, x: x.transpose(a["perm"]),
@@ -127,6 +173,7 @@ def run(model, inputs, directory=""):
     values.update(inputs)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         for node in model.graph.node:
-            y = OPERATORS[node.op_type](attributes(node), *(values[name] for name in node.input))
-            values[node.output[0]] = np.asarray(y, dtype=FLOATS if y.dtype == np.float64 else y.dtype)
+            made = OPERATORS[node.op_type](attributes(node), *(values[name] for name in node.input))
+            for name, y in zip(node.output, made if isinstance(made, list) else [made], strict=True):
+                values[name] = np.asarray(y, dtype=FLOATS if y.dtype == np.float64 else y.dtype)
     return {o.name: values[o.name] for o in model.graph.output}

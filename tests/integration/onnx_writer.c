@@ -5,7 +5,7 @@
  *   cases.txt        a line per model: number, what it is, and how it went
  *   0.onnx …         the files; only of those that can be written
  *   0.y …            answers, floats
- *   0.features …     inputs, floats; of sparse fields integers of 64 bits
+ *   0.features …     inputs, floats; of sparse fields keys, integers of 64 bits, and weights
  *
  * Usage: onnx_writer DIRECTORY */
 #include "support/test.h"
@@ -17,6 +17,7 @@
 #include "support/layer_variants.h"
 
 #define RECORDS 5
+#define TABLES_MAX 2
 
 struct writing {
     const char *directory;
@@ -34,7 +35,7 @@ static void put(const struct writing *w, const char *name, const void *data, siz
     free(path);
 }
 
-/* Variances that are some, weights that are 1, and keys that all layers have rows for. */
+/* Variances that are some, and keys that all layers have rows for. */
 static void settle(struct models_rig *rig)
 {
     struct sparse_batch *lists = &rig->batch.lists;
@@ -44,8 +45,6 @@ static void settle(struct models_rig *rig)
             rig->values[i][j] = 0.5F + fabsf(rig->values[i][j]);
         }
     }
-    free(lists->weights);
-    lists->weights = NULL;
     for (size_t f = 0; f < MODELS_FIELDS; f++) {
         uint64_t keys;
         size_t length;
@@ -58,21 +57,51 @@ static void settle(struct models_rig *rig)
     }
 }
 
-/* The lists of field @f as [records, keys], filled up with -1. */
-static void put_keys(const struct writing *w, const struct models_rig *rig, size_t f, size_t most)
+/* The lists of field @f as [records, keys], filled up with -1, and as many weights. */
+static void put_lists(const struct writing *w, const struct models_rig *rig, size_t f, size_t most)
 {
     const struct sparse_batch *lists = &rig->batch.lists;
     const uint64_t *offsets = lists->offsets + f * (lists->capacity + 1);
     const size_t width = most == SIZE_MAX ? MODELS_LIST_MAX : most;
     int64_t *keys = mem_new(RECORDS * width, sizeof *keys);
+    float *weights = mem_new(RECORDS * width, sizeof *weights);
     for (size_t i = 0; i < RECORDS; i++) {
         for (size_t k = 0; k < width; k++) {
             const uint64_t at = offsets[i] + k;
             keys[i * width + k] = at < offsets[i + 1] ? (int64_t)lists->keys[at] : -1;
+            weights[i * width + k] = at < offsets[i + 1] ? lists->weights[at] : 3.0F;
         }
     }
+    char *values = mem_printf("%s.values", models_field_names[f]);
     put(w, models_field_names[f], keys, RECORDS * width * sizeof *keys);
+    put(w, values, weights, RECORDS * width * sizeof *weights);
+    free(values);
     free(keys);
+    free(weights);
+}
+
+/* The rows of the batch's keys, each once, and zeros for others. */
+static void fill_table(const struct models_rig *rig, size_t t, struct model_onnx_table *out)
+{
+    const size_t n = model_table_lookups(rig->model, t, &rig->batch.lists);
+    const size_t dim = model_table_dim(rig->model, t), values = rig->sizes[rig->variables + t];
+    uint64_t *all = mem_new(n + 1, sizeof *all);
+    int64_t *keys = mem_new(n + 1, sizeof *keys);
+    float *rows = mem_new(values + dim, sizeof *rows);
+    model_table_keys(rig->model, t, &rig->batch.lists, all);
+    for (size_t i = 0; i < n; i++) {
+        keys[rig->index[t][i]] = (int64_t)all[i];
+    }
+    memcpy(rows, rig->values[rig->variables + t], values * sizeof *rows);
+    *out = (struct model_onnx_table){
+        .name = "t.rows", .count = values / dim, .keys = keys, .values = rows};
+    free(all);
+}
+
+static void free_table(const struct model_onnx_table *t)
+{
+    free((void *)(uintptr_t)t->keys);
+    free((void *)(uintptr_t)t->values);
 }
 
 static void put_answers(const struct writing *w, struct models_rig *rig, struct shape input)
@@ -91,10 +120,20 @@ static int write_model(struct writing *w, struct models_rig *rig, struct shape i
 {
     struct onnx_graph *g = onnx_graph_new("case", 1);
     struct onnx_dim dims[ONNX_DIMS_MAX];
-    const char *keys[MODELS_FIELDS], *answer;
+    const char *keys[MODELS_FIELDS], *weights[MODELS_FIELDS], *answer;
+    struct model_onnx_table tables[TABLES_MAX];
+    const size_t table_count = model_table_count(rig->model);
+    assert_true(table_count <= TABLES_MAX);
+    for (size_t t = 0; t < table_count; t++) {
+        fill_table(rig, t, &tables[t]);
+    }
     model_onnx_dims(&input, dims);
     onnx_graph_reserve(g, "probabilities");
-    struct model_onnx o = {.graph = g, .values = models_values(rig), .keys = keys};
+    struct model_onnx o = {.graph = g,
+                           .values = models_values(rig),
+                           .keys = keys,
+                           .weights = weights,
+                           .tables = tables};
     o.input = onnx_graph_input(g, "features", ONNX_FLOATS, dims, input.rank + 1);
     o.input_shape = input;
     for (size_t f = 0; f < MODELS_FIELDS; f++) {
@@ -102,7 +141,10 @@ static int write_model(struct writing *w, struct models_rig *rig, struct shape i
         dims[1] =
             most == SIZE_MAX ? (struct onnx_dim){.name = "keys"} : (struct onnx_dim){.value = most};
         keys[f] = onnx_graph_input(g, models_field_names[f], ONNX_INT64S, dims, 2);
-        put_keys(w, rig, f, most);
+        char *values = mem_printf("%s.values", models_field_names[f]);
+        weights[f] = onnx_graph_input(g, values, ONNX_FLOATS, dims, 2);
+        free(values);
+        put_lists(w, rig, f, most);
     }
     int rc = model_onnx(rig->model, &o, &answer, err);
     if (rc == 0) {
@@ -113,6 +155,9 @@ static int write_model(struct writing *w, struct models_rig *rig, struct shape i
         free(path);
     }
     onnx_graph_free(g);
+    for (size_t t = 0; t < table_count; t++) {
+        free_table(&tables[t]);
+    }
     return rc;
 }
 

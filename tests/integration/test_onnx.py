@@ -2,31 +2,16 @@
 """gradus export of whole models as ONNX: from raw records, the file answers as `gradus predict` does. ONNX's own package
 checks it; NumPy computes it, and ONNX Runtime where it is installed."""
 
-import csv
 import gzip
 import json
 import os
 import random
-import sys
 import unittest
 
-from cluster import SOURCE, ClusterTest, gradus
+import onnx_bytes
+from cluster import SOURCE, gradus
+from onnx_exports import TOLERANCE, Exports, metadata, np, onnx, onnx_numpy, onnxruntime
 from test_predict import FLOWERS, HOUSES, flowers, read_csv
-
-try:
-    import numpy as np
-    import onnx
-    import onnx_bytes
-    import onnx_numpy
-except ImportError as error:
-    print(f"skipped: {error} (Debian: python3-onnx)")
-    sys.exit(0)
-try:
-    import onnxruntime
-except ImportError:
-    onnxruntime = None
-
-TOLERANCE = 1e-5
 CNN = """[{conv2d: {filters: 8, kernel: 3, padding: same, use_bias: false}}, batch_norm, relu, {max_pool2d: {size: 2}},
  {conv2d: {filters: 8, kernel: [3, 2], stride: 2, activation: gelu}}, {avg_pool2d: {size: 3, stride: 1, padding: same}}, flatten,
  {dense: {units: 16, activation: relu}}, {layer_norm: {}}, {dropout: {rate: 0.25}}, {dense: {units: 10}}]"""
@@ -91,67 +76,7 @@ def bikes(count, seed):
     return rows
 
 
-def metadata(model):
-    return {p.key: p.value for p in model.metadata_props}
-
-
-class Exported(ClusterTest):
-    model = {}
-
-    def train(self, text, rows=None, **sets):
-        file = os.path.join(self.dir, "job.yaml")
-        with open(file, "w") as f:
-            f.write(text)
-        for name, part in (rows or {}).items():
-            with open(os.path.join(self.dir, name), "w", newline="") as f:
-                if isinstance(part, str):
-                    f.write(part)
-                else:
-                    out = csv.DictWriter(f, list(part[0]))
-                    out.writeheader()
-                    out.writerows(part)
-        return self.run_job(file=file, data__dir=self.dir, **sets)
-
-    def export(self, result, *more, name="model.onnx"):
-        path = os.path.join(self.dir, name)
-        done = gradus("export", "--from", result["checkpoint"], path, *more)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        onnx.checker.check_model(path, full_check=True)
-        model = onnx.load(path)
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-        self.assertEqual(inferred.graph.output[0].type.tensor_type.shape.dim[0].dim_param, "batch")
-        self.assertEqual((model.ir_version, model.producer_name), (8, "gradus"))
-        self.assertEqual(metadata(model)["gradus.job"], result["job"])
-        self.assertEqual(metadata(model)["gradus.step"], str(result["steps"]))
-        return path, model
-
-    def predict(self, result, data):
-        out = os.path.join(self.dir, "answers.csv")
-        done = gradus("predict", result["checkpoint"], "--data", data, "--out", out)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return read_csv(out)
-
-    def compare(self, exported, inputs, answers):
-        """Both ways of computing the file against lines of `gradus predict`; absolute, or of values their spread."""
-        path, model = exported
-        classes = metadata(model).get("gradus.classes")
-        columns = ["p_" + name for name in json.loads(classes)] if classes else ["value"]
-        expected = np.array([[float(a[c]) for c in columns] for a in answers])
-        output = model.graph.output[0].name
-        self.assertEqual(output, "probabilities" if classes else "value")
-        self.assertEqual({i.name for i in model.graph.input}, set(inputs))
-        ways = {"NumPy": onnx_numpy.run(model, inputs)[output]}
-        if onnxruntime is not None:
-            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-            ways["ONNX Runtime"] = session.run([output], inputs)[0]
-            half = {name: x[:len(x) // 2] for name, x in inputs.items()}
-            self.assertEqual(len(session.run([output], half)[0]), len(expected) // 2)
-        for how, got in ways.items():
-            self.assertEqual(got.shape, expected.shape)
-            difference = np.abs(got - expected).max() / (1 if classes else expected.std())
-            print(f"{self.id().rsplit('.', 1)[1]}: {how}: {difference:.2e}")
-            self.assertLess(difference, TOLERANCE)
-
+class Exported(Exports):
     def images(self):
         path = f"{self.shared}/digits/t10k-images-idx3-ubyte.gz"
         with gzip.open(path) as f:
@@ -246,25 +171,15 @@ class Exported(ClusterTest):
         result = self.train(RATINGS, {"train": text(lines(400, 1)), "test": text(records)})
         exported = self.export(result)
         inputs = {str(f): np.array([(r[1 + f] + [-1] * 3)[:3] for r in records]) for f in range(3)}
+        inputs.update({name + ".values": np.ones(keys.shape, np.float32) for name, keys in inputs.items()})
         self.compare(exported, inputs, self.predict(result, self.dir + "/test"))
 
-    def refused(self, result, code, part, *args, name="refused.onnx"):
-        done = gradus("export", "--from", result["checkpoint"], os.path.join(self.dir, name), *args)
-        self.assertEqual(done.returncode, code, done.stderr)
-        self.assertIn(part, " ".join(done.stderr.split()))
-        self.assertFalse(os.path.exists(os.path.join(self.dir, name)))
-
-    def test_what_cannot_be_said(self):
-        result = self.train(RATINGS.replace("rows: 30, hashing: none", "rows: 30"),
-                            {"train": "1 0:3:1 1:2:1 2:5:1\n0 0:4:1 1:7:1 2:1:1\n" * 40, "test": "1 0:3:1 1:2:1\n"})
-        self.refused(result, 1, "layer 'users' (embedding): hashing: mixed")
-        hashed = self.train(BIKES.replace("vocabulary: [clear, mist, rain], unknown: own", "buckets: 8"),
-                            {"train.csv": bikes(100, 1), "test.csv": bikes(10, 2)}, state="hashed")
-        self.refused(hashed, 1, "column weather: its categories become features by a hash")
-        self.refused(hashed, 2, "--external is for ONNX alone", "--external", name="refused.safetensors")
-        self.refused(hashed, 2, "--texts is for ONNX alone", "--texts", name="refused.safetensors")
-        self.refused(hashed, 2, "--set is for ONNX alone", "--set", "data.label=x", name="refused.safetensors")
-        self.assertEqual(gradus("export", "--from", hashed["checkpoint"], self.dir + "/plain").returncode, 0)
+    def test_options_of_another_format_are_refused(self):
+        result = self.train(RATINGS, {"train": "1 0:3:1 1:2:1 2:5:1\n0 0:4:1 1:7:1 2:1:1\n" * 40, "test": "1 0:3:1 1:2:1\n"})
+        self.refused(result, 2, "--external is for ONNX alone", "--external", name="refused.safetensors")
+        self.refused(result, 2, "--texts is for ONNX alone", "--texts", name="refused.safetensors")
+        self.refused(result, 2, "--set is for ONNX alone", "--set", "data.label=x", name="refused.safetensors")
+        self.assertEqual(gradus("export", "--from", result["checkpoint"], self.dir + "/plain").returncode, 0)
 
     def job_of(self, net):
         """A job like that of the digits whose model is a file."""

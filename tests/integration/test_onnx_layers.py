@@ -23,8 +23,6 @@ except ImportError:
 
 WRITER = sys.argv.pop(1)
 TOLERANCE = 1e-5
-# What no operator of ONNX can say, by what the refusal advises.
-REFUSED = {kind: ("hashing: none", "a variable") for kind in ("embedding", "linear", "fm")}
 
 
 def read_inputs(model, stem):
@@ -58,19 +56,16 @@ class Layers(unittest.TestCase):
             if how == "written":
                 yield os.path.join(self.directory.name, number), what
 
-    def test_every_kind_is_written_or_refused_with_advice(self):
-        written, refused = collections.Counter(), collections.Counter()
+    def test_every_kind_is_written(self):
+        written = collections.Counter()
         for _, what, how in self.cases:
             kind = what.split(" ", 1)[0]
             if how == "written":
                 written[kind] += 1
-            elif f"{kind} cannot be written as ONNX; " not in how:  # it says nothing of ONNX
-                self.assertTrue(any(advice in how for advice in REFUSED.get(kind, ())), f"{what}: {how}")
-                self.assertRegex(how, rf"^layer '{kind}_\d+' \({kind}\): ")
-                refused[kind] += 1
+            else:  # it says nothing of ONNX
+                self.assertIn(f"{kind} cannot be written as ONNX; ", how)
         self.assertGreater(len(written), 20)
-        self.assertEqual(set(refused), set(REFUSED))
-        self.assertGreaterEqual(set(written), set(refused))
+        self.assertGreaterEqual(set(written), {"embedding", "linear", "fm"})
 
     def test_checker_and_shapes(self):
         for stem, what in self.written():

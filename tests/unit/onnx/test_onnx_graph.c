@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "onnx/onnx.pb-c.h"
-#include "onnx/onnx_graph.h"
+#include "onnx/onnx_graph_impl.h"
 #include "onnx/onnx_tensor.h"
 #include "support/tmp_dir.h"
 
@@ -160,6 +160,42 @@ static void places_that_cannot_be_written(void **state)
     onnx_graph_free(g);
 }
 
+/* What makes a message too large goes to the other file; what cannot go there is named. */
+static void messages_have_a_largest_size(void **state)
+{
+    (void)state;
+    char *dir = tmp_dir_make("onnx"), *path = file_join(dir, "net.onnx");
+    struct onnx_graph *g = make();
+    struct err err = {0};
+    bool external = false;
+    g->message_bytes_max = sizeof kernel;
+    assert_int_equal(onnx_graph_write(g, path, false, &external, &err), 0);
+    assert_true(external);
+    int64_t keys[sizeof kernel / 8] = {0};
+    const struct onnx_attr attr = ONNX_ATTR_INTS("keys_int64s", keys, sizeof kernel / 8);
+    for (size_t i = 0; i < sizeof kernel / 8; i++) {
+        keys[i] = -1; /* ten bytes each */
+    }
+    (void)onnx_graph_node(g, ONNX_ML "LabelEncoder", "", &(const char *){"features"}, 1, &attr, 1);
+    assert_int_equal(onnx_graph_write(g, path, false, &external, &err), ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "keys of tables"));
+    onnx_graph_free(g);
+    free(path);
+    tmp_dir_remove(dir);
+}
+
+static void equal_constants_are_shared(void **state)
+{
+    (void)state;
+    struct onnx_graph *g = onnx_graph_new("shared", 1);
+    const struct shape row = {.rank = 2, .dims = {1, 2}}, column = {.rank = 2, .dims = {2, 1}};
+    const char *a = onnx_graph_shared_ints(g, "bits", &row, (int64_t[]){1, 2});
+    assert_string_equal(a, onnx_graph_shared_ints(g, "bits", &row, (int64_t[]){1, 2}));
+    assert_string_not_equal(a, onnx_graph_shared_ints(g, "bits", &row, (int64_t[]){1, 3}));
+    assert_string_not_equal(a, onnx_graph_shared_ints(g, "bits", &column, (int64_t[]){1, 2}));
+    onnx_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +203,8 @@ int main(void)
         cmocka_unit_test(large_constants_go_to_another_file),
         cmocka_unit_test(what_no_node_makes_can_be_an_output),
         cmocka_unit_test(places_that_cannot_be_written),
+        cmocka_unit_test(messages_have_a_largest_size),
+        cmocka_unit_test(equal_constants_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,22 +112,36 @@ static void refuse(struct saved_rig *r, const char *job, int code, const char *m
     }
 }
 
+static void test_tables_and_columns_of_keys(void **state)
+{
+    struct saved_rig *r = *state;
+    struct buf file = {0};
+    struct err err = {0};
+    saved_rig_file(r, "train", "1 0:2:1 1:4:1\n0 0:8:1 1:3:1\n");
+    char *job = saved_rig_job(
+        r, "libffm", ", columns: [{column: 0, as: sparse}, {column: 1, as: sparse, width: 8}]",
+        "tables: [{name: w, dim: 1, init: zeros}], layers: [{linear: {name: wide, from: 0, table: "
+        "w, bias: true}}, {dense: {name: deep, units: 1, from: input}}, {add: {from: [wide, "
+        "deep]}}], loss: sigmoid_cross_entropy",
+        ", rule: sgd");
+    if (write_file(r, job, false, &file, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    static const char *const texts[] = {"0.values",    "1.values",        "0_keys",
+                                        "wide/place",  "ScatterElements", "gradus.version",
+                                        "keys_int64s", "default_int64",   "MatMul"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (!has(&file, texts[i])) {
+            fail_msg("the file has no \"%s\"", texts[i]);
+        }
+    }
+    buf_release(&file);
+    free(job);
+}
+
 static void test_what_cannot_be_said_is_refused(void **state)
 {
     struct saved_rig *r = *state;
-    saved_rig_file(r, "train", "1 0:2:1 1:4:1\n0 0:8:1 1:3:1\n");
-    char *tables = saved_rig_job(
-        r, "libffm", ", columns: [{column: 0..1, as: sparse}]",
-        "tables: [{name: w, dim: 1, init: zeros}], layers: [{linear: {name: wide, table: w, bias: "
-        "true}}], loss: sigmoid_cross_entropy",
-        ", rule: sgd");
-    refuse(r, tables, ERR_UNSUPPORTED, "layer 'wide' (linear): its rows are those of a table");
-    free(tables);
-    char *columns =
-        saved_rig_job(r, "libffm", ", columns: [{column: 0..1, as: sparse, width: 8}]",
-                      "layers: [{dense: {units: 1}}], loss: sigmoid_cross_entropy", ", rule: sgd");
-    refuse(r, columns, ERR_UNSUPPORTED, "sparse field 0: its keys fall into 8 columns");
-    free(columns);
     saved_rig_file(r, "train", "a,features,kind\n1,clay,x\n3,sand,y\n5,clay,z\n");
     char *names =
         saved_rig_job(r, "csv", ", label: kind, categorical: features",
@@ -144,6 +158,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_texts_of_categories, saved_rig_setup,
                                         saved_rig_teardown),
         cmocka_unit_test_setup_teardown(test_values_have_their_units, saved_rig_setup,
+                                        saved_rig_teardown),
+        cmocka_unit_test_setup_teardown(test_tables_and_columns_of_keys, saved_rig_setup,
                                         saved_rig_teardown),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_said_is_refused, saved_rig_setup,
                                         saved_rig_teardown),
