@@ -107,7 +107,11 @@ void request_answered(struct shell *s, const struct master_reply *reply);
 /* shell_pages.c */
 /* Those of the HTTP port: the page for browsers, and what it shows, as JSON. */
 struct http_pages shell_pages(struct shell *s);
-/* Answer @call, which it takes. */
+
+/* page_answer.c */
+#define PAGE_JSON "application/json"
+/* Answer @call, which they take; @body, too. */
+void page_answer(struct http_call *call, unsigned status, const char *type, struct buf *body);
 void page_reply(struct http_call *call, const ProtobufCMessage *message);
 void page_fail(struct http_call *call, const struct err *err);
 

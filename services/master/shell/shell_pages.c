@@ -8,20 +8,12 @@
 #include "auth/auth_table.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
-#include "json/json_write.h"
 #include "master/shell/shell.h"
 #include "service/http.h"
-#include "wire/wire_json.h"
 
 #define API "/api/v1/"
 #define JOBS "gradus.v1.Jobs/"
 #define JOBS_SHOWN 200
-#define JSON "application/json"
-/* What the page may do: what it says itself, and calls of its own origin. */
-#define POLICY                                                                                     \
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "      \
-    "'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
 extern const unsigned char master_page[], master_page_end[]; /* page/index.html */
 
 /* A message for a handler, as a call over gRPC brings it. */
@@ -40,55 +32,6 @@ static void asked_free(void *data)
     struct asked *a = data;
     free(a->job);
     free(a);
-}
-
-/* ---- answers ---- */
-
-static void answer(struct http_call *call, unsigned status, const char *type, struct buf *body)
-{
-    const struct http_answer a = {.status = status,
-                                  .type = type,
-                                  .header = "Content-Security-Policy",
-                                  .more = POLICY,
-                                  .body = body};
-    http_call_answer(call, &a);
-}
-
-static unsigned status_of(int code)
-{
-    switch (code) {
-    case ERR_NOT_FOUND:
-        return 404;
-    case ERR_INVALID:
-        return 400;
-    case ERR_UNAUTHENTICATED:
-        return 401;
-    case ERR_PERMISSION:
-        return 403;
-    case ERR_EXHAUSTED:
-        return 429;
-    case ERR_UNAVAILABLE:
-        return 503;
-    default:
-        return 500;
-    }
-}
-
-void page_fail(struct http_call *call, const struct err *err)
-{
-    struct buf body = {0};
-    buf_add_str(&body, "{\"error\":");
-    json_add_string(&body, err->msg);
-    buf_add_str(&body, "}\n");
-    answer(call, status_of(err->code), JSON, &body);
-}
-
-void page_reply(struct http_call *call, const ProtobufCMessage *message)
-{
-    struct buf body = {0};
-    wire_json(message, &body);
-    buf_add_char(&body, '\n');
-    answer(call, 200, JSON, &body);
 }
 
 /* ---- requests ---- */
@@ -139,13 +82,13 @@ static void request(void *ctx, struct http_call *call)
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
         struct buf body = {0};
         buf_add_str(&body, "{\"error\":\"only GET\"}\n");
-        answer(call, 405, JSON, &body);
+        page_answer(call, 405, PAGE_JSON, &body);
         return;
     }
     if (strncmp(path, API, strlen(API)) != 0) {
         struct buf body = {0};
         buf_add(&body, master_page, (size_t)(master_page_end - master_page));
-        answer(call, 200, "text/html; charset=utf-8", &body);
+        page_answer(call, 200, "text/html; charset=utf-8", &body);
         return;
     }
     struct asked *a = mem_new(1, sizeof *a);
