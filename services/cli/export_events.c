@@ -15,8 +15,8 @@ static void tell(const struct cli_common *common, const Gradus__V1__Job *job, co
         (void)fputs(buf_str(&out), stdout);
         buf_release(&out);
     } else {
-        (void)printf("%zu evaluation%s of job %s in %s; `tensorboard --logdir %s` shows them\n",
-                     job->n_evaluations, job->n_evaluations == 1 ? "" : "s", job->id, dir, dir);
+        (void)printf("%zu evaluation%s of job %s in %s, for TensorBoard\n", job->n_evaluations,
+                     job->n_evaluations == 1 ? "" : "s", job->id, dir);
     }
 }
 
