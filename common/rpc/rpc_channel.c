@@ -11,12 +11,17 @@
 #include "rpc/rpc_client.h"
 #include "rpc/rpc_status.h"
 
-/* A node that restarts is back within seconds; gRPC's defaults of 1 s to 2 min are for the web. */
-/* For a connection and its HTTP/2 settings. A host that is gone answers nothing, and its name may
- * have another address by now, which is asked for when the attempt is over. */
+/* A node that restarts is back within seconds; gRPC's defaults of 1 s to 2 min are for the web.
+ * Whoever begins to listen is found within BACKOFF_MS_MAX and a fifth, as long as no attempt hangs.
+ *
+ * CONNECT_MS_MAX is for a connection and its HTTP/2 settings. A host that is gone answers nothing,
+ * and its name may have another address by now, which is asked for when the attempt is over. The
+ * handshake of TLS is work for both sides, and machines without a processor to spare need seconds
+ * for it: an attempt that is given up then is begun anew, for ever. */
 #define CONNECT_MS_MAX 2000
+#define CONNECT_TLS_MS_MAX 6000
 #define BACKOFF_MS_MIN 100
-#define BACKOFF_MS_MAX 1000
+#define BACKOFF_MS_MAX 500
 /* Between two questions about a host name: whoever was started elsewhere has the name and another
  * address. gRPC's default of 30 s is longer than such a start takes. */
 #define RESOLVE_MS_MIN 500
@@ -32,7 +37,8 @@ static grpc_channel *create_channel(const struct rpc_channel *c)
                     o->keepalive_ms > 0 ? o->keepalive_ms : RPC_KEEPALIVE_MS_DEFAULT);
     rpc_args_add(&args, GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, BACKOFF_MS_MIN);
     /* Its name is misleading: the core uses it as the time that one attempt to connect may take. */
-    rpc_args_add(&args, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_MS_MAX);
+    rpc_args_add(&args, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                 o->credentials == NULL ? CONNECT_MS_MAX : CONNECT_TLS_MS_MAX);
     rpc_args_add(&args, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, BACKOFF_MS_MAX);
     rpc_args_add(&args, GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, RESOLVE_MS_MIN);
     rpc_args_add(&args, GRPC_ARG_ENABLE_RETRIES, o->retries);

@@ -1,29 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """deploy/kubernetes on a real cluster: the commands of docs/deployment.md as they stand there, then a job during which
-pods are killed, evicted, scaled and replaced by rolling updates, then the same with TLS. Run by script/test-kubernetes."""
+pods are killed, evicted, scaled and replaced by rolling updates, then the same with TLS, with tokens and with checkpoints in
+an object store, and over IPv6 where pods have it. Run by script/test-kubernetes."""
 
 import argparse
-import calendar
 import copy
-import hashlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
-SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+from pods import (NAMESPACE, SOURCE, Steps, check, end, end_processes, events, fail, finish, gradus, kubectl, measured, pods,
+                  pods_of, ready_since, refused, run, say, start, started, status, times, wait_for)
+
 sys.path.insert(0, os.path.join(SOURCE, "tests", "documents"))
 import documents  # noqa: E402
 
-NAMESPACE = "gradus"
 ACCURACY_MIN = 0.96
-COMMAND_S = 1200
-WAIT_S = 300
+EXAMPLE = "/usr/local/share/gradus/examples/digits.yaml"
 PAGE = "docs/deployment.md"
 OPERATIONS = "docs/operations.md"
 PROGRAM = os.path.join(SOURCE, "build", "bin", "gradus")
@@ -46,123 +45,6 @@ CLIENT = {
                                                  "capabilities": {"drop": ["ALL"]}}}]}}
 # What the client's pod has more where the cluster has TLS.
 TLS_FILES = {"GRADUS_TLS_CERT": "tls.crt", "GRADUS_TLS_KEY": "tls.key", "GRADUS_TLS_CA": "ca.crt"}
-# Printed by the client's pod: what the job is at, several times a second.
-FOLLOW = """while :; do echo "$(date +%s.%N) $(timeout 5 gradus status {job} --json 2>/dev/null | tr -d ' \\n' |
-grep -oE '"(state|steps)":("[A-Z]*"|[0-9]*)' | head -2 | tr '\\n' ' ')"; sleep 0.2; done"""
-times = []
-
-
-def fail(what):
-    raise SystemExit(f"test-kubernetes: FAILED: {what}")
-
-
-def check(condition, what):
-    if not condition:
-        fail(what)
-
-
-def say(what):
-    print(f"-- {time.strftime('%H:%M:%S')} {what}", flush=True)
-
-
-def measured(what, seconds):
-    times.append((what, seconds))
-    say(f"{what}: {seconds:.1f} s")
-
-
-def run(command, timeout=COMMAND_S):
-    """One command as a shell takes it, shown with what it prints; its output."""
-    print(f"\n$ {command}", flush=True)
-    done = subprocess.run(["bash", "-c", command], cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          stdin=subprocess.DEVNULL, text=True, errors="replace", timeout=timeout)
-    lines = done.stdout.splitlines()
-    print("\n".join(lines if len(lines) <= 30 else lines[:4] + [f"… {len(lines) - 24} lines …"] + lines[-20:]), flush=True)
-    check(done.returncode == 0, f"exit code {done.returncode}: {command}")
-    return done.stdout
-
-
-def kubectl(*args, wanted=True, stdin=None, timeout=COMMAND_S):
-    done = subprocess.run(["kubectl", "-n", NAMESPACE, *args], capture_output=True, text=True, input=stdin, timeout=timeout)
-    if wanted and done.returncode != 0:
-        fail(f"kubectl {' '.join(args)}: {done.stderr.strip()}")
-    return done.stdout if done.returncode == 0 else None
-
-
-def wait_for(what, condition, timeout=WAIT_S):
-    end = time.monotonic() + timeout
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.3)
-    return fail(f"waited {timeout} s: {what}")
-
-
-def gradus(*args, wanted=True):
-    return kubectl("exec", "test-client", "--", "gradus", *args, wanted=wanted)
-
-
-def status(job):
-    """What the master says of the job; {} while there is none."""
-    text = gradus("status", job, "--json", wanted=False)
-    return json.loads(text) if text else {}
-
-
-def pods(component):
-    listed = json.loads(kubectl("get", "pods", "-o", "json", "-l", f"app.kubernetes.io/component={component}"))
-    return sorted(p["metadata"]["name"] for p in listed["items"]
-                  if "deletionTimestamp" not in p["metadata"] and p["status"]["phase"] == "Running")
-
-
-def ready_since():
-    """When the last pod became ready; in whole seconds, as the API server writes it."""
-    listed = json.loads(kubectl("get", "pods", "-o", "json", "-l", "app.kubernetes.io/component in (master,ps,worker)"))
-    ready = [c["lastTransitionTime"] for p in listed["items"] for c in p["status"]["conditions"]
-             if (c["type"], c["status"]) == ("Ready", "True")]
-    check(len(ready) == len(listed["items"]), "a pod is not ready")
-    return max(calendar.timegm(time.strptime(at, "%Y-%m-%dT%H:%M:%SZ")) for at in ready)
-
-
-def started(pod):
-    """When the container of a pod was started."""
-    state = json.loads(kubectl("get", "pod", pod, "-o", "json"))["status"]["containerStatuses"][0]["state"]
-    return calendar.timegm(time.strptime(state["running"]["startedAt"], "%Y-%m-%dT%H:%M:%SZ"))
-
-
-class Steps(threading.Thread):
-    """The steps of a job over time, as a pod beside it sees them."""
-
-    def __init__(self, job):
-        super().__init__(daemon=True)
-        self.points = []  # (time, state, steps); steps None: the master does not answer
-        self.process = subprocess.Popen(
-            ["kubectl", "-n", NAMESPACE, "exec", "test-client", "--", "bash", "-c", FOLLOW.format(job=job)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.start()
-
-    def run(self):
-        for line in self.process.stdout:
-            steps = re.search(r'"steps":(\d+)', line)
-            state = re.search(r'"state":"(\w+)"', line)
-            self.points.append((float(line.split()[0]), state.group(1) if state else "", int(steps.group(1)) if steps else None))
-
-    def moves(self):
-        """The times at which the number of steps was another one than before."""
-        seen = [(at, steps) for at, _, steps in list(self.points) if steps is not None]
-        return [at for (at, steps), (_, before) in zip(seen[1:], seen) if steps != before]
-
-    def stall(self, since, settled=8):
-        """From an event to the end of the longest time without a step in what follows it."""
-        def over():
-            after = [since] + [at for at in self.moves() if at > since]
-            return after if len(after) > 3 and after[-1] - since > settled else None
-        after = wait_for("steps go on", over)
-        longest = max(range(1, len(after)), key=lambda i: after[i] - after[i - 1])
-        return after[longest] - since
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
 
 
 # ---- the cluster ----
@@ -207,17 +89,29 @@ def validate():
         run(f"kubectl apply --dry-run=server --validate=strict -k deploy/kubernetes/{overlay} >/dev/null")
 
 
+def of_tokens(command):
+    return any(word in command.words for word in (" token ", "gradus-tokens", "overlays/production-tokens"))
+
+
 def of_tls(command):
-    return any(word in command.words for word in ("certificates", "tls/", "digits-tls", "overlays/production", "gradus-store"))
+    return not of_tokens(command) and any(
+        word in command.words for word in ("certificates", "tls/", "digits-tls", "overlays/production", "gradus-store"))
+
+
+def page_commands():
+    """What the page has below its heading "Kubernetes"."""
+    with open(os.path.join(SOURCE, PAGE)) as f:
+        first = f.read().splitlines().index("## Kubernetes")
+    return [c for c in documents.commands(SOURCE, PAGE) if c.line > first]
 
 
 def follow_page():
     """The commands of the page, in their order."""
-    commands = [c for c in documents.commands(SOURCE, PAGE) if not c.words.startswith(("docker ", "docker-compose "))]
+    commands = [c for c in page_commands() if not c.words.startswith("docker ")]
     check(len(commands) >= 10, f"{PAGE} has lost its commands")
     begin = time.time()
     for command in commands:
-        if FOR_PEOPLE.match(command.words) or of_tls(command):
+        if FOR_PEOPLE.match(command.words) or of_tls(command) or of_tokens(command):
             continue
         output = run(command.text)
         if "overlays/dev" in command.words and " apply " in command.words:
@@ -233,7 +127,7 @@ def follow_page():
 
 def follow_page_of_tls(directory, words, count):
     """The page's commands for certificates with these words, in a directory outside of the tree."""
-    commands = [c for c in documents.commands(SOURCE, PAGE)
+    commands = [c for c in page_commands()
                 if of_tls(c) and not FOR_PEOPLE.match(c.words) and re.search(words, c.words)]
     check(len(commands) == count, f"{PAGE} has {len(commands)} commands with {words}, not {count}")
     for command in commands:
@@ -269,20 +163,49 @@ def the_job(name):
 def digest(job):
     """Of the parameters, as the master's checkpoints have them."""
     kubectl("exec", "gradus-master-0", "--", "gradus", "export", job, "/tmp/model.safetensors", "--bare")
-    text = subprocess.run(["kubectl", "-n", NAMESPACE, "exec", "gradus-master-0", "--", "cat", "/tmp/model.safetensors"],
-                          capture_output=True, check=True).stdout
-    return hashlib.sha256(text).hexdigest()
+    command = ["kubectl", "-n", NAMESPACE, "exec", "gradus-master-0", "--", "sha256sum", "/tmp/model.safetensors"]
+    code, out, err = finish(command)
+    check(code == 0, f"{command}: {err}")
+    return out.split()[0]
 
 
 # ---- trouble ----
 
 
+def told(since, event, **fields):
+    """When the master's log has this event since then."""
+    log = events("gradus-master-0", wanted=False)
+    return [at for at, line in log if line["event"] == event and at > since and fields.items() <= line.items()]
+
+
+def next_step(steps, component, since):
+    """The first step after a pod was killed: of a worker, what ends the longest pause; else what follows the job's start
+    from its checkpoint."""
+    if component == "worker":
+        return since + steps.stall(since)
+    back = wait_for("the job goes on", lambda: told(since, "job_state", to="RUNNING"))[0]
+    return wait_for("a step", lambda: [at for at in steps.moves() if at > back])[0]
+
+
 def kill(steps, component, prefix=""):
+    """One of these pods, with the time of what comes between: the process in its place, its joining."""
+    before = {p["metadata"]["uid"] for p in pods_of(component)}
     victim = pods(component)[0]
     at = time.time()
     kubectl("delete", "pod", victim, "--force", "--grace-period=0", wanted=True)
     say(f"killed {victim}")
-    measured(f"{prefix}{component} killed → next step", steps.stall(at))
+    step = next_step(steps, component, at)
+    measured(f"{prefix}{component} killed → next step", step - at)
+    new = wait_for("another in its place", lambda: [
+        p["metadata"]["name"] for p in pods_of(component) if p["metadata"]["uid"] not in before])[0]
+    process = events(new)[0][0]
+    say(f"  of this, until the first line of the process in its place (kubelet, the container): {process - at:.1f} s")
+    steps.stall(at)  # all goes on
+    joined = told(at, "node_joined")
+    if component == "master":
+        measured(f"{prefix}master's first line → the last node has joined", joined[-1] - process)
+    else:
+        say(f"  first line → joined {joined[0] - process:.1f} s")
 
 
 def wait_whole():
@@ -400,24 +323,26 @@ def scale_servers(directory):
 # ---- TLS ----
 
 
-def apply_production(directory):
-    """overlays/production as the resource of an overlay of one's own, with volumes for one node."""
+def apply(directory, overlay, what, components=(), settings=None):
+    """An overlay as the resource of one's own, with volumes for one node; these of its settings are others."""
     os.makedirs(directory)
-    base = os.path.relpath(os.path.join(SOURCE, "deploy", "kubernetes", "overlays", "production"), os.path.realpath(directory))
+
+    def to(*path):
+        return os.path.relpath(os.path.join(SOURCE, "deploy", "kubernetes", *path), os.path.realpath(directory))
+    patches = [{"target": {"kind": "PersistentVolumeClaim"},
+                "patch": json.dumps([{"op": "replace", "path": "/spec/accessModes", "value": ["ReadWriteOnce"]}])}]
+    if settings:
+        patches.append({"target": {"kind": "ConfigMap", "name": "gradus"}, "patch": json.dumps(
+            [{"op": "add", "path": f"/data/{key}", "value": value} for key, value in settings.items()])})
     with open(os.path.join(directory, "kustomization.yaml"), "w") as f:
-        json.dump({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [base],
-                   "patches": [{"target": {"kind": "PersistentVolumeClaim"}, "patch": json.dumps(
-                       [{"op": "replace", "path": "/spec/accessModes", "value": ["ReadWriteOnce"]}])}]}, f)
+        json.dump({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "namespace": NAMESPACE,
+                   "resources": [to("overlays", overlay)], "components": [to("components", c) for c in components],
+                   "patches": patches}, f)
     begin = time.time()
     run(f"kubectl apply -k {directory}")
     wait_whole()
     kubectl("wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/gradus-worker", "--timeout=300s")
-    measured("TLS: apply → all pods ready", ready_since() - begin)
-
-
-def refused(*command, said):
-    done = subprocess.run(["kubectl", "-n", NAMESPACE, *command], capture_output=True, text=True, timeout=60)
-    check(done.returncode != 0 and said in done.stdout + done.stderr, f"{command} is not refused: {done.stdout}{done.stderr}")
+    measured(f"{what}: apply → all pods ready", ready_since() - begin)
 
 
 def page_of(pod, path):
@@ -430,15 +355,12 @@ def rights(directory, job):
     refused("exec", "gradus-master-0", "--", "gradus", "cancel", job, said="may not call gradus.v1.Jobs/Cancel")
     check(kubectl(*page_of("gradus-master-0", "/readyz")).strip() == "ok", "/readyz does not say ok")
     refused(*page_of("gradus-master-0", "/metrics"), said="certificate")
-    forward = subprocess.Popen(["kubectl", "-n", NAMESPACE, "port-forward", "service/gradus-master", ":7000"],
-                               stdout=subprocess.PIPE, text=True)
-    try:
-        port = re.search(r"127.0.0.1:(\d+)", forward.stdout.readline()).group(1)
-        run(f"{PROGRAM} nodes --master 127.0.0.1:{port} --tls-cert {directory}/tls/admin.crt "
-            f"--tls-key {directory}/tls/admin.key --tls-ca {directory}/tls/ca.crt")
-    finally:
-        forward.terminate()
-        forward.wait()
+    forward = start(["kubectl", "-n", NAMESPACE, "port-forward", "service/gradus-master", ":7000"],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    port = re.search(r"127.0.0.1:(\d+)", forward.stdout.readline()).group(1)
+    run(f"{PROGRAM} nodes --master 127.0.0.1:{port} --tls-cert {directory}/tls/admin.crt "
+        f"--tls-key {directory}/tls/admin.key --tls-ca {directory}/tls/ca.crt")
+    end(forward)
 
 
 def operate(steps):
@@ -467,10 +389,11 @@ def renew(directory, steps):
         wait_whole()
 
 
-def with_tls(directory):
+def with_tls(directory, whole):
+    """With all that operations.md does (@whole), or as far as a cluster with TLS that tokens come to."""
     run("kubectl apply -f deploy/kubernetes/overlays/production/namespace.yaml")
     follow_page_of_tls(directory, "init|create secret.*ca.crt$", 3)
-    apply_production(directory + "/production")
+    apply(directory + "/production", "production", "TLS")
     run("kubectl apply -k deploy/kubernetes/jobs/digits-data")
     kubectl("wait", "--for=condition=complete", "job/digits-data", "--timeout=600s")
     follow_page_of_tls(directory, "jobs/digits-tls", 1)
@@ -478,10 +401,94 @@ def with_tls(directory):
     start_client(tls=True)
     job, steps = begin_long("secret", directory, tls=True)
     rights(directory, job)
-    operate(steps)
-    renew(directory, steps)
+    if whole:
+        operate(steps)
+        renew(directory, steps)
     end_long("secret", job, steps)
     return digest("digits-1")
+
+
+# ---- tokens, an object store ----
+
+
+def follow_page_of_tokens(directory):
+    """The page's commands for tokens, with files in a directory outside of the tree: {name: its token}. They are shown
+    to nobody."""
+    commands = [c for c in page_commands() if of_tokens(c) and "overlays/" not in c.words]
+    check(len(commands) == 3, f"{PAGE} has {len(commands)} commands for tokens, not 3")
+    tokens = {}
+    for command in commands:
+        text = re.sub(r"(--tokens |tokens=)tokens\b", rf"\1{directory}/tokens", command.text)
+        output = run(text, secret=True)
+        name = re.search(r"--name (\w+)", text)
+        if name:
+            tokens[name.group(1)] = re.search(r"^(\S{20,})$", output, re.M).group(1)
+    return tokens
+
+
+def with_token(token, *args):
+    """The command of kubectl by which the client's pod runs gradus with this token, which no list of processes shows."""
+    words = " ".join(args)
+    return ("exec", "-i", "test-client", "--", "bash", "-c",
+            f"unset GRADUS_TLS_CERT GRADUS_TLS_KEY; read -r GRADUS_TOKEN; export GRADUS_TOKEN; exec gradus {words}"), token + "\n"
+
+
+def roles(tokens, job):
+    """Who shows a token may do what its role may, and nothing more."""
+    command, stdin = with_token(tokens["prometheus"], "status", job)
+    check("RUNNING" in kubectl(*command, stdin=stdin), "a viewer does not see the job")
+    for name, act, said in (("prometheus", ("cancel", job), "may not call gradus.v1.Jobs/Cancel"), ("nobody", ("list",), "token")):
+        command, stdin = with_token(tokens.get(name, "gradus_" + "0" * 40), *act)
+        code, out, err = finish(["kubectl", "-n", NAMESPACE, *command], stdin)
+        check(code != 0 and said in out + err, f"{act} of {name} is not refused: {out}{err}")
+    command, stdin = with_token(tokens["ann"], "submit", EXAMPLE, "--set", "data.dir=/data/digits", "--set", "name=anns")
+    kubectl(*command, stdin=stdin)
+    command, stdin = with_token(tokens["ann"], "cancel", "anns-1")
+    kubectl(*command, stdin=stdin)
+    say("tokens: a viewer looks, a submitter submits and cancels, and an unknown one does nothing")
+
+
+def with_tokens(directory, options):
+    """Clients show tokens; checkpoints are in the store of --store, if there is one."""
+    tokens = follow_page_of_tokens(directory)
+    overlay, settings = "production", None
+    if options.store:
+        kubectl("create", "secret", "generic", "gradus-store", f"--from-file=credentials={options.store_credentials}")
+        overlay = "production-store"
+        settings = {"GRADUS_CHECKPOINT_DIR": f"{options.store}/test-{os.getpid()}-{int(time.time())}",
+                    "AWS_ENDPOINT_URL": options.store_endpoint}
+    what = "tokens and a store" if options.store else "tokens"
+    apply(directory + "/tokens-overlay", overlay, what, components=("tokens",), settings=settings)
+    job, steps = begin_long("kept", directory, tls=True)
+    roles(tokens, job)
+    kill(steps, "ps", f"{what}: ")
+    wait_whole()
+    end_long("kept", job, steps)
+    if options.store:
+        check(status(job)["checkpoint"].startswith(settings["GRADUS_CHECKPOINT_DIR"]), f"{job} has no checkpoint in the store")
+        say(f"the newest checkpoint: {status(job)['checkpoint']}")
+
+
+# ---- IPv6 ----
+
+
+def with_ipv6(directory):
+    """Every connection of a job is one of IPv6: the bits of the job in peace."""
+    run("kubectl apply -f deploy/kubernetes/overlays/dev/namespace.yaml")
+    apply(directory + "/ipv6", "dev", "IPv6", components=("ipv6",))
+    run("kubectl apply -k deploy/kubernetes/jobs/digits-data")
+    kubectl("wait", "--for=condition=complete", "job/digits-data", "--timeout=600s")
+    run("kubectl apply -k deploy/kubernetes/jobs/digits")
+    kubectl("wait", "--for=condition=complete", "job/digits", "--timeout=900s")
+    listed = kubectl("exec", "gradus-master-0", "--", "gradus", "nodes", "--master", "gradus-master:7000")
+    print(listed, flush=True)
+    workers = [line for line in listed.splitlines() if " WORKER " in line.upper()]
+    check(any("[" in line for line in workers), "no worker advertises an address of IPv6")
+    return digest("digits-1")
+
+
+def has_ipv6():
+    return any(":" in ip["ip"] for p in pods_of("master") for ip in p["status"].get("podIPs", []))
 
 
 def bad_job(directory):
@@ -493,42 +500,78 @@ def bad_job(directory):
 
 def clean_up(volumes):
     for name in ("jobs/digits", "jobs/digits-data", "overlays/dev"):
-        subprocess.run(["kubectl", "delete", "--ignore-not-found", "--wait=true", "-k", f"deploy/kubernetes/{name}"],
-                       cwd=SOURCE, capture_output=True, timeout=300)
+        finish(["kubectl", "delete", "--ignore-not-found", "--wait=true", "-k", f"deploy/kubernetes/{name}"], timeout=300)
     if volumes:
-        subprocess.run(["kubectl", "delete", "pv", "--ignore-not-found", "test-gradus-checkpoints", "test-gradus-data",
-                        "test-state-gradus-master-0"], capture_output=True, timeout=300)
+        finish(["kubectl", "delete", "pv", "--ignore-not-found", "test-gradus-checkpoints", "test-gradus-data",
+                "test-state-gradus-master-0"], timeout=300)
         shutil.rmtree(volumes, ignore_errors=True)
 
 
-def main():
+def read_options():
     parser = argparse.ArgumentParser()
     parser.add_argument("--volumes", help="a directory of this machine, which is the cluster's one node")
+    parser.add_argument("--store", help="s3://BUCKET/PREFIX")
+    parser.add_argument("--store-endpoint", help="its URL, as pods reach it")
+    parser.add_argument("--store-credentials", help="a file as the tools of AWS have it")
+    parser.add_argument("--only", help="some of: plain, tls, tokens, ipv6")
     parser.add_argument("--keep", action="store_true", help="leave all of it there")
     options = parser.parse_args()
+    options.parts = (options.only or "plain,tls,tokens,ipv6").split(",")
+    if options.store and not (options.store_endpoint and options.store_credentials):
+        parser.error("--store needs --store-endpoint and --store-credentials")
+    return options
+
+
+def plain_part(directory):
+    validate()
+    follow_page()
+    start_client()
+    bad_job(directory)
+    trouble(directory)
+    scale_servers(directory)
+
+
+def all_parts(directory, options, volumes):
+    digests = {}
+    run("kubectl apply -f deploy/kubernetes/overlays/dev/namespace.yaml")
+    volumes.append(make_volumes(options))
+    ipv6 = "ipv6" in options.parts
+    if "plain" in options.parts:
+        plain_part(directory)
+        digests["plain"] = digest("digits-1")
+        ipv6 = ipv6 and has_ipv6()
+    if "tls" in options.parts or "tokens" in options.parts:
+        clean_up(volumes.pop())
+        volumes.append(make_volumes(options))
+        digests["TLS"] = with_tls(directory, "tls" in options.parts)
+        if "tokens" in options.parts:
+            with_tokens(directory, options)
+    if ipv6:
+        clean_up(volumes.pop())
+        volumes.append(make_volumes(options))
+        digests["IPv6"] = with_ipv6(directory)
+    elif "ipv6" in options.parts:
+        say("SKIPPED: IPv6; pods of this cluster have none")
+    check(len(set(digests.values())) <= 1, f"not the same bits: {digests}")
+    say(f"the same bits: {digests}")
+
+
+def main():
+    options = read_options()
     check(os.path.exists(PROGRAM), "there is no build/bin/gradus, which makes the certificates: script/build")
+    signal.signal(signal.SIGTERM, lambda *_: fail("ended by SIGTERM"))
     directory = tempfile.mkdtemp(prefix="gradus-kubernetes-")
-    volumes = None
+    volumes = []
     try:
-        run("kubectl apply -f deploy/kubernetes/overlays/dev/namespace.yaml")
-        volumes = make_volumes(options)
-        validate()
-        follow_page()
-        start_client()
-        bad_job(directory)
-        trouble(directory)
-        scale_servers(directory)
-        plain = digest("digits-1")
-        clean_up(volumes)
-        volumes = make_volumes(options)
-        check(with_tls(directory) == plain, "other bits with TLS than without")
+        all_parts(directory, options, volumes)
     finally:
+        end_processes()
         shutil.rmtree(directory, ignore_errors=True)
         if not options.keep:
-            clean_up(volumes)
+            clean_up(volumes.pop() if volumes else None)
     print("\ntest-kubernetes: passed")
     for what, seconds in times:
-        print(f"  {what:56} {seconds:6.1f} s")
+        print(f"  {what:70} {seconds:6.1f} s")
 
 
 if __name__ == "__main__":
