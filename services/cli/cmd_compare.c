@@ -286,9 +286,8 @@ const struct cli_command cmd_compare = {
     .name = "compare",
     .summary = "Train a job in several modes on this machine, and draw them beside each other",
     .usage = "JOB.yaml",
-    .examples =
-        "  gradus compare job.yaml --set cluster.workers=4 --straggler 4\n"
-        "  gradus compare job.yaml --set cluster.workers=2 --modes sync,bounded:8 -o modes\n",
+    .examples = "  gradus compare job.yaml --set cluster.workers=4 --straggler 4\n"
+                "  gradus compare job.yaml --set cluster.workers=2 --modes sync,bounded:8\n",
     .notes = "Each mode is a `gradus run` of its own, one after the other. The page has what the "
              "workers and shards did in each, the loss over time and over epochs, and a table; "
              "docs/sync-or-async.md tells how to read it.",
