@@ -380,6 +380,7 @@ PREPARATIONS = [
     ("docs/cli.md", r"gradus predict ", flowers_without_kinds),
     ("docs/cli.md", r"gradus rules --rules-dir=plugins", plugins),
     ("docs/onnx.md", r"build/bin/gradus run examples/criteo-deepfm", criteo_file),
+    ("docs/serving.md", r"build/bin/gradus-serve --master ", running_job),
     ("docs/plugins.md", r"gradus run job\.yaml", job_file),
     ("docs/client-library.md", r"env GRADUS_MASTER=", cluster),
     ("docs/trace.md", r"gradus (trace|timeline) ", running_job),
