@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Jobs service, but for Submit, Set, Resume, Trace, Tables, Follow and Watch, which have files of their
- * own. */
+/* The Jobs service, but for Submit, Set, Resume, Trace, Tables, Follow and Watch, which have files
+ * of their own. */
 #include <stdlib.h>
 #include <string.h>
 

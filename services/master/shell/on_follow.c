@@ -7,7 +7,7 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
-#include "master/core/follow.h"
+#include "master/core/job_follow.h"
 #include "master/shell/shell.h"
 #include "wire/wire.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What readers of a running job are told, and when they are told that there is nothing to read. */
 #include "cluster.h"
-#include "master/core/follow.h"
+#include "master/core/job_follow.h"
 
 static void refused(struct cluster *c, const char *job, int code, const char *part)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a reader of a running job's parameters needs: the model, and where the shards are. */
-#ifndef GRADUS_MASTER_CORE_FOLLOW_H
-#define GRADUS_MASTER_CORE_FOLLOW_H
+#ifndef GRADUS_MASTER_CORE_JOB_FOLLOW_H
+#define GRADUS_MASTER_CORE_JOB_FOLLOW_H
 
 #include "master/core/master.h"
 

@@ -3,7 +3,7 @@
  * none: nothing waits for it, and it changes nothing. */
 #include "base/mem.h"
 #include "master/core/core.h"
-#include "master/core/follow.h"
+#include "master/core/job_follow.h"
 
 static int check(const struct job *j, struct err *err)
 {
