@@ -69,6 +69,7 @@ const struct auth_row auth_rows[] = {
     {.method = INFERENCE "ServerMetadata", .anybody = true},
     /* Names of jobs and nodes, and numbers: what a reader may see anyway. */
     {.method = AUTH_METRICS, .roles = READERS},
+    {.method = AUTH_PAGE, .anybody = true},
     /* Whether it is well, and what it serves: no more than its HTTP port and its sources say. */
     {.method = "grpc.health.v1.Health/Check", .anybody = true},
     {.method = "grpc.health.v1.Health/Watch", .anybody = true},

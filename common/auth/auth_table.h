@@ -17,6 +17,7 @@
 #include "auth/auth_identity.h"
 
 #define AUTH_METRICS "GET /metrics" /* of the HTTP port, with TLS */
+#define AUTH_PAGE "GET /"           /* the page of the master, which holds nothing of any job */
 
 struct auth_row {
     const char *method; /* "gradus.v1.Jobs/Submit", or AUTH_METRICS */

@@ -329,15 +329,15 @@ static bool is_among(const struct csv_columns *c, const char *name)
     return false;
 }
 
-/* By data.weight; a name need not be among the columns of records without weights. */
-static int assign_weight(struct csv_columns *c, const char *path, bool weighted,
+/* By data.weight; a name need not be among the columns where records need no weights. */
+static int assign_weight(struct csv_columns *c, const char *path, enum data_weights weights,
                          const struct data_spec *spec, struct err *err)
 {
     const char *text = spec->weight;
     size_t column = 0;
     char shown[64];
     if (text == NULL || text[0] == '\0' ||
-        (!weighted && !is_column_number(text) && !is_among(c, text))) {
+        (weights != DATA_WEIGHTS_REQUIRED && !is_column_number(text) && !is_among(c, text))) {
         return 0;
     }
     int rc = csv_columns_find(c, path, "data.weight", text, &column, err);
@@ -351,14 +351,15 @@ static int assign_weight(struct csv_columns *c, const char *path, bool weighted,
                        csv_quote(text, shown, sizeof shown), (unsigned)c->declared[column]);
     }
     if (rc == 0) {
-        c->roles[column] = weighted ? CSV_WEIGHT : CSV_IGNORED;
-        c->weight = weighted ? column : SIZE_MAX;
+        const bool read = weights != DATA_WEIGHTS_NONE;
+        c->roles[column] = read ? CSV_WEIGHT : CSV_IGNORED;
+        c->weight = read ? column : SIZE_MAX;
     }
     return rc;
 }
 
 /* By data.label, data.weight, data.categorical and data.ignore. */
-static int assign_keys(struct csv_columns *c, const char *path, bool weighted,
+static int assign_keys(struct csv_columns *c, const char *path, enum data_weights weights,
                        const struct data_spec *spec, struct err *err)
 {
     int rc = csv_columns_find(c, path, "data.label", spec->label, &c->label, err);
@@ -366,7 +367,7 @@ static int assign_keys(struct csv_columns *c, const char *path, bool weighted,
         return rc;
     }
     c->roles[c->label] = CSV_LABEL;
-    rc = assign_weight(c, path, weighted, spec, err);
+    rc = assign_weight(c, path, weights, spec, err);
     if (rc != 0) {
         return rc;
     }
@@ -390,12 +391,12 @@ static int assign_id(struct csv_columns *c, const char *path, const struct data_
     return rc;
 }
 
-static int assign_roles(struct csv_columns *c, const char *path, bool weighted,
+static int assign_roles(struct csv_columns *c, const char *path, enum data_weights weights,
                         const struct data_spec *spec, struct err *err)
 {
     int rc = spec->column_count > 0 ? csv_declared_assign(c, path, spec, err)
-                                    : assign_keys(c, path, weighted, spec, err);
-    rc = rc == 0 && spec->column_count > 0 ? assign_weight(c, path, weighted, spec, err) : rc;
+                                    : assign_keys(c, path, weights, spec, err);
+    rc = rc == 0 && spec->column_count > 0 ? assign_weight(c, path, weights, spec, err) : rc;
     if (rc != 0) {
         return rc;
     }
@@ -420,7 +421,8 @@ static int assign_roles(struct csv_columns *c, const char *path, bool weighted,
 }
 
 int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_row *first,
-                     bool header, bool weighted, const struct data_spec *spec, struct err *err)
+                     bool header, enum data_weights weights, const struct data_spec *spec,
+                     struct err *err)
 {
     struct csv_columns made = {.count = first->count,
                                .header = header,
@@ -432,7 +434,7 @@ int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_r
     for (size_t j = 0; j < made.count; j++) {
         made.names[j] = header ? mem_strdup(first->fields[j]) : mem_printf("#%zu", j);
     }
-    int rc = assign_roles(&made, path, weighted, spec, err);
+    int rc = assign_roles(&made, path, weights, spec, err);
     if (rc != 0) {
         csv_columns_release(&made);
         return rc;

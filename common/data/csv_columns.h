@@ -22,7 +22,7 @@ struct csv_columns {
     uint64_t first_line; /* the line of the first row, with which every row is compared */
     size_t numbers, categories;
     size_t label;  /* its column */
-    size_t weight; /* column of data.weight; SIZE_MAX: none is read */
+    size_t weight; /* column of data.weight; SIZE_MAX: none is there, or read */
     size_t id;     /* column of data_spec.id; SIZE_MAX: none */
 };
 
@@ -33,11 +33,12 @@ int csv_separator(const char *text, char *separator, struct err *err);
  * data.label or data.weight is a name in it, or data.columns has a name. */
 int csv_has_header(const char *path, char separator, const struct data_spec *spec, bool *header,
                    struct err *err);
-/* Gives every column its role. @first: the first row of @path. @weighted: records have weights;
- * else a column of weights is left out. Errors: ERR_INVALID a column that does not exist or is
- * named twice; no features. */
+/* Gives every column its role. @first: the first row of @path. @weights: whether records have
+ * weights; a column of weights that are not read is left out. Errors: ERR_INVALID a column that
+ * does not exist or is named twice; no features. */
 int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_row *first,
-                     bool header, bool weighted, const struct data_spec *spec, struct err *err);
+                     bool header, enum data_weights weights, const struct data_spec *spec,
+                     struct err *err);
 void csv_columns_release(struct csv_columns *c);
 /* Finds the column that @text means: a name of the header, else a number, negative from the end.
  * @key: the key of the job file, for messages. Errors: ERR_INVALID there is none, or there are two.

@@ -113,8 +113,9 @@ const struct field data_fields[] = {
      .def = "",
      .help =
          "The CSV column, by name or number, or the TFRecord feature with a number from 0 on that "
-         "multiplies the gradient of its train record; it is no feature, and test records need "
-         "not have it; metrics, the loss among them, count each record once; empty: 1 each"},
+         "says what a record counts: its gradient is multiplied by it, and in metrics it counts so "
+         "much, the loss among them. It is no feature; records of a test file without it count "
+         "once each, as all do when this is empty"},
     {.path = "label_kind",
      .type = FIELD_ENUM,
      .offset = AT(label_kind),
@@ -229,10 +230,13 @@ bool data_spec_samples(const struct data_spec *spec)
     return spec->negative_sampling > 0 && spec->negative_sampling < 1;
 }
 
-bool data_spec_reads_weights(const struct data_spec *spec, const char *part)
+enum data_weights data_spec_weights(const struct data_spec *spec, const char *part)
 {
-    return spec->weight != NULL && spec->weight[0] != '\0' &&
-           (strcmp(part, "train") == 0 || spec->test_is_train);
+    if (spec->weight == NULL || spec->weight[0] == '\0' || spec->weightless) {
+        return DATA_WEIGHTS_NONE;
+    }
+    return strcmp(part, "train") == 0 || spec->test_is_train ? DATA_WEIGHTS_REQUIRED
+                                                             : DATA_WEIGHTS_OPTIONAL;
 }
 
 enum column_missing data_spec_missing(const struct data_spec *spec, const struct data_column *c)

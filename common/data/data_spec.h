@@ -61,7 +61,7 @@ struct data_spec {
     double negative_sampling; /* share of the train records of the first of two classes that is
                                  trained on; 1: all */
     char *label;              /* CSV: column name or 0-based index; negative counts from the end */
-    char *weight;             /* weights of train records: a column or a feature; "": all weigh 1 */
+    char *weight;             /* weights of records: a column or a feature; "": all weigh 1 */
     int label_kind;      /* enum data_label_kind; auto: real for mean_squared_error, else class */
     int64_t classes;     /* 0: as many as the train labels name */
     int header;          /* enum data_header */
@@ -97,6 +97,7 @@ struct data_spec {
     const char *measured;
     bool unlabelled; /* The files have no labels, and every record gets one that means nothing. No
                         key: who asks a model for answers sets it */
+    bool weightless; /* no weights are read. No key: who asks a model for answers sets it */
     bool test_is_train; /* data.test is (part of) the train source, for who reads a part alone. No
                            key */
     /* A column of text or JSON that is kept beside each record (records.h), NULL: none; and how
@@ -121,9 +122,12 @@ void data_spec_text(const struct data_spec *spec, const char *const *except, str
 
 /* True if a share of the train records is left out. */
 bool data_spec_samples(const struct data_spec *spec);
-/* Do records of @part ("train", "test") bring their weights? Those of test files need not have any.
- */
-bool data_spec_reads_weights(const struct data_spec *spec, const char *part);
+/* Whether records of @part ("train", "test") bring their weights: those of one test file need not
+ * have any, and then count once each. */
+enum data_weights { DATA_WEIGHTS_NONE, DATA_WEIGHTS_OPTIONAL, DATA_WEIGHTS_REQUIRED };
+enum data_weights data_spec_weights(const struct data_spec *spec, const char *part);
+#define DATA_NO_WEIGHTS                                                                            \
+    "the test records do not have the weights that data.weight names, so each counts once"
 /* What a missing value becomes, COLUMN_MISSING_DATA resolved. @c NULL: of a column that is not
  * declared. */
 enum column_missing data_spec_missing(const struct data_spec *spec, const struct data_column *c);

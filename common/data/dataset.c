@@ -95,6 +95,12 @@ const struct dataset_info *dataset_info(const struct dataset *d)
     return &d->info;
 }
 
+bool dataset_lacks_weights(const struct dataset *test, const struct data_spec *spec)
+{
+    return test != NULL && !test->info.weighted &&
+           data_spec_weights(spec, "test") != DATA_WEIGHTS_NONE;
+}
+
 uint64_t dataset_bad_records(const struct dataset *d, const char **first)
 {
     if (first != NULL) {
@@ -232,7 +238,7 @@ static int read_records(const struct dataset *d, const uint64_t *records, size_t
         b->classes[i] = d->classes != NULL ? d->classes[r] : 0;
         b->targets[i] = d->classes != NULL ? (float)d->classes[r] : d->targets[r];
         if (b->weights != NULL) {
-            b->weights[i] = d->weights[r];
+            b->weights[i] = d->weights == NULL ? 1.0F : d->weights[r];
         }
     }
     if (d->fields.count > 0) {

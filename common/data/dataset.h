@@ -58,6 +58,8 @@ const struct dataset_info *dataset_info(const struct dataset *d);
 /* The number of lines that data.bad_records left out, of both parts where a part was set aside from
  * one source; @first (may be NULL): what was wrong with the first of them, NULL for none. */
 uint64_t dataset_bad_records(const struct dataset *d, const char **first);
+/* True if records of @test (may be NULL) could have weights by @spec, and have none. */
+bool dataset_lacks_weights(const struct dataset *test, const struct data_spec *spec);
 /* The format of the files, and why data.format: auto took it. */
 const char *dataset_format(const struct dataset *d);
 bool dataset_is_streamed(const struct dataset *d); /* records stay in their files */

@@ -73,6 +73,7 @@ void dataset_stream_free(struct dataset_stream *st)
     buf_release(&st->taken);
     free(st->index_path);
     free(st->note);
+    free(st->tested);
     free(st->settings);
     data_spec_release(&st->spec);
     free(st);

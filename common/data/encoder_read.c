@@ -33,6 +33,8 @@ struct reading {
     struct share share;
     struct encoder_left *left;
     uint64_t blocks; /* that were read */
+    char *where;     /* a file that was read, and whether its records have weights */
+    bool weighted;
 };
 
 /* Checks that the records are of the kind of the train records. */
@@ -102,6 +104,19 @@ static int give_share(struct reading *reading, struct records *r, uint64_t first
     return rc;
 }
 
+/* Checks that all files have weights, or none has. */
+static int check_weights(struct reading *reading, const struct records *r, struct err *err)
+{
+    const bool weighted = r->weights != NULL;
+    if (r->count > 0 && reading->where == NULL) {
+        reading->where = mem_strdup(r->where);
+        reading->weighted = weighted;
+    }
+    return r->count == 0 || reading->weighted == weighted
+               ? 0
+               : records_weights_differ(r->where, weighted, reading->where, err);
+}
+
 static int visit_records(struct reading *reading, struct records *r, uint64_t first,
                          struct err *err)
 {
@@ -114,6 +129,7 @@ static int visit_records(struct reading *reading, struct records *r, uint64_t fi
     }
     int rc = records_spread(r, encoder_raw(reading->e)->numbers, err);
     rc = rc != 0 || reading->json ? rc : check_kind(reading, r, err);
+    rc = rc != 0 ? rc : check_weights(reading, r, err);
     reading->blocks++;
     return rc != 0 ? rc : give_share(reading, r, first, err);
 }
@@ -201,6 +217,7 @@ static int read_files(struct reading *r, struct data_spec *spec, struct err *err
     if (rc == ERR_UNSUPPORTED && !feed && r->blocks == 0) {
         rc = read_whole(r, spec, is_class, err);
     }
+    free(r->where);
     char *first = r->left->first;
     r->left->first = cells_settle(first, data_roots_bind(spec->roots));
     free(first);
@@ -235,6 +252,7 @@ int encoder_read(const struct encoder *e, const struct encoder_files *files, enc
     char *file = mem_strdup(files->file), none[] = "";
     spec.test = (struct data_source){.file = file, .labels = none};
     spec.unlabelled = files->unlabelled || e->format == DATA_FORMAT_IDX;
+    spec.weightless = true;
     spec.id = files->id;
     spec.id_beside = e->like.numbers + e->like.category_count;
     int rc = check_files(e, files, err);

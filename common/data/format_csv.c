@@ -410,7 +410,7 @@ static int read_columns(struct csv_load *l, struct csv *file, bool header,
     }
     if (rc == 0) {
         rc = csv_columns_init(&l->columns, l->request->path, row, header,
-                              data_spec_reads_weights(l->request->spec, l->request->key),
+                              data_spec_weights(l->request->spec, l->request->key),
                               l->request->spec, err);
     }
     if (rc == 0) {

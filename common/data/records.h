@@ -105,6 +105,8 @@ int records_spread(struct records *r, size_t numbers, struct err *err);
  * the error. Only lines with wrong content are left out, not what is beyond a limit. */
 int records_leave_out(struct records *r, uint64_t had, uint64_t allowed, int rc,
                       const struct err *cause, struct err *err);
+/* The records of @where have weights (or have none), those of @before the other way. */
+int records_weights_differ(const char *where, bool weighted, const char *before, struct err *err);
 /* Append a copy of @more, from another file, which must be of the same kind; @all is to be released
  * when that fails. Errors: ERR_INVALID with the first difference and both names; ERR_EXHAUSTED. */
 int records_append(struct records *all, const struct records *more, struct err *err);

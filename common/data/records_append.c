@@ -101,8 +101,19 @@ static int join_labels(struct records *all, const struct records *more, struct e
                             more->label_cells, more->count, more->where, err);
 }
 
+int records_weights_differ(const char *where, bool weighted, const char *before, struct err *err)
+{
+    return err_set(err, ERR_INVALID,
+                   "%s %s the weights that data.weight names, %s %s; either all test files have "
+                   "them or none",
+                   where, weighted ? "has" : "has not", before, weighted ? "has not" : "has");
+}
+
 static int join_weights(struct records *all, const struct records *more, struct err *err)
 {
+    if (all->count > 0 && more->count > 0 && (all->weights == NULL) != (more->weights == NULL)) {
+        return records_weights_differ(more->where, more->weights != NULL, all->where, err);
+    }
     void *weights = all->weights;
     int rc = join(&weights, all->count, more->weights, more->count, sizeof *all->weights,
                   more->where, err);

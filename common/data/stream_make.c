@@ -48,7 +48,15 @@ static int scan_train(void *context, struct stream_block *block, struct err *err
 static int scan_test(void *context, struct stream_block *block, struct err *err)
 {
     struct dataset_stream *st = context;
-    return records_match(&st->digest.records, &block->records, err);
+    const struct records *r = &block->records;
+    const bool weighted = r->weights != NULL;
+    if (r->count > 0 && st->tested == NULL) {
+        st->tested = mem_strdup(r->where);
+        st->tested_weighted = weighted;
+    } else if (r->count > 0 && st->tested_weighted != weighted) {
+        return records_weights_differ(r->where, weighted, st->tested, err);
+    }
+    return records_match(&st->digest.records, r, err);
 }
 
 static int add_entry(void *context, uint64_t entry, struct err *err)

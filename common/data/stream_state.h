@@ -43,6 +43,8 @@ struct dataset_stream {
     size_t view_count;
     struct digest digest;
     bool digest_begun;
+    char *tested; /* a file of test records, and whether they have weights; NULL: none was seen */
+    bool tested_weighted;
     struct encoding_given *given; /* NULL: the encoding is measured */
     struct encoding encoding;
     struct buf news; /* of the given encoding */

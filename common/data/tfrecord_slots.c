@@ -149,7 +149,7 @@ int tfrecord_slots_init(struct tfrecord_slots *slots, const struct format_reques
     for (size_t i = 0; i < count && rc == 0; i++) {
         rc = add_entry(slots, q, i, out, err);
     }
-    if (rc == 0 && data_spec_reads_weights(q->spec, q->key)) {
+    if (rc == 0 && data_spec_weights(q->spec, q->key) != DATA_WEIGHTS_NONE) {
         rc = add_weight(slots, q, err);
     }
     if (rc == 0 && slots->label == SIZE_MAX) {

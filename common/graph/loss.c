@@ -11,7 +11,7 @@
 #include "tensor/activation.h"
 #include "tensor/kernel.h"
 
-/* What a record counts in the gradient. Metrics count each once, so that they can be compared. */
+/* What a record counts in the gradient. In metrics it does so without the weight of its class. */
 static float weight_of(const struct loss_run *r, size_t record)
 {
     const struct batch *b = r->batch;
@@ -37,7 +37,8 @@ static void softmax_cross_entropy(const struct loss_run *r)
         const float max = kernel_max(y, r->width);
         const float sum = activation_exp_row(r->width, y, max, e);
         if (r->metrics != NULL) {
-            loss += log((double)sum) - ((double)y[class] - (double)max);
+            loss +=
+                loss_record_weight(r, i) * (log((double)sum) - ((double)y[class] - (double)max));
             loss_count_classes(r, i, y, e, (double)sum);
         }
         if (r->dy != NULL) {
@@ -65,7 +66,7 @@ static void sigmoid_cross_entropy(const struct loss_run *r)
             r->dy[i] = (float)(probability - t) * weight_of(r, i);
         }
         if (r->metrics != NULL) {
-            loss += (y > 0.0 ? y : 0.0) - y * t + log1p(small);
+            loss += loss_record_weight(r, i) * ((y > 0.0 ? y : 0.0) - y * t + log1p(small));
             loss = y != y ? y : loss;
             loss_count_binary(r, i, y, t > 0.5);
         }

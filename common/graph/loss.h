@@ -34,6 +34,8 @@ struct loss {
 /* Counts a record of two classes, of more, all records with real labels; r->metrics is there. Of
  * classes, @y are the outputs of the record, @e is e^(y - the largest of them), which add up to
  * @sum. */
+double loss_record_weight(const struct loss_run *r, size_t record); /* 1 where there are none */
+void loss_count_examples(const struct loss_run *r); /* the batch's, after all else was counted */
 void loss_count_binary(const struct loss_run *r, size_t record, double logit, bool positive);
 void loss_count_classes(const struct loss_run *r, size_t record, const float *y, const float *e,
                         double sum);

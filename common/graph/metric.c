@@ -15,12 +15,13 @@
 #define BY_CLASS (KIND(METRIC_PRECISION) | KIND(METRIC_RECALL) | KIND(METRIC_F1))
 #define CLASSES_MAX 100000U /* data.classes */
 
-/* The wire form: the number of examples, the sums that are on, the counters that are on, then the
- * scores of grouped AUC, one for each example. */
+/* The wire form: the number of examples, their weight, the sums that are on, the counters that are
+ * on, then the scores of grouped AUC, one for each example. */
 static const struct sum {
     size_t offset, count;
     unsigned kinds; /* that it is for */
 } sums[] = {
+    {offsetof(struct metrics, weight), 1, UINT_MAX},
     {offsetof(struct metrics, loss_sum), 1, UINT_MAX},
     {offsetof(struct metrics, correct), 1, UINT_MAX},
     {offsetof(struct metrics, squared_error_sum), 1, UINT_MAX},
@@ -102,19 +103,19 @@ void metrics_reset(struct metrics *m)
     group_scores_reset(&m->groups);
 }
 
-void metrics_add_labels(struct metrics *m, double count, double mean, double m2)
+void metrics_add_labels(struct metrics *m, double weight, double mean, double m2)
 {
-    const double all = (double)m->examples + count, shift = mean - m->label_mean;
-    if (count > 0.0) {
-        m->label_mean += shift * count / all;
-        m->label_m2 += m2 + shift * shift * ((double)m->examples * count / all);
+    const double all = m->weight + weight, shift = mean - m->label_mean;
+    if (weight > 0.0) {
+        m->label_mean += shift * weight / all;
+        m->label_m2 += m2 + shift * shift * (m->weight * weight / all);
     }
 }
 
 void metrics_merge(struct metrics *into, const struct metrics *from)
 {
     if (has(into, METRIC_R2)) {
-        metrics_add_labels(into, (double)from->examples, from->label_mean, from->label_m2);
+        metrics_add_labels(into, from->weight, from->label_mean, from->label_m2);
     }
     into->examples += from->examples;
     for (size_t i = 0; i < SUMS; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mergeable metrics: sums in double, so that parts computed anywhere add up to the whole.
+/* Mergeable metrics: sums in double, so that parts computed anywhere add up to the whole. Each
+ * record counts as much as its weight (data.weight), as sample_weight of scikit-learn has it.
  * AUC is exact over logits rounded to METRIC_AUC_BINS bins between plus and minus
  * METRIC_AUC_LOGIT_MAX, and so is grouped AUC, which keeps every record's score. Counters come with
  * the first record, which says how many classes there are. Plain data.
@@ -20,15 +21,16 @@
 /* Classes that auc and confusion_matrix can be of: so many rows of counters. */
 #define METRIC_CLASSES_MAX 256U
 
-/* Counts for each class. */
+/* Sums of weights for each class. */
 enum { METRIC_CLASS_HITS, METRIC_CLASS_PREDICTED, METRIC_CLASS_LABELLED, METRIC_CLASS_COUNTS };
 /* Sums in each bin of the calibration error. */
 enum { METRIC_ECE_RECORDS, METRIC_ECE_PROBABILITY, METRIC_ECE_RIGHT, METRIC_ECE_SUMS };
 
 struct metrics {
-    unsigned kinds; /* bit set; set by metrics_init() */
-    uint64_t examples;
-    double loss_sum;
+    unsigned kinds;    /* bit set; set by metrics_init() */
+    uint64_t examples; /* records */
+    double weight;     /* theirs, together; without weights as many as examples */
+    double loss_sum;   /* of losses times weights, as all that follows */
     double correct;
     double squared_error_sum;  /* in scaled units */
     double absolute_error_sum; /* with METRIC_MAE */
@@ -51,17 +53,16 @@ void metrics_init(struct metrics *m, unsigned kinds);
 void metrics_release(struct metrics *m);
 void metrics_reset(struct metrics *m);
 void metrics_merge(struct metrics *into, const struct metrics *from);
-/* Adds @count real labels with that mean, whose squared distances from it add up to @m2, before
- * they are counted as examples. */
-void metrics_add_labels(struct metrics *m, double count, double mean, double m2);
+/* Adds real labels that weigh @weight together, with that mean, whose squared distances from it add
+ * up to @m2, before their weight is added. */
+void metrics_add_labels(struct metrics *m, double weight, double mean, double m2);
 /* The number of classes of the confusion matrix; 0: there is none. */
 size_t metrics_confusion_classes(const struct metrics *m);
-/* The value of one metric; NaN without examples, and of the confusion matrix. @label_scale turns
- * errors into the data's units.
- * Precision, recall and F1 are those of class 1 of two, else the means over all classes that some
- * record has or is said to have; 0 where there is nothing to divide by, as in scikit-learn.
- * AUC of more than two classes is the mean over the classes of each against the rest; of those
- * alone that some records have, and not all.
+/* The value of one metric; NaN without examples, of examples without weight, and of the confusion
+ * matrix. @label_scale turns errors into the data's units. Precision, recall and F1 are those of
+ * class 1 of two, else the means over all classes that some record has or is said to have; 0 where
+ * there is nothing to divide by, as in scikit-learn. AUC of more than two classes is the mean over
+ * the classes of each against the rest; of those alone that some records have, and not all.
  * Normalised entropy is the mean log loss over the entropy of the labels' base rate (He et al.,
  * "Practical Lessons from Predicting Clicks on Ads at Facebook", ADKDD 2014): 1 is a model that
  * knows the base rate alone; NaN when all labels are the same. */

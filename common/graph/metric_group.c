@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the scores of records with their groups, and takes AUC group by group. The value is a
- * function of the set of records: they are sorted first, and counted in whole numbers. */
+ * function of the set of records: they are sorted first, by all that their sums depend on. */
 #include "graph/metric_group.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 
-/* The wire form of a record is the upper half of its group with bin and label, and the lower half:
- * both are whole numbers below 2^53. */
+/* The wire form of a record is the upper half of its group with bin and label, the lower half,
+ * which are whole numbers below 2^53, and the weight. */
 #define HALF 0x1.0p32
 
 void group_scores_release(struct group_scores *s)
@@ -36,10 +37,10 @@ static bool reserve(struct group_scores *s, size_t more)
     return true;
 }
 
-void group_scores_add(struct group_scores *s, uint64_t group, uint32_t bin, bool positive)
+void group_scores_add(struct group_scores *s, const struct group_score *score)
 {
     if (reserve(s, 1)) {
-        s->items[s->count++] = (struct group_score){group, bin, positive};
+        s->items[s->count++] = *score;
     }
 }
 
@@ -52,13 +53,16 @@ void group_scores_merge(struct group_scores *into, const struct group_scores *fr
     into->full = into->full || from->full;
 }
 
-static int by_group_and_bin(const void *a, const void *b)
+static int in_order(const void *a, const void *b)
 {
     const struct group_score *x = a, *y = b;
     if (x->group != y->group) {
         return x->group < y->group ? -1 : 1;
     }
-    return x->bin < y->bin ? -1 : x->bin > y->bin;
+    if (x->bin != y->bin) {
+        return x->bin < y->bin ? -1 : 1;
+    }
+    return x->weight < y->weight ? -1 : x->weight > y->weight;
 }
 
 /* AUC of one group, sorted: the probability that a positive scores above a negative, ties counting
@@ -70,8 +74,9 @@ static double area(const struct group_score *items, size_t count)
         double p = 0.0, n = 0.0;
         const uint32_t bin = items[i].bin;
         for (; i < count && items[i].bin == bin; i++) {
-            p += items[i].positive ? 1.0 : 0.0;
-            n += items[i].positive ? 0.0 : 1.0;
+            const double weight = (double)items[i].weight;
+            p += items[i].positive ? weight : 0.0;
+            n += items[i].positive ? 0.0 : weight;
         }
         pairs += p * (below + 0.5 * n);
         below += n;
@@ -87,20 +92,21 @@ double group_scores_value(const struct group_scores *s)
     }
     struct group_score *sorted = mem_new(s->count, sizeof *sorted);
     memcpy(sorted, s->items, s->count * sizeof *sorted);
-    qsort(sorted, s->count, sizeof *sorted, by_group_and_bin);
-    double sum = 0.0, records = 0.0;
+    qsort(sorted, s->count, sizeof *sorted, in_order);
+    double sum = 0.0, weights = 0.0;
     for (size_t i = 0, end; i < s->count; i = end) {
-        for (end = i + 1; end < s->count && sorted[end].group == sorted[i].group;) {
-            end++;
+        double weight = 0.0;
+        for (end = i; end < s->count && sorted[end].group == sorted[i].group; end++) {
+            weight += (double)sorted[end].weight;
         }
         const double auc = area(sorted + i, end - i);
         if (!isnan(auc)) {
-            sum += (double)(end - i) * auc;
-            records += (double)(end - i);
+            sum += weight * auc;
+            weights += weight;
         }
     }
     free(sorted);
-    return sum / records;
+    return sum / weights;
 }
 
 void group_scores_pack(const struct group_scores *s, double *out)
@@ -109,6 +115,7 @@ void group_scores_pack(const struct group_scores *s, double *out)
         const struct group_score *r = &s->items[i];
         *out++ = ((double)r->bin * 2 + (r->positive ? 1 : 0)) * HALF + (double)(r->group >> 32);
         *out++ = (double)(r->group & UINT32_MAX);
+        *out++ = (double)r->weight;
     }
 }
 
@@ -126,9 +133,10 @@ int group_scores_unpack(struct group_scores *s, const double *in, size_t count, 
     }
     for (size_t i = 0; i < count; i++) {
         const double *r = in + i * GROUP_SCORE_DOUBLES;
-        if (!is_below(r[0], (double)bins * 2 * HALF) || !is_below(r[1], HALF)) {
-            return err_set(err, ERR_INVALID, "the score of record %zu of them is %g, %g", i, r[0],
-                           r[1]);
+        if (!is_below(r[0], (double)bins * 2 * HALF) || !is_below(r[1], HALF) ||
+            !(r[2] >= 0.0 && r[2] <= (double)FLT_MAX)) {
+            return err_set(err, ERR_INVALID, "the score of record %zu of them is %g, %g, %g", i,
+                           r[0], r[1], r[2]);
         }
     }
     group_scores_reset(s);
@@ -136,7 +144,11 @@ int group_scores_unpack(struct group_scores *s, const double *in, size_t count, 
     for (size_t i = 0; i < count; i++) {
         const uint64_t high = (uint64_t)in[i * GROUP_SCORE_DOUBLES];
         const uint64_t low = (uint64_t)in[i * GROUP_SCORE_DOUBLES + 1];
-        group_scores_add(s, high << 32 | low, (uint32_t)(high >> 33), (high >> 32 & 1) != 0);
+        const struct group_score score = {.group = high << 32 | low,
+                                          .weight = (float)in[i * GROUP_SCORE_DOUBLES + 2],
+                                          .bin = (uint16_t)(high >> 33),
+                                          .positive = (high >> 32 & 1) != 0};
+        group_scores_add(s, &score);
     }
     return 0;
 }

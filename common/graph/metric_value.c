@@ -6,11 +6,11 @@
 
 /* AUC of one class: the probability that a positive scores above a negative; ties count half (Mann
  * & Whitney 1947). NaN where there is no such pair. */
-static double area_under_curve(const uint32_t *positives, const uint32_t *negatives)
+static double area_under_curve(const double *positives, const double *negatives)
 {
     double below = 0.0, above = 0.0, pairs = 0.0;
     for (size_t i = 0; i < METRIC_AUC_BINS; i++) {
-        const double p = (double)positives[i], n = (double)negatives[i];
+        const double p = positives[i], n = negatives[i];
         pairs += p * (below + 0.5 * n);
         below += n;
         above += p;
@@ -23,7 +23,7 @@ static double auc(const struct metric_tally *scores)
     double sum = 0.0, classes = 0.0;
     const size_t row_cells = (size_t)2 * METRIC_AUC_BINS;
     for (size_t at = 0; at + row_cells <= scores->count; at += row_cells) {
-        const uint32_t *row = scores->cells + at;
+        const double *row = scores->cells + at;
         const double area = area_under_curve(row, row + METRIC_AUC_BINS);
         sum += isnan(area) ? 0.0 : area;
         classes += isnan(area) ? 0.0 : 1.0;
@@ -42,11 +42,11 @@ static double ratio(double part, double of)
     return of > 0.0 ? part / of : 0.0;
 }
 
-static double of_class(const uint32_t *counts, enum metric_kind kind)
+static double of_class(const double *sums, enum metric_kind kind)
 {
-    const double hits = (double)counts[METRIC_CLASS_HITS];
-    const double predicted = (double)counts[METRIC_CLASS_PREDICTED];
-    const double labelled = (double)counts[METRIC_CLASS_LABELLED];
+    const double hits = sums[METRIC_CLASS_HITS];
+    const double predicted = sums[METRIC_CLASS_PREDICTED];
+    const double labelled = sums[METRIC_CLASS_LABELLED];
     return kind == METRIC_PRECISION ? ratio(hits, predicted)
            : kind == METRIC_RECALL  ? ratio(hits, labelled)
                                     : ratio(2.0 * hits, predicted + labelled);
@@ -59,23 +59,23 @@ static double of_classes(const struct metric_tally *classes, enum metric_kind ki
     }
     double sum = 0.0, there = 0.0;
     for (size_t at = 0; at + METRIC_CLASS_COUNTS <= classes->count; at += METRIC_CLASS_COUNTS) {
-        const uint32_t *counts = classes->cells + at;
-        if (counts[METRIC_CLASS_PREDICTED] > 0 || counts[METRIC_CLASS_LABELLED] > 0) {
-            sum += of_class(counts, kind);
+        const double *sums = classes->cells + at;
+        if (sums[METRIC_CLASS_PREDICTED] > 0 || sums[METRIC_CLASS_LABELLED] > 0) {
+            sum += of_class(sums, kind);
             there += 1.0;
         }
     }
     return sum / there;
 }
 
-/* Σ |what is right − the mean probability| of the bins, each by its records. */
+/* Σ |what is right − the mean probability| of the bins, each by the weight of its records. */
 static double calibration_error(const struct metrics *m)
 {
     double sum = 0.0;
     for (size_t i = 0; i < METRIC_ECE_BINS; i++) {
         sum += fabs(m->ece[i][METRIC_ECE_RIGHT] - m->ece[i][METRIC_ECE_PROBABILITY]);
     }
-    return sum / (double)m->examples;
+    return sum / m->weight;
 }
 
 size_t metrics_confusion_classes(const struct metrics *m)
@@ -89,8 +89,8 @@ size_t metrics_confusion_classes(const struct metrics *m)
 
 double metrics_value(const struct metrics *m, enum metric_kind kind, double label_scale)
 {
-    const double n = (double)m->examples;
-    if (m->examples == 0 || (m->kinds & (1U << kind)) == 0) {
+    const double n = m->weight;
+    if (m->examples == 0 || !(n > 0.0) || (m->kinds & (1U << kind)) == 0) {
         return NAN;
     }
     switch (kind) {

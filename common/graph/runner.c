@@ -313,7 +313,7 @@ static void run_loss(struct runner *r, const struct batch *b, float *dy, struct 
                                  .metrics = metrics};
     r->model->loss->run(&run);
     if (metrics != NULL) {
-        metrics->examples += b->count;
+        loss_count_examples(&run);
     }
 }
 

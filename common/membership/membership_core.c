@@ -45,10 +45,11 @@ static void failed(struct membership_core *c, int code, uint64_t now_ms,
         out->trouble = true;
     }
     c->failures++;
-    out->timer_ms = now_ms + pause_ms(c);
-    if (code == ERR_EXISTS && out->timer_ms > now_ms + MEMBERSHIP_PLACE_MS) {
-        out->timer_ms = now_ms + MEMBERSHIP_PLACE_MS; /* a place that may soon be free */
-    }
+    const uint64_t most_ms = code == ERR_EXISTS ? MEMBERSHIP_PLACE_MS /* it may soon be free */
+                             : code == ERR_UNAVAILABLE ? MEMBERSHIP_AWAY_MS
+                                                       : MEMBERSHIP_BACKOFF_MAX_MS;
+    const uint64_t wait_ms = pause_ms(c);
+    out->timer_ms = now_ms + (wait_ms < most_ms ? wait_ms : most_ms);
 }
 
 static void went_well(struct membership_core *c, const struct membership_event *e,

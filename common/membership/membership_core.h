@@ -13,9 +13,12 @@
 #define MEMBERSHIP_BACKOFF_MIN_MS 100
 #define MEMBERSHIP_BACKOFF_MAX_MS 1000
 #define MEMBERSHIP_PLACE_MS                                                                        \
-    200                          /* while the address still belongs to the process that was there  \
-                                  */
-#define MEMBERSHIP_TELL_MS 10000 /* between two tellings of the same trouble */
+    200 /* while the address still belongs to the process that was there                           \
+         */
+/* While the master is not reached: its channel makes pauses of its own between attempts to connect,
+ * and a call beside these costs nothing and sees the connection that is there at last. */
+#define MEMBERSHIP_AWAY_MS 200
+#define MEMBERSHIP_TELL_MS 10000         /* between two tellings of the same trouble */
 #define MEMBERSHIP_INTERVAL_MAX_MS 60000 /* the longest interval, whatever a master says */
 
 enum membership_state {

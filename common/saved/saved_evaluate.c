@@ -10,6 +10,7 @@ struct evaluating {
     struct metrics *sums;
     struct saved_batches batches;
     const char *part;
+    bool weighted;
 };
 
 static int add(void *context, const struct batch *b, struct err *err)
@@ -23,13 +24,14 @@ static int visit(void *context, const struct encoder_block *part, struct err *er
     struct evaluating *e = context;
     const struct dataset *block = part->data;
     const struct model *graph = saved_model_graph(e->model);
+    e->weighted = dataset_info(block)->weighted;
     int rc = job_spec_check_lists(graph, block, NULL, err);
     rc = rc != 0 ? rc : job_spec_check_groups(graph, block, e->part, err);
     return rc != 0 ? rc : saved_batches_visit(&e->batches, block, err);
 }
 
 int saved_evaluate(struct saved_model *m, bool test, int threads, struct metrics *sums,
-                   struct err *err)
+                   bool *weighted, struct err *err)
 {
     const struct encoder *encoder = saved_model_encoder(m);
     struct evaluating e = {
@@ -43,5 +45,6 @@ int saved_evaluate(struct saved_model *m, bool test, int threads, struct metrics
         rc != 0 ? rc : encoder_read_part(encoder, &saved_model_spec(m)->data, test, visit, &e, err);
     rc = saved_batches_end(&e.batches, rc, err);
     saved_run_free(e.run);
+    *weighted = e.weighted;
     return rc;
 }

@@ -30,7 +30,9 @@ struct http_check { /* a page that says yes or no */
 struct http_call;
 
 struct http_pages {
-    const char *prefix;      /* "/v2": this path and all below it; borrows */
+    /* "/v2": this path and all below it; "/": every path that has a row, and the port's own pages
+     * beside them. Borrows. */
+    const char *prefix;
     size_t body_bytes_max;   /* of one request */
     size_t bodies_bytes_max; /* bytes of all bodies that have no answer yet */
     /* The row of auth_table.h for this path; NULL: there is no such page. */

@@ -84,6 +84,10 @@ void http_calls_close(struct http_calls *cs)
 bool http_calls_has(const struct http_calls *cs, const char *path, const char **row)
 {
     const size_t n = cs->pages.prefix == NULL ? 0 : strlen(cs->pages.prefix);
+    if (n == 1) {
+        *row = cs->pages.row(cs->pages.ctx, path);
+        return *row != NULL;
+    }
     if (n == 0 || strncmp(path, cs->pages.prefix, n) != 0 || (path[n] != '\0' && path[n] != '/')) {
         return false;
     }

@@ -31,7 +31,7 @@ struct batch {
     float *features;           /* [count × elements of one record] */
     int32_t *classes;          /* [count]; 0..classes-1 (class labels) */
     float *targets;            /* [count]; the class number, or the scaled real label */
-    float *weights;            /* [count] what each counts in the gradient; NULL: 1 */
+    float *weights;            /* [count] what each counts, from 0 on; NULL: 1 */
     struct sparse_batch lists; /* of the same records; no fields: the records have none */
 };
 

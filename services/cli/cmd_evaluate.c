@@ -56,9 +56,14 @@ static int evaluate(const struct options *o, const char *path, struct saved_mode
 {
     const struct job_spec *spec = saved_model_spec(model);
     struct metrics sums;
+    bool weighted = false;
     metrics_init(&sums, spec->model.metrics);
-    int rc =
-        saved_evaluate(model, o->on == SOURCE_TEST, (int)spec->cluster.blas_threads, &sums, err);
+    int rc = saved_evaluate(model, o->on == SOURCE_TEST, (int)spec->cluster.blas_threads, &sums,
+                            &weighted, err);
+    if (rc == 0 && !weighted &&
+        data_spec_weights(&spec->data, sources[o->on]) != DATA_WEIGHTS_NONE) {
+        cli_say(DATA_NO_WEIGHTS);
+    }
     if (rc == 0) {
         print(o, path, &sums, encoder_info(saved_model_encoder(model))->label_scale);
     }

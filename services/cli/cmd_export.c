@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "cli/cli.h"
+#include "cli/export_events.h"
 #include "cli/find_checkpoint.h"
 #include "cli/job_file.h"
 #include "cli/open_saved.h"
@@ -19,8 +20,8 @@
 #include "saved/saved_file.h"
 #include "saved/saved_onnx.h"
 
-enum format { FORMAT_AUTO, FORMAT_SAFETENSORS, FORMAT_ONNX };
-static const char *const formats[] = {"auto", "safetensors", "onnx", NULL};
+enum format { FORMAT_AUTO, FORMAT_SAFETENSORS, FORMAT_ONNX, FORMAT_TENSORBOARD };
+static const char *const formats[] = {"auto", "safetensors", "onnx", "tensorboard", NULL};
 
 struct options {
     struct cli_common common;
@@ -35,7 +36,8 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, format),
      .def = "auto",
      .choices = formats,
-     .help = "Of OUT: safetensors, the parameters; onnx, the model that computes with them; auto: "
+     .help = "Of OUT: safetensors, the parameters; onnx, the model that computes with them; "
+             "tensorboard, the evaluations of JOB as event files in a directory; auto: "
              "onnx when its name ends with .onnx, else safetensors"},
     {.path = "from",
      .type = FIELD_STRING,
@@ -210,6 +212,15 @@ static int run(const struct cli_args *args)
         return loaded;
     }
     struct err err = {0};
+    if (o->format == FORMAT_TENSORBOARD) {
+        if (o->from[0] != '\0' || args->positional_count != 2) {
+            (void)err_set(&err, ERR_INVALID,
+                          "give the job and the directory to write: gradus export --format "
+                          "tensorboard JOB OUT");
+            return cli_fail(&err);
+        }
+        return export_events(&o->common, args->positional[0], args->positional[1]);
+    }
     bool from = o->from[0] != '\0';
     if (args->positional_count != (from ? 1U : 2U)) {
         (void)err_set(&err, ERR_INVALID, "%s",
@@ -234,7 +245,8 @@ const struct cli_command cmd_export = {
     .usage = "[JOB[@best]] OUT",
     .examples = "  gradus export digits-1 model.safetensors\n"
                 "  gradus export --from state/checkpoints/digits-1/step-000009380 out.safetensors\n"
-                "  gradus export digits-1 digits.onnx\n",
+                "  gradus export digits-1 digits.onnx\n"
+                "  gradus export --format tensorboard digits-1 logs\n",
     .notes =
         "A safetensors file says of itself what it is (job, step, job file, what was measured on "
         "the train data, inputs, outputs, classes, metrics; docs/serving.md), and is a model that "

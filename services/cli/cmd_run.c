@@ -13,12 +13,22 @@
 struct options {
     struct cli_common common;
     bool overcommit;
-    char *worker;
+    char *worker, *tensorboard;
 };
 
 static const struct field fields[] = {
-    CLI_STATE_DIR_ROW(struct options), CLI_RULES_DIR_ROW(struct options),
-    CLI_TIMEOUT_ROW(struct options), CLI_JSON_ROW(struct options), CLI_LOCAL_ROWS(struct options)};
+    CLI_STATE_DIR_ROW(struct options),
+    CLI_RULES_DIR_ROW(struct options),
+    CLI_TIMEOUT_ROW(struct options),
+    CLI_JSON_ROW(struct options),
+    CLI_LOCAL_ROWS(struct options),
+    {.path = "tensorboard",
+     .type = FIELD_STRING,
+     .offset = offsetof(struct options, tensorboard),
+     .def = "",
+     .help = "Directory for TensorBoard: every evaluation is added to event files below it, "
+             "JOB/train and JOB/test"},
+};
 
 static int run_in(const char *state_dir, const struct job_file *file, const struct cli_args *args)
 {
@@ -31,6 +41,7 @@ static int run_in(const char *state_dir, const struct job_file *file, const stru
                                   .worker = o->worker,
                                   .where = args->where,
                                   .resumed = "",
+                                  .tensorboard = o->tensorboard,
                                   .json = o->common.json,
                                   .begin = local_job_submit,
                                   .ctx = &submission};

@@ -7,10 +7,19 @@
 
 struct options {
     struct cli_common common;
+    char *tensorboard;
 };
 
-static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
-                                      CLI_JSON_ROW(struct options)};
+static const struct field fields[] = {
+    CLI_MASTER_ROWS(struct options),
+    CLI_JSON_ROW(struct options),
+    {.path = "tensorboard",
+     .type = FIELD_STRING,
+     .offset = offsetof(struct options, tensorboard),
+     .def = "",
+     .help = "Directory for TensorBoard: every evaluation is added to event files below it, "
+             "JOB/train and JOB/test"},
+};
 
 static int run(const struct cli_args *args)
 {
@@ -21,6 +30,7 @@ static int run(const struct cli_args *args)
     int code;
     struct follow_options follow_options = {.job = args->positional[0],
                                             .where = args->where,
+                                            .tensorboard = o->tensorboard,
                                             .json = o->common.json,
                                             .interrupt = FOLLOW_DETACH};
     if (find_job(&o->common, args->positional[0], &found, &err) != 0) {

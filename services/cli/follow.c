@@ -20,6 +20,7 @@
 #include "cli/follow_inbox.h"
 #include "cli/job_events.h"
 #include "cli/output.h"
+#include "cli/tensorboard.h"
 #include "cli/terminal.h"
 #include "wire/wire.h"
 
@@ -46,6 +47,9 @@ struct follower {
     uint64_t line_ms;
     uint64_t evaluation_step;
     size_t evaluations_shown;
+    size_t events_written;                 /* evaluations in event files, */
+    uint64_t events_step;                  /* the last of them, */
+    bool events_failed;                    /* told */
     uint64_t newest_step, newest_since_ms; /* the newest evaluation; since_ms 0: none yet */
     int state_shown;
     char reason_shown[256];
@@ -114,6 +118,24 @@ static bool settled(struct follower *f, const Gradus__V1__Job *job)
     return job_has_ended(job) || now >= f->newest_since_ms + SETTLE_MS;
 }
 
+/* What cannot be written ends no training. */
+static void write_events(struct follower *f, const Gradus__V1__Job *job, size_t count)
+{
+    const char *dir = f->options->tensorboard;
+    struct err err = {0};
+    if (dir == NULL || dir[0] == '\0' || count == 0 || f->events_failed ||
+        (count == f->events_written && job->evaluations[count - 1]->step == f->events_step)) {
+        return;
+    }
+    f->events_written = count;
+    f->events_step = job->evaluations[count - 1]->step;
+    if (tensorboard_write(dir, job, count, &err) != 0) {
+        f->events_failed = true;
+        clear_line(f);
+        cli_note("--tensorboard: %s; no more is written", err.msg);
+    }
+}
+
 /* Shows each evaluation once. Returns true if any was shown. */
 static bool show_evaluations(struct follower *f, const Gradus__V1__Job *job)
 {
@@ -121,6 +143,7 @@ static bool show_evaluations(struct follower *f, const Gradus__V1__Job *job)
     if (count > 0 && !settled(f, job)) {
         count--;
     }
+    write_events(f, job, count);
     size_t before = f->evaluations_shown;
     for (size_t i = 0; i < count; i++) {
         const Gradus__V1__Evaluation *e = job->evaluations[i];

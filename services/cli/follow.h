@@ -13,7 +13,8 @@ enum follow_interrupt {
 
 struct follow_options {
     const char *job;
-    const char *where; /* that of struct cli_args, for commands to type next */
+    const char *where;       /* that of struct cli_args, for commands to type next */
+    const char *tensorboard; /* directory for event files (tensorboard.h); NULL or "": none */
     bool json;
     enum follow_interrupt interrupt;
     /* Called several times a second; lines added to @notices are shown, a negative code ends it

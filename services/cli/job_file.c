@@ -158,6 +158,9 @@ int job_file_model(struct job_spec *spec, struct model **model, struct dataset *
     if (rc == 0) {
         say_bad_records("train", *train);
         say_bad_records("test", *test);
+        if (dataset_lacks_weights(*test, &spec->data)) {
+            cli_say(DATA_NO_WEIGHTS);
+        }
         const struct dataset_info *info = dataset_info(*train);
         input = info->features;
         classes = info->label_is_class ? info->classes : 0;

@@ -144,12 +144,22 @@ static int await_line(struct spawn *s, char line[SPAWN_LINE_BYTES_MAX], struct e
     return rc;
 }
 
-static int await_ready(struct spawn *s, char *address, size_t address_bytes, struct err *err)
+static int await_ready(struct spawn *s, struct err *err)
 {
     char line[SPAWN_LINE_BYTES_MAX];
-    int rc = await_line(s, line, err);
-    if (rc == 0 && address != NULL && !spawn_line_value(line, "grpc", address, address_bytes)) {
-        rc = err_set(err, ERR_INTERNAL, "%s does not say where it listens: %s", s->name, line);
+    return await_line(s, line, err);
+}
+
+static int await_master(struct local *l, struct err *err)
+{
+    char line[SPAWN_LINE_BYTES_MAX];
+    int rc = await_line(&l->master, line, err);
+    if (rc == 0 && !spawn_line_value(line, "grpc", l->master_address, sizeof l->master_address)) {
+        rc = err_set(err, ERR_INTERNAL, "%s does not say where it listens: %s", l->master.name,
+                     line);
+    }
+    if (rc == 0 && !spawn_line_value(line, "http", l->page_address, sizeof l->page_address)) {
+        l->page_address[0] = '\0';
     }
     return rc;
 }
@@ -161,7 +171,7 @@ static int start_master(struct local *l, bool hold, struct err *err)
         state, "--checkpoint-dir=", hold ? "--unfinished=hold" : "--unfinished=resume", NULL};
     int rc = start_one(l, &l->master, "master", 0, extra, err);
     free(state);
-    return rc == 0 ? await_ready(&l->master, l->master_address, sizeof l->master_address, err) : rc;
+    return rc == 0 ? await_master(l, err) : rc;
 }
 
 static int start_child(struct local *l, struct local_child *c, const char *kind, size_t number,
@@ -267,10 +277,10 @@ int local_start(struct local *l, const char *state_dir, const char *rules_dir, c
         rc = start_worker(l, i, err);
     }
     for (size_t i = 0; i < ps && rc == 0; i++) {
-        rc = await_ready(&l->ps[i].process, NULL, 0, err);
+        rc = await_ready(&l->ps[i].process, err);
     }
     for (size_t i = 0; i < workers && rc == 0; i++) {
-        rc = await_ready(&l->workers[i].process, NULL, 0, err);
+        rc = await_ready(&l->workers[i].process, err);
     }
     if (rc != 0 && l->log_dir != NULL) {
         add_disk(l, err);

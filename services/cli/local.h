@@ -22,6 +22,7 @@ struct local {
     char *program;            /* the program of workers; empty: none */
     const double *slow_downs; /* of each worker, for experiments; borrowed; NULL: none is slow */
     char master_address[256];
+    char page_address[256]; /* of the master's HTTP port: the page for browsers; "": none */
     struct spawn master;
     struct local_child *ps, *workers;
     size_t ps_count, worker_count;

@@ -70,10 +70,14 @@ static int train(struct local *local, const struct local_job *j)
     (void)fprintf(stderr, "job %s: 1 master, %zu parameter server%s, %zu worker%s\nlogs in %s\n",
                   job, local->ps_count, local->ps_count == 1 ? "" : "s", local->worker_count,
                   local->worker_count == 1 ? "" : "s", local->log_dir);
+    if (local->page_address[0] != '\0') {
+        (void)fprintf(stderr, "watch it at http://%s/#/jobs/%s\n", local->page_address, job);
+    }
     struct training training = {local, j, &client};
     struct follow_options follow_options = {
         .job = job,
         .where = j->where,
+        .tensorboard = j->tensorboard,
         .json = j->json,
         .interrupt = FOLLOW_CANCEL,
         .tick = tick,

@@ -14,6 +14,7 @@ struct local_job { /* all borrowed */
     const char *rules_dir, *worker; /* "": none */
     const char *where;              /* of struct cli_args */
     const char *resumed;            /* id of the job that goes on; "": a new one */
+    const char *tensorboard;        /* as in struct follow_options */
     const double *slow_downs;       /* of each worker (struct local); NULL: none is slow */
     bool json;
     /* Make the master have the job. @job returns owned. */

@@ -59,7 +59,19 @@ static size_t classes_of(size_t cells)
     return classes;
 }
 
-static void table(const uint64_t *cells, size_t count, struct buf *out)
+/* Whole numbers of records; weights, where they are none, with four digits. */
+static bool is_count(double cell)
+{
+    return cell == floor(cell) && cell < 0x1.0p53;
+}
+
+static const char *cell_text(double cell, char *out, size_t n)
+{
+    (void)snprintf(out, n, is_count(cell) ? "%.0f" : "%.4g", cell);
+    return out;
+}
+
+static void table(const double *cells, size_t count, struct buf *out)
 {
     const size_t classes = classes_of(count);
     if (classes == 0) {
@@ -69,12 +81,12 @@ static void table(const uint64_t *cells, size_t count, struct buf *out)
         buf_printf(out, "confusion   %zu classes; --json has the matrix\n", classes);
         return;
     }
-    uint64_t largest = 0;
+    char text[32];
+    int width = CELL_WIDTH_MIN;
     for (size_t i = 0; i < classes * classes; i++) {
-        largest = cells[i] > largest ? cells[i] : largest;
+        const int needed = (int)strlen(cell_text(cells[i], text, sizeof text)) + 1;
+        width = width < needed ? needed : width;
     }
-    int width = snprintf(NULL, 0, "%" PRIu64, largest) + 1;
-    width = width < CELL_WIDTH_MIN ? CELL_WIDTH_MIN : width;
     buf_printf(out, "confusion   classes of records in rows, what the model said in columns\n%14s",
                "");
     for (size_t k = 0; k < classes; k++) {
@@ -83,7 +95,7 @@ static void table(const uint64_t *cells, size_t count, struct buf *out)
     for (size_t i = 0; i < classes; i++) {
         buf_printf(out, "\n%14zu", i);
         for (size_t k = 0; k < classes; k++) {
-            buf_printf(out, "%*" PRIu64, width, cells[i * classes + k]);
+            buf_printf(out, "%*s", width, cell_text(cells[i * classes + k], text, sizeof text));
         }
     }
     buf_add_char(out, '\n');
@@ -94,7 +106,12 @@ void text_confusion(const Gradus__V1__Job *job, struct buf *out)
     table(job->test_confusion, job->n_test_confusion, out);
 }
 
-void text_confusion_json(json_t *metrics, const uint64_t *cells, size_t count)
+static json_t *cell_json(double cell)
+{
+    return is_count(cell) ? json_integer((json_int_t)cell) : json_fraction(cell);
+}
+
+void text_confusion_json(json_t *metrics, const double *cells, size_t count)
 {
     const size_t classes = classes_of(count);
     if (classes == 0) {
@@ -104,26 +121,19 @@ void text_confusion_json(json_t *metrics, const uint64_t *cells, size_t count)
     for (size_t i = 0; i < classes; i++) {
         json_t *row = json_array();
         for (size_t k = 0; k < classes; k++) {
-            json_append(row, json_integer((json_int_t)cells[i * classes + k]));
+            json_append(row, cell_json(cells[i * classes + k]));
         }
         json_append(rows, row);
     }
     json_put(metrics, metric_kind_names[METRIC_CONFUSION_MATRIX], rows);
 }
 
-/* The counts; owned; NULL where there are none. */
-static uint64_t *confusion_of(const struct metrics *m)
-{
-    uint64_t *cells = m->confusion.count == 0 ? NULL : mem_new(m->confusion.count, sizeof *cells);
-    for (size_t i = 0; i < m->confusion.count; i++) {
-        cells[i] = m->confusion.cells[i];
-    }
-    return cells;
-}
-
 void text_metrics(const struct metrics *m, double label_scale, struct buf *out)
 {
     buf_printf(out, "%-11s %" PRIu64 "\n", "examples", m->examples);
+    if (m->weight != (double)m->examples) {
+        buf_printf(out, "%-11s %.6g\n", "weight", m->weight);
+    }
     for (int k = 0; k < METRIC_KIND_COUNT; k++) {
         if ((m->kinds & (1U << k)) != 0 && k != METRIC_CONFUSION_MATRIX) {
             buf_printf(out, "%-11s ", metric_kind_names[k]);
@@ -132,9 +142,7 @@ void text_metrics(const struct metrics *m, double label_scale, struct buf *out)
             buf_add_char(out, '\n');
         }
     }
-    uint64_t *cells = confusion_of(m);
-    table(cells, m->confusion.count, out);
-    free(cells);
+    table(m->confusion.cells, m->confusion.count, out);
 }
 
 void text_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
@@ -147,13 +155,12 @@ void text_metrics_json(const char *checkpoint, const char *data, const struct me
                      json_fraction(metrics_value(m, (enum metric_kind)k, label_scale)));
         }
     }
-    uint64_t *cells = confusion_of(m);
-    text_confusion_json(values, cells, m->confusion.count);
-    free(cells);
+    text_confusion_json(values, m->confusion.cells, m->confusion.count);
     json_t *o = json_object();
     json_put(o, "checkpoint", json_text(checkpoint));
     json_put(o, "data", json_text(data));
     json_put(o, "examples", json_integer((json_int_t)m->examples));
+    json_put(o, "weight", json_fraction(m->weight));
     json_put(o, "metrics", values);
     json_print(o, 9, true, out);
 }

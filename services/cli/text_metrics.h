@@ -15,9 +15,9 @@ void text_metric_values(Gradus__V1__MetricValue *const *values, size_t count, st
 /* The confusion matrix of the last evaluation of @job; nothing where there is none. One that is
  * wider than a screen has a line that says where it is. */
 void text_confusion(const Gradus__V1__Job *job, struct buf *out);
-/* Into @metrics, as "confusion_matrix": a list of rows, of labels, of numbers of records, by what
- * the model said; nothing for no @cells. */
-void text_confusion_json(json_t *metrics, const uint64_t *cells, size_t count);
+/* Into @metrics, as "confusion_matrix": a list of rows, of labels, of numbers of records, or their
+ * weights, by what the model said; nothing for no @cells. */
+void text_confusion_json(json_t *metrics, const double *cells, size_t count);
 void text_metrics(const struct metrics *m, double label_scale, struct buf *out);
 void text_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
                        double label_scale, struct buf *out);

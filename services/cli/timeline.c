@@ -235,6 +235,35 @@ static int by_lane(const void *a, const void *b)
     return x->end > y->end ? -1 : x->end < y->end; /* the outer one first */
 }
 
+static void sort_boxes(struct timeline *t)
+{
+    if (t->box_count > 0) {
+        qsort(t->boxes, t->box_count, sizeof *t->boxes, by_lane);
+    }
+}
+
+/* A worker that does nothing waits, whether it told of it or not. */
+static void fill_gaps(struct making *m)
+{
+    struct timeline *t = m->t;
+    const size_t count = t->box_count;
+    struct timeline_box gap = {.part = TIMELINE_WAIT, .lane = SIZE_MAX};
+    for (size_t i = 0; i < count; i++) {
+        const struct timeline_box next = t->boxes[i];
+        if (next.lane != gap.lane) {
+            gap.lane = next.lane;
+            gap.begin = next.end;
+            continue;
+        }
+        gap.end = next.begin;
+        if (next.lane < t->worker_count) {
+            add_box(m, &gap);
+        }
+        gap.begin = next.end > gap.begin ? next.end : gap.begin;
+    }
+    sort_boxes(t);
+}
+
 /* ---- pushes ---- */
 
 static void add_queued(struct making *m, const Gradus__V1__NodeTrace *n, const Gradus__V1__Span *s)
@@ -370,9 +399,8 @@ void timeline_init(struct timeline *t, const Gradus__V1__TraceJobResponse *trace
         qsort(m.queued, m.queued_count, sizeof *m.queued, by_exchange);
     }
     visit_all(&m, span_visit);
-    if (t->box_count > 0) {
-        qsort(t->boxes, t->box_count, sizeof *t->boxes, by_lane);
-    }
+    sort_boxes(t);
+    fill_gaps(&m);
     find_updates(t);
     if (t->push_count > 0) {
         qsort(t->pushes, t->push_count, sizeof *t->pushes, by_sent);

@@ -102,7 +102,7 @@ class Table(AccessTest):
         self.assertIn("gradus.v1.ParameterServer/Exchange", served["ps"])
         self.assertIn("gradus.v1.Worker/StartJob", served["worker"])
         self.assertIn("inference.GRPCInferenceService/ModelInfer", served["serve"])
-        every = set().union(*served.values(), {"GET /metrics"})  # of the HTTP ports
+        every = set().union(*served.values(), {"GET /metrics", "GET /"})  # of the HTTP ports
         self.assertEqual(every - set(table), set(), "methods without a row in common/auth/auth_table.c")
         self.assertEqual(set(table) - every, set(), "rows of methods that nobody serves")
         # The role of an admin is enough for all, and nobody else's for what is a node's.
@@ -228,20 +228,25 @@ class Certificates(AccessTest):
         self.refused(self.run_as("none", "nodes", "--master", master.address),
                      "none (no role, by certificate) may not call gradus.v1.Jobs/Nodes")
 
-        def metrics(name):
+        def get(name, page):
             context = ssl.create_default_context(cafile=self.keys + "/ca.crt")
             context.load_cert_chain(f"{self.keys}/{name}.crt", f"{self.keys}/{name}.key")
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}),
                                                  urllib.request.HTTPSHandler(context=context))
             try:
-                with opener.open(f"https://{master.http}/metrics", timeout=120) as answer:
+                with opener.open(f"https://{master.http}{page}", timeout=120) as answer:
                     return answer.status, answer.read().decode()
             except urllib.error.HTTPError as e:
                 with e:
                     return e.code, e.read().decode()
         for name in ("unit", "viewer", "node", "submitter", "admin"):
-            self.assertEqual(metrics(name)[0], 200, name)
-        self.assertEqual(metrics("none"), (403, "none (no role, by certificate) may not call GET /metrics, which takes "
+            self.assertEqual(get(name, "/metrics")[0], 200, name)
+            self.assertEqual(get(name, "/api/v1/nodes"), (200, "{}\n"), name)
+        self.assertIn("<title>Gradus</title>", get("none", "/")[1])
+        status, text = get("none", "/api/v1/jobs")
+        self.assertEqual(status, 403)
+        self.assertIn("none (no role, by certificate) may not call gradus.v1.Jobs/List", text)
+        self.assertEqual(get("none", "/metrics"), (403, "none (no role, by certificate) may not call GET /metrics, which takes "
                                                 "node or viewer or submitter or admin\n"))
 
     def test_a_node_cannot_be_another_one(self):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gradus compare: one job in several modes, each on a local cluster of its own."""
+"""What is shown of jobs in pictures: gradus compare, one job in several modes, each on a local cluster of its own; event
+files of TensorBoard."""
 
 import html.parser
 import os
@@ -81,6 +82,43 @@ class Compare(ClusterTest):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(said, done.stderr.replace("\n", " "))
             self.assertFalse(os.path.exists(self.dir + "/out"))
+
+
+class Events(ClusterTest):
+    """Evaluations for TensorBoard."""
+
+    def files(self, directory):
+        found = {}
+        for path, _, names in os.walk(os.path.join(self.dir, directory)):
+            for name in names:
+                with open(os.path.join(path, name), "rb") as f:
+                    found[os.path.relpath(os.path.join(path, name), os.path.join(self.dir, directory))] = f.read()
+        return found
+
+    def test_while_it_runs_and_afterwards(self):
+        state = os.path.join(self.dir, "state")
+        done = gradus("run", SOURCE + "/examples/digits.yaml", "--state-dir", state, "--tensorboard",
+                      self.dir + "/live", *self.job(training__epochs=3))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        live = self.files("live")
+        self.assertEqual(sorted(os.path.dirname(name) for name in live), ["digits-1/test", "digits-1/train"])
+        for data in live.values():
+            self.assertEqual(data.count(b"accuracy"), 3)
+            self.assertIn(b"brain.Event:2", data)
+        done = gradus("export", "--format", "tensorboard", "digits-1", self.dir + "/after", "--state-dir", state)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3 evaluations of job digits-1", done.stdout)
+        self.assertEqual(self.files("after"), live)
+        done = gradus("export", "--format", "tensorboard", "digits-1", "--state-dir", state)
+        self.assertEqual(done.returncode, 2, done.stderr)
+
+    def test_a_directory_that_cannot_be_written_ends_nothing(self):
+        with open(self.dir + "/file", "w"):
+            pass
+        done = gradus("run", SOURCE + "/examples/digits.yaml", "--state-dir", self.dir + "/state", "--tensorboard",
+                      self.dir + "/file", *self.job(training__epochs=1))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("--tensorboard: "), 1, done.stderr)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import unittest
 
+import kustomized
 import yaml
 
 SOURCE = os.environ["GRADUS_SOURCE_DIR"]
@@ -62,6 +63,9 @@ RENDERER = renderer()
 
 
 def render(directory):
+    """By kubectl or kustomize, where there is one of today."""
+    if RENDERER is None:
+        return kustomized.render(directory)
     done = subprocess.run([*RENDERER, directory], capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
         raise AssertionError(f"{directory}: {done.stderr}")
@@ -133,8 +137,6 @@ class Files(unittest.TestCase):
 class Rendered(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        if RENDERER is None:
-            raise unittest.SkipTest("there is no kubectl of 1.27 or later, and no kustomize 5")
         cls.overlays = {os.path.relpath(d, ROOT): render(d) for d in directories()
                         if load(read(d, "kustomization.yaml"))[0]["kind"] == "Kustomization"}
 

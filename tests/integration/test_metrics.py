@@ -27,12 +27,13 @@ training: {{batch_size: 16, replicas: 2, epochs: 2}}
 """
 
 
-def calibration_error(answers):
+def calibration_error(answers, weights=None):
     """Of (probability, is it right): 15 bins of one width."""
     bins = {}
-    for p, right in answers:
-        bins.setdefault(min(int(p * 15), 14), []).append(right - p)
-    return sum(abs(sum(b)) for b in bins.values()) / len(answers)
+    weights = weights or [1] * len(answers)
+    for (p, right), weight in zip(answers, weights):
+        bins.setdefault(min(int(p * 15), 14), []).append(weight * (right - p))
+    return sum(abs(sum(b)) for b in bins.values()) / sum(weights)
 
 
 class Metrics(ClusterTest):
@@ -81,10 +82,11 @@ class Metrics(ClusterTest):
             else:
                 self.assertAlmostEqual(found[name], value, places=places, msg=name)
 
-    def of_classes(self, labels, said, average):
-        names = {n: getattr(reference, f"{n}_score")(labels, said, average=average) for n in ("precision", "recall", "f1")}
-        return names | {"accuracy": reference.accuracy_score(labels, said),
-                        "confusion_matrix": reference.confusion_matrix(labels, said).tolist()}
+    def of_classes(self, labels, said, average, weights=None):
+        weigh = {"sample_weight": weights}
+        names = {n: getattr(reference, f"{n}_score")(labels, said, average=average, **weigh) for n in ("precision", "recall", "f1")}
+        return names | {"accuracy": reference.accuracy_score(labels, said, **weigh),
+                        "confusion_matrix": reference.confusion_matrix(labels, said, **weigh).tolist()}
 
     @unittest.skipUnless(reference, "scikit-learn is not installed")
     def test_classes(self):
@@ -221,6 +223,86 @@ class Metrics(ClusterTest):
         for name in ("memory", "softmax"):
             p = [float(a["p_1"]) for a in self.answers(found[name])]
             self.assertLess(sum(abs(p - expected)) / len(test), 0.02, name)
+
+    def write_weighted(self, classes, real):
+        """Test records with weights of eighths, whose sums are exact; the weights of both parts."""
+        self.write_data(classes, real)
+        draw = random.Random(8)
+        for name in ("train", "test"):
+            path = os.path.join(self.dir, f"{name}.csv")
+            with open(path) as f:
+                lines = f.read().splitlines()
+            weights = [draw.randrange(33) / 8 for _ in lines[1:]]
+            with open(path, "w") as f:
+                f.write("w," + lines[0] + "\n" + "".join(f"{w},{line}\n" for w, line in zip(weights, lines[1:])))
+        return weights
+
+    @unittest.skipUnless(reference, "scikit-learn is not installed")
+    def test_records_count_by_their_weights(self):
+        """What scikit-learn makes of `sample_weight` in metrics; the same bits however the work is divided."""
+        for loss, units, classes, metrics in (
+                ("softmax_cross_entropy", 4, 4, ALL + ", top_k_accuracy"), ("sigmoid_cross_entropy", 1, 2, ALL + ", calibration"),
+                ("mean_squared_error", 1, 2, "rmse, mae, r2")):
+            with self.subTest(loss):
+                weights = self.write_weighted(classes, loss == "mean_squared_error")
+                file = self.job_file("job.yaml", loss, metrics, units)
+                results = [self.run_job(f"{loss}-{nodes}", file=file, data__dir=self.dir, data__weight="w", training__epochs=1,
+                                        training__replicas=2, model__top_k=3, cluster__workers=nodes, cluster__ps=nodes) for nodes in (1, 2)]
+                found = results[0]["metrics"]["test"]
+                self.assertEqual(found, results[1]["metrics"]["test"])
+                measured = gradus("evaluate", results[0]["checkpoint"], "--json")
+                self.assertEqual((measured.returncode, measured.stderr), (0, ""))
+                measured = json.loads(measured.stdout)
+                self.assertEqual((measured["examples"], measured["weight"]), (len(weights), sum(weights)))
+                self.assert_close(measured["metrics"], found, 9)
+                answers = self.answers(results[0])
+                with open(os.path.join(self.dir, "test.csv"), newline="") as f:
+                    labels = [float(r["label"]) if units == 1 and classes == 2 else int(r["label"]) for r in csv.DictReader(f)]
+                for name, value in self.weighed(loss, answers, labels, weights).items():
+                    if name == "confusion_matrix":
+                        self.assertEqual(found[name], value)
+                    else:  # scores of auc are rounded to bins
+                        self.assertAlmostEqual(found[name], value, delta=2e-4 * max(1, abs(value)), msg=name)
+
+    def weighed(self, loss, answers, labels, weights):
+        weigh = {"sample_weight": weights}
+        if loss == "mean_squared_error":
+            said = [float(a["value"]) for a in answers]
+            error = reference.mean_squared_error(labels, said, **weigh)
+            return {"loss": error, "rmse": math.sqrt(error), "mae": reference.mean_absolute_error(labels, said, **weigh),
+                    "r2": reference.r2_score(labels, said, **weigh)}
+        if loss == "sigmoid_cross_entropy":
+            p = [float(a["p_1"]) for a in answers]
+            expected = self.of_classes(labels, [int(v > 0.5) for v in p], "binary", weights) | {
+                "auc": reference.roc_auc_score(labels, p, **weigh), "log_loss": reference.log_loss(labels, p, **weigh),
+                "calibration": sum(v * w for v, w in zip(p, weights)) / sum(y * w for y, w in zip(labels, weights)),
+                "ece": calibration_error(list(zip(p, labels)), weights)}
+            return expected | {"loss": expected["log_loss"]}
+        p = [[float(a[f"p_{k}"]) for k in range(4)] for a in answers]
+        said = [row.index(max(row)) for row in p]
+        whole = [[v / sum(row) for v in row] for row in p]
+        expected = self.of_classes(labels, said, "macro", weights) | {
+            "auc": reference.roc_auc_score(labels, whole, multi_class="ovr", **weigh), "log_loss": reference.log_loss(labels, whole, **weigh),
+            "top_k_accuracy": reference.top_k_accuracy_score(labels, p, k=3, **weigh),
+            "ece": calibration_error([(max(row), s == y) for row, s, y in zip(p, said, labels)], weights)}
+        return expected | {"loss": expected["log_loss"]}
+
+    def test_a_test_file_without_weights_counts_each_record_once(self):
+        self.write_weighted(2, False)
+        file = self.job_file("job.yaml", "sigmoid_cross_entropy", "accuracy", 1)
+        result = self.run_job("run", file=file, data__dir=self.dir, data__weight="w", training__epochs=1)
+        for name, change in (("plain", lambda line: line.partition(",")[2]), ("ones", lambda line: "w" + line[1:] if line[0] == "w" else "1" + line[line.index(","):])):
+            with open(os.path.join(self.dir, "test.csv")) as f, open(os.path.join(self.dir, f"{name}.csv"), "w") as to:
+                to.writelines(change(line) for line in f)
+        plain, ones = (gradus("evaluate", result["checkpoint"], "--json", "--set", f"data.test.file={name}.csv") for name in ("plain", "ones"))
+        said = "the test records do not have the weights that data.weight names, so each counts once"
+        self.assertIn(said, " ".join(plain.stderr.split()))
+        self.assertEqual(ones.stderr, "")
+        self.assertEqual(json.loads(plain.stdout)["metrics"], json.loads(ones.stdout)["metrics"])
+        self.assertNotEqual(json.loads(plain.stdout)["metrics"], result["metrics"]["test"])
+        done = gradus("validate", file, "--set", f"data.dir={self.dir}", "--set", "data.weight=w", "--set", "data.test.file=plain.csv")
+        self.assertIn(said, " ".join(done.stderr.split()))
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     @unittest.skipUnless(reference, "scikit-learn is not installed")
     def test_sampled_negatives(self):

@@ -447,6 +447,7 @@ static size_t fill_epochs(const struct unary_request *q, struct master_epoch_pro
         struct metrics m;
         metrics_init(&m, 1u << METRIC_LOSS | 1u << METRIC_ACCURACY);
         m.examples = q->epochs[i].examples;
+        m.weight = (double)m.examples;
         m.loss_sum = (double)m.examples;
         size_t count = metrics_pack(&m, sums[i]);
         metrics_release(&m);
@@ -577,6 +578,7 @@ void master_answered(struct world *w, const struct unary *u, const struct unary_
         struct metrics m;
         metrics_init(&m, 1u << METRIC_LOSS | 1u << METRIC_ACCURACY);
         m.examples = r->count;
+        m.weight = (double)r->count;
         m.correct = (double)r->count * r->accuracy;
         e.call.sum_count = metrics_pack(&m, sums);
         metrics_release(&m);

@@ -141,7 +141,7 @@ struct job_record {
     double epoch, epochs_total;
     uint64_t examples;
     struct job_metrics train, test;
-    uint64_t *confusion; /* [classes × classes] by label, then prediction, of the last evaluation */
+    double *confusion; /* [classes × classes] by label, then prediction, of the last evaluation */
     size_t confusion_count;
     struct job_evaluation *evaluations; /* oldest first */
     size_t evaluation_count, evaluation_capacity;

@@ -23,7 +23,7 @@ void request_reply_job(struct request *r, const struct job_record *record, unsig
 
 /* ---- Get ---- */
 
-static void run_get(struct request *r)
+void run_get(struct request *r)
 {
     const Gradus__V1__GetJobRequest *q = (const Gradus__V1__GetJobRequest *)r->msg->body;
     const struct job_record *record = master_job(r->shell->master, q->job, chrono_now_ms());
@@ -59,7 +59,7 @@ static bool is_listed(const Gradus__V1__ListJobsRequest *q, const struct job_rec
     return listed && (q->owner[0] == '\0' || strcmp(q->owner, record->owner) == 0);
 }
 
-static void run_list(struct request *r)
+void run_list(struct request *r)
 {
     const Gradus__V1__ListJobsRequest *q = (const Gradus__V1__ListJobsRequest *)r->msg->body;
     size_t last = q->before[0] == '\0' ? 0 : master_job_place(r->shell->master, q->before);
@@ -194,7 +194,7 @@ static void node_release(struct node_room *room)
     free(room->jobs);
 }
 
-static void run_nodes(struct request *r)
+void run_nodes(struct request *r)
 {
     struct node_room *rooms = mem_new(MASTER_NODES_MAX, sizeof *rooms);
     Gradus__V1__NodeInfo **nodes = mem_new(MASTER_NODES_MAX, sizeof(Gradus__V1__NodeInfo *));

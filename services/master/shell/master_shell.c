@@ -279,6 +279,8 @@ int master_shell_start(struct service_context *sc, struct err *err)
                                          jobs_method_count, s};
     const struct service_methods cluster = {&gradus__v1__cluster__descriptor, cluster_methods,
                                             cluster_method_count, s};
+    const struct http_pages pages = shell_pages(s);
+    service_serve_pages(sc, &pages);
     rc = rc < 0 ? rc : service_serve(sc, &jobs, &local);
     rc = rc < 0 ? rc : service_serve(sc, &cluster, &local);
     if (rc == 0) {

@@ -28,6 +28,8 @@ struct request {
     struct shell *shell;
     struct rpc_call *call;
     struct rpc_msg *msg;
+    struct http_call *page; /* the call came over HTTP: there is no other, and data holds the
+                               message */
     /* On the loop: read the message and act; ends with request_event(), request_reply() or
      * request_fail(). */
     void (*run)(struct request *r);
@@ -101,6 +103,22 @@ void request_fail(struct request *r, const struct err *err);            /* frees
 void requests_end(struct shell *s, const char *why);
 void request_free(struct request *r);
 void request_answered(struct shell *s, const struct master_reply *reply);
+
+/* shell_pages.c */
+/* Those of the HTTP port: the page for browsers, and what it shows, as JSON. */
+struct http_pages shell_pages(struct shell *s);
+
+/* page_answer.c */
+#define PAGE_JSON "application/json"
+/* Answer @call, which they take; @body, too. */
+void page_answer(struct http_call *call, unsigned status, const char *type, struct buf *body);
+void page_reply(struct http_call *call, const ProtobufCMessage *message);
+void page_fail(struct http_call *call, const struct err *err);
+
+/* jobs_service.c: what pages show, too */
+void run_get(struct request *r);
+void run_list(struct request *r);
+void run_nodes(struct request *r);
 
 /* shell_access.c */
 /* Notes that the caller is the owner of @job, which is about to be submitted. Errors: those of the

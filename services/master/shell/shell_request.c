@@ -21,20 +21,30 @@ void request_free(struct request *r)
     if (r->free_data != NULL) {
         r->free_data(r->data);
     }
-    rpc_msg_unref(r->msg);
-    rpc_call_unref(r->call);
+    if (r->page == NULL) {
+        rpc_msg_unref(r->msg);
+        rpc_call_unref(r->call);
+    }
     free(r);
 }
 
 void request_fail(struct request *r, const struct err *err)
 {
-    (void)rpc_fail(r->call, err);
+    if (r->page != NULL) {
+        page_fail(r->page, err);
+    } else {
+        (void)rpc_fail(r->call, err);
+    }
     request_free(r);
 }
 
 void request_reply(struct request *r, const ProtobufCMessage *message)
 {
-    (void)rpc_reply(r->call, message, NULL);
+    if (r->page != NULL) {
+        page_reply(r->page, message);
+    } else {
+        (void)rpc_reply(r->call, message, NULL);
+    }
     request_free(r);
 }
 

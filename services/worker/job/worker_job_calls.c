@@ -135,6 +135,9 @@ static int load(struct worker_job *j, const char *encoding, bool begins, struct 
             log_loaded(j, chrono_now_ms() - begin);
             tell_bad_records(j, "train", j->model.train);
             tell_bad_records(j, "test", j->model.test);
+            if (dataset_lacks_weights(j->model.test, &j->model.spec.data)) {
+                log_warn("no_weights", "job=%s reason=\"" DATA_NO_WEIGHTS "\"", j->id);
+            }
         } else if (j->load_err.code == ERR_UNAVAILABLE) {
             worker_model_release(&j->model);
             j->loaded = false;

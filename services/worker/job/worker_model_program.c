@@ -181,6 +181,7 @@ static void add(struct metrics *metrics, const struct program_result *r)
         return;
     }
     metrics->examples += r->examples;
+    metrics->weight += (double)r->examples;
     metrics->loss_sum += r->loss_sum;
     metrics->correct += r->correct;
     metrics->squared_error_sum += r->squared_error_sum;

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <zlib.h>
 
-#include "base/crc32c.h"
 #include "data/sparse_fields.h"
 #include "data/tfrecord.h"
+#include "unit/data/tfrecord_rig.h"
 
 static struct data_column columns[6];
 
@@ -25,121 +25,16 @@ static struct data_column column(const char *name, enum column_kind as)
                                 .length = 1};
 }
 
-/* ---- files ---- */
-
-static void add_32(struct buf *out, uint32_t v)
-{
-    for (int i = 0; i < 4; i++) {
-        buf_add_char(out, (char)(v >> (8 * i)));
-    }
-}
-
-static void add_frame(struct buf *out, const struct buf *bytes)
-{
-    char length[8] = {(char)bytes->len, (char)(bytes->len >> 8), (char)(bytes->len >> 16)};
-    buf_add(out, length, sizeof length);
-    add_32(out, crc32c_masked(length, sizeof length));
-    buf_add(out, bytes->data, bytes->len);
-    add_32(out, crc32c_masked(bytes->data, bytes->len));
-}
-
-static void add_varint(struct buf *out, uint64_t v)
-{
-    for (; v >= 0x80; v >>= 7) {
-        buf_add_char(out, (char)(v | 0x80));
-    }
-    buf_add_char(out, (char)v);
-}
-
-/* A field of bytes of a message. */
-static void add_bytes(struct buf *out, unsigned number, const void *data, size_t n)
-{
-    add_varint(out, number << 3 | 2);
-    add_varint(out, n);
-    buf_add(out, data, n);
-}
-
-static void add_message(struct buf *out, unsigned number, struct buf *message)
-{
-    add_bytes(out, number, buf_str(message), message->len);
-    buf_release(message);
-}
-
-/* A map entry with the list of @kind (1 bytes, 2 floats, 3 int64) whose message is @list. */
-static void add_feature(struct buf *features, const char *name, unsigned kind, struct buf *list)
-{
-    struct buf feature = {0}, entry = {0};
-    add_message(&feature, kind, list);
-    add_bytes(&entry, 1, name, strlen(name));
-    add_message(&entry, 2, &feature);
-    add_message(features, 1, &entry);
-}
-
-static void add_ints(struct buf *features, const char *name, bool packed, const int64_t *values,
-                     size_t count)
-{
-    struct buf list = {0}, numbers = {0};
-    for (size_t i = 0; i < count; i++) {
-        if (packed) {
-            add_varint(&numbers, (uint64_t)values[i]);
-        } else {
-            add_varint(&list, 1 << 3 | 0);
-            add_varint(&list, (uint64_t)values[i]);
-        }
-    }
-    if (packed) {
-        add_message(&list, 1, &numbers);
-    }
-    add_feature(features, name, 3, &list);
-}
-
-static void add_floats(struct buf *features, const char *name, bool packed, const float *values,
-                       size_t count)
-{
-    struct buf list = {0}, numbers = {0};
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        if (!packed) {
-            add_varint(&list, 1 << 3 | 5);
-        }
-        add_32(packed ? &numbers : &list, bits);
-    }
-    if (packed) {
-        add_message(&list, 1, &numbers);
-    }
-    add_feature(features, name, 2, &list);
-}
-
-static void add_texts(struct buf *features, const char *name, const char *const *texts,
-                      size_t count)
-{
-    struct buf list = {0};
-    for (size_t i = 0; i < count; i++) {
-        add_bytes(&list, 1, texts[i], strlen(texts[i]));
-    }
-    add_feature(features, name, 1, &list);
-}
-
-static void add_example(struct buf *file, struct buf *features)
-{
-    struct buf example = {0};
-    add_message(&example, 1, features);
-    add_frame(file, &example);
-    buf_release(&example);
-}
-
-/* Label y, number x, vector v of two, keys k, words w; @packed or not. */
 static void add_record(struct buf *file, bool packed, int64_t y, float x, int64_t key)
 {
     struct buf f = {0};
-    add_ints(&f, "y", packed, &y, 1);
-    add_floats(&f, "x", packed, &x, 1);
-    add_ints(&f, "v", packed, (int64_t[]){y + 1, -3}, 2);
-    add_ints(&f, "k", packed, (int64_t[]){key, 2, key}, 3);
-    add_texts(&f, "w", (const char *const[]){"red", "blue"}, 2);
-    add_texts(&f, "unused", (const char *const[]){"?"}, 1);
-    add_example(file, &f);
+    example_add_ints(&f, "y", packed, &y, 1);
+    example_add_floats(&f, "x", packed, &x, 1);
+    example_add_ints(&f, "v", packed, (int64_t[]){y + 1, -3}, 2);
+    example_add_ints(&f, "k", packed, (int64_t[]){key, 2, key}, 3);
+    example_add_texts(&f, "w", (const char *const[]){"red", "blue"}, 2);
+    example_add_texts(&f, "unused", (const char *const[]){"?"}, 1);
+    tfrecord_add_example(file, &f);
 }
 
 static struct data_spec spec_of(const struct buf *file)
@@ -214,10 +109,10 @@ static void labels_are_of_any_kind(void **state)
     struct buf file = {0};
     for (int i = 0; i < 2; i++) {
         struct buf f = {0};
-        add_floats(&f, "y", true, (float[]){i == 0 ? 1.5F : -2}, 1);
-        add_texts(&f, "name", (const char *const[]){i == 0 ? "b" : "a"}, 1);
-        add_floats(&f, "x", true, (float[]){1}, 1);
-        add_example(&file, &f);
+        example_add_floats(&f, "y", true, (float[]){i == 0 ? 1.5F : -2}, 1);
+        example_add_texts(&f, "name", (const char *const[]){i == 0 ? "b" : "a"}, 1);
+        example_add_floats(&f, "x", true, (float[]){1}, 1);
+        tfrecord_add_example(&file, &f);
     }
     struct data_spec spec = spec_of(&file);
     spec.column_count = 2;
@@ -242,13 +137,13 @@ static void ranges_name_features(void **state)
 {
     (void)state;
     struct buf file = {0}, f = {0};
-    add_ints(&f, "y", true, (int64_t[]){1}, 1);
+    example_add_ints(&f, "y", true, (int64_t[]){1}, 1);
     for (int i = 1; i <= 3; i++) {
         char name[8];
         (void)snprintf(name, sizeof name, "C%d", i);
-        add_ints(&f, name, true, (int64_t[]){10 * i}, 1);
+        example_add_ints(&f, name, true, (int64_t[]){10 * i}, 1);
     }
-    add_example(&file, &f);
+    tfrecord_add_example(&file, &f);
     struct data_spec spec = spec_of(&file);
     columns[1] = column("C1..C3", COLUMN_SPARSE);
     columns[1].width = 7;
@@ -357,15 +252,15 @@ static void lengths_are_no_packing(void **state)
     static const size_t lengths[] = {0x9C78, 0x8B1F, 0x0178};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         struct buf file = {0}, f = {0};
-        add_ints(&f, "y", true, (int64_t[]){1}, 1);
-        add_floats(&f, "x", true, (float[]){1}, 1);
+        example_add_ints(&f, "y", true, (int64_t[]){1}, 1);
+        example_add_floats(&f, "x", true, (float[]){1}, 1);
         const size_t base = f.len, around = 40;
         char *filler = mem_new(lengths[i], 1);
         memset(filler, 'a', lengths[i] - 1);
         filler[lengths[i] - base - around] = '\0';
-        add_texts(&f, "f", (const char *const[]){filler}, 1);
+        example_add_texts(&f, "f", (const char *const[]){filler}, 1);
         struct buf example = {0};
-        add_bytes(&example, 1, f.data, f.len);
+        example_add_bytes(&example, 1, f.data, f.len);
         assert_true(lengths[i] - example.len > 2);
         if ((lengths[i] - example.len) % 2 == 1) { /* unknown fields of three and two bytes */
             buf_add(&example, "\x38\x81\x00", 3);
@@ -374,7 +269,7 @@ static void lengths_are_no_packing(void **state)
             buf_add(&example, "\x38\x01", 2);
         }
         assert_int_equal(example.len, lengths[i]);
-        add_frame(&file, &example);
+        tfrecord_add_frame(&file, &example);
         struct data_spec spec = spec_of(&file);
         spec.column_count = 2;
         struct dataset *d = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
@@ -391,8 +286,8 @@ static void lengths_are_no_packing(void **state)
 static void feature_refused(struct buf *features, struct data_column c, const char *message)
 {
     struct buf file = {0};
-    add_ints(features, "y", true, (int64_t[]){1}, 1);
-    add_example(&file, features);
+    example_add_ints(features, "y", true, (int64_t[]){1}, 1);
+    tfrecord_add_example(&file, features);
     struct data_spec spec = spec_of(&file);
     columns[1] = c;
     spec.column_count = 2;
@@ -407,30 +302,30 @@ static void wrong_features_are_named(void **state)
     struct data_column number = column("x", COLUMN_NUMBER), keys = column("x", COLUMN_SPARSE);
     keys.width = 5;
     feature_refused(&f, number, "x: record 0 at byte 0: feature \"x\" is missing; set missing");
-    add_texts(&f, "x", (const char *const[]){"a"}, 1);
+    example_add_texts(&f, "x", (const char *const[]){"a"}, 1);
     feature_refused(&f, number, "feature \"x\" holds bytes; expected float or int64");
-    add_floats(&f, "x", true, (float[]){1, 2}, 2);
+    example_add_floats(&f, "x", true, (float[]){1, 2}, 2);
     feature_refused(&f, number, "feature \"x\" has 2 values, expected 1 (length of the column)");
-    add_floats(&f, "x", true, (float[]){INFINITY}, 1);
+    example_add_floats(&f, "x", true, (float[]){INFINITY}, 1);
     feature_refused(&f, number, "feature \"x\" has an infinite value");
-    add_floats(&f, "x", true, (float[]){NAN}, 1);
+    example_add_floats(&f, "x", true, (float[]){NAN}, 1);
     feature_refused(&f, number, "feature \"x\" is missing");
-    add_ints(&f, "x", true, NULL, 0);
+    example_add_ints(&f, "x", true, NULL, 0);
     feature_refused(&f, number, "feature \"x\" is missing");
-    add_ints(&f, "x", true, (int64_t[]){1}, 1);
-    add_ints(&f, "x", true, (int64_t[]){1}, 1);
+    example_add_ints(&f, "x", true, (int64_t[]){1}, 1);
+    example_add_ints(&f, "x", true, (int64_t[]){1}, 1);
     feature_refused(&f, number, "feature \"x\" stands there twice");
-    add_floats(&f, "x", true, (float[]){1}, 1);
+    example_add_floats(&f, "x", true, (float[]){1}, 1);
     feature_refused(&f, keys, "feature \"x\" holds floats, which are no keys");
-    add_texts(&f, "x", (const char *const[]){"a"}, 1);
+    example_add_texts(&f, "x", (const char *const[]){"a"}, 1);
     feature_refused(&f, keys, "feature \"x\" holds bytes, which are no keys without a hash");
-    add_ints(&f, "x", true, (int64_t[]){1}, 1);
+    example_add_ints(&f, "x", true, (int64_t[]){1}, 1);
     feature_refused(&f, column("x", COLUMN_CATEGORY), "data.columns.1.as: categories of a TFRec");
-    add_ints(&f, "x", true, (int64_t[]){1}, 1);
+    example_add_ints(&f, "x", true, (int64_t[]){1}, 1);
     feature_refused(&f, column("y", COLUMN_NUMBER), "means \"y\", which data.columns.0 declares");
-    add_ints(&f, "x", true, (int64_t[]){1}, 1);
+    example_add_ints(&f, "x", true, (int64_t[]){1}, 1);
     feature_refused(&f, column("x", COLUMN_IGNORE), "no entry of data.columns is a number or spa");
-    add_bytes(&f, 1, "\x0a\x05x", 3); /* a name of 5 bytes, of which there is one */
+    example_add_bytes(&f, 1, "\x0a\x05x", 3); /* a name of 5 bytes, of which there is one */
     feature_refused(&f, number, "x: record 0 at byte 0: this is no tf.train.Example");
 }
 
@@ -438,9 +333,9 @@ static void missing_labels_and_declarations(void **state)
 {
     (void)state;
     struct buf file = {0}, f = {0};
-    add_ints(&f, "x", true, (int64_t[]){1}, 1);
-    add_floats(&f, "z", true, (float[]){1}, 1);
-    add_example(&file, &f);
+    example_add_ints(&f, "x", true, (int64_t[]){1}, 1);
+    example_add_floats(&f, "z", true, (float[]){1}, 1);
+    tfrecord_add_example(&file, &f);
     struct data_spec spec = spec_of(&file);
     spec.column_count = 2;
     spec.missing = DATA_MISSING_ZERO;
@@ -463,7 +358,7 @@ static void an_empty_example_lacks_everything(void **state)
 {
     (void)state;
     struct buf file = {0}, nothing = {0};
-    add_frame(&file, &nothing);
+    tfrecord_add_frame(&file, &nothing);
     struct data_spec spec = spec_of(&file);
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
                     "feature \"y\" is the label, and is missing");
@@ -478,11 +373,11 @@ static void missing_values_follow_the_job(void **state)
     struct buf file = {0};
     for (int i = 0; i < 3; i++) {
         struct buf f = {0};
-        add_ints(&f, "y", true, (int64_t[]){i % 2}, 1);
+        example_add_ints(&f, "y", true, (int64_t[]){i % 2}, 1);
         if (i != 1) {
-            add_floats(&f, "x", true, (float[]){(float)i}, 1);
+            example_add_floats(&f, "x", true, (float[]){(float)i}, 1);
         }
-        add_example(&file, &f);
+        tfrecord_add_example(&file, &f);
     }
     struct data_spec spec = spec_of(&file);
     spec.column_count = 2;
@@ -525,14 +420,14 @@ static void records_have_weights(void **state)
         struct buf file = {0};
         for (int64_t k = 0; k < 3; k++) {
             struct buf f = {0};
-            add_ints(&f, "y", true, &k, 1);
-            add_floats(&f, "x", true, (float[]){2}, 1);
+            example_add_ints(&f, "y", true, &k, 1);
+            example_add_floats(&f, "x", true, (float[]){2}, 1);
             if (k == 1) {
-                add_floats(&f, "w", true, cases[i].weights, cases[i].count);
+                example_add_floats(&f, "w", true, cases[i].weights, cases[i].count);
             } else {
-                add_ints(&f, "w", true, (int64_t[]){k + 3}, 1);
+                example_add_ints(&f, "w", true, (int64_t[]){k + 3}, 1);
             }
-            add_example(&file, &f);
+            tfrecord_add_example(&file, &f);
         }
         struct data_spec spec = spec_of(&file);
         spec.column_count = 2;
@@ -567,7 +462,7 @@ static void broken_examples_do_no_harm(void **state)
         buf_add(&example, good.data + 12, n);
         example.data[i / 8] = (char)(example.data[i / 8] ^ (1 << i % 8));
         example.len = i % 3 == 0 ? i / 8 + 1 : n;
-        add_frame(&file, &example);
+        tfrecord_add_frame(&file, &example);
         struct data_spec spec = spec_of(&file);
         struct dataset *train = NULL, *test = NULL;
         struct err err = {0};

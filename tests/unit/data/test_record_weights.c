@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* data.weight: which column it means, what a weight is, and that the same come from memory and from
- * files (data_rig.c compares them, with an index that is made and one that is there). TFRecord
- * files have a test of their own. */
+ * files (data_rig.c compares them, with an index that is made and one that is there). What
+ * TFRecord files have for weights, test_format_tfrecord.c says. */
 #include "unit/data/data_rig.h"
 
 #include "base/buf.h"
 #include "data/batch_join.h"
 #include "data/encoder.h"
+#include "unit/data/tfrecord_rig.h"
 
 static char none[] = "", train_name[] = "t.csv", test_name[] = "u.csv", by_name[] = "w";
 
@@ -89,21 +90,87 @@ static void parts_have_their_weights(void **state)
     }
 }
 
+/* Weights are read where a test file has them, and one without the column has none. */
 static void test_files_need_none(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"x,y\n7,1\n", "x,w,y\n7,nothing,1\n"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    static const char *const texts[] = {"x,y\n7,1\n8,0\n", "w,x,y\n0.5,7,1\n0,8,0\n"};
+    for (size_t i = 0; i < 2 * sizeof texts / sizeof texts[0]; i++) {
+        const bool has = i % 2 == 1;
         struct data_spec spec = csv_spec("x,w,y\n5,0,0\n6,2.5,1\n", by_name);
+        spec.loading = i < 2 ? DATA_LOADING_MEMORY : DATA_LOADING_STREAM;
         spec.test.file = test_name;
-        fixture_text(test_name, texts[i]);
+        fixture_text(test_name, texts[i % 2]);
         struct dataset *test, *train = fixture_open(&spec, DATA_LABEL_CLASS, &test);
         struct batch b = fixture_read(test);
-        assert_true(dataset_info(train)->weighted && !dataset_info(test)->weighted);
-        assert_true(b.weights == NULL && b.features[0] == 7);
+        assert_true(dataset_info(train)->weighted && dataset_info(test)->weighted == has);
+        assert_true((b.weights != NULL) == has && b.features[0] == 7 && b.features[1] == 8);
+        assert_true(!has || (b.weights[0] == 0.5F && b.weights[1] == 0));
         batch_release(&b);
         dataset_free(train);
         dataset_free(test);
+    }
+    struct data_spec spec = csv_spec("x,w,y\n5,0,0\n6,2.5,1\n", by_name);
+    spec.test.file = test_name;
+    fixture_text(test_name, "x,w,y\n7,nothing,1\n");
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "the weight \"nothing\"");
+}
+
+static void test_files_are_all_of_one_kind(void **state)
+{
+    (void)state;
+    struct data_spec spec = csv_spec("x,w,y\n5,0,0\n6,2.5,1\n", by_name);
+    fixture_text("u.csv", "x,y\n7,1\n");
+    fixture_text("v.csv", "x,w,y\n7,1,1\n");
+    spec.test.file = (char[]){"[u.csv, v.csv]"};
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "v.csv has the weights that data.weight names, ");
+    spec.test.file = (char[]){"[v.csv, u.csv]"};
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "either all test files have them or none");
+}
+
+/* Of test records all have the weight, or none has. */
+static void test_records_may_have_no_weights(void **state)
+{
+    (void)state;
+    for (unsigned have = 0; have < 4; have++) {
+        struct buf train = {0}, test = {0};
+        for (int64_t k = 0; k < 4; k++) {
+            struct buf f = {0};
+            example_add_ints(&f, "y", true, (int64_t[]){k % 2}, 1);
+            example_add_floats(&f, "x", true, (float[]){2}, 1);
+            if (k < 2 || (have >> (k - 2) & 1U) != 0) {
+                example_add_floats(&f, "w", true, (float[]){0.5F}, 1);
+            }
+            tfrecord_add_example(k < 2 ? &train : &test, &f);
+        }
+        static char name[] = "x", tests[] = "test.tfrecord", weight[] = "w", x[] = "x", y[] = "y";
+        struct data_column columns[] = {
+            {.column = y, .as = COLUMN_LABEL, .length = 1, .hash = COLUMN_HASH_NONE},
+            {.column = x, .as = COLUMN_NUMBER, .length = 1, .hash = COLUMN_HASH_NONE}};
+        fixture_write(name, train.data, train.len);
+        fixture_write(tests, test.data, test.len);
+        struct data_spec spec = fixture_spec(name, none);
+        spec.format = DATA_FORMAT_TFRECORD;
+        spec.test.file = tests;
+        spec.columns = columns;
+        spec.column_count = 2;
+        spec.weight = weight;
+        if (have == 1 || have == 2) {
+            fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                            "1 of 2 records lack the weight that data.weight names");
+        } else {
+            struct dataset *of_test, *d = fixture_open(&spec, DATA_LABEL_CLASS, &of_test);
+            struct batch b = fixture_read(of_test);
+            assert_true(dataset_info(of_test)->weighted == (have == 3));
+            assert_true(have == 0 ? b.weights == NULL : b.weights[1] == 0.5F);
+            batch_release(&b);
+            dataset_free(d);
+            dataset_free(of_test);
+        }
+        buf_release(&train);
+        buf_release(&test);
     }
 }
 
@@ -236,6 +303,8 @@ int main(void)
         cmocka_unit_test(files_follow_each_other),
         cmocka_unit_test(parts_have_their_weights),
         cmocka_unit_test(test_files_need_none),
+        cmocka_unit_test(test_files_are_all_of_one_kind),
+        cmocka_unit_test(test_records_may_have_no_weights),
         cmocka_unit_test(what_is_no_weight_is_named),
         cmocka_unit_test(columns_that_cannot_be_it),
         cmocka_unit_test(weights_count_in_the_fingerprint),

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -21,7 +22,7 @@ static void run(enum loss_kind kind, size_t count, size_t width, const float *y,
     const struct loss_run r = {
         .width = width, .y = y, .batch = &b, .dy = dy, .scratch = scratch, .metrics = m};
     loss_of(kind)->run(&r);
-    m->examples += count;
+    loss_count_examples(&r);
 }
 
 static void test_softmax(void **state)
@@ -186,12 +187,14 @@ static void test_no_examples(void **state)
         assert_true(isnan(metrics_value(&m, (enum metric_kind)k, 1)));
     }
     m.examples = 3; /* but none of one class */
+    m.weight = 3;
     tally_reserve(&m.scores, 2 * METRIC_AUC_BINS);
     m.scores.cells[5] = 3U;
     assert_true(isnan(metrics_value(&m, METRIC_AUC, 1)));
     metrics_release(&m);
     metrics_init(&m, 0);
     m.examples = 1;
+    m.weight = 1;
     assert_true(isnan(metrics_value(&m, METRIC_RMSE, 1))); /* not asked for */
     assert_true(metrics_value(&m, METRIC_LOSS, 1) == 0.0); /* always there */
     metrics_release(&m);
@@ -235,13 +238,14 @@ static void test_auc_against_all_pairs(void **state)
 static void fill(struct metrics *m, uint64_t key)
 {
     m->examples = rng_below(key, 0, 1000) + 1;
+    m->weight = rng_uniform(key, 4);
     m->loss_sum = rng_uniform(key, 1);
     m->correct = (double)rng_below(key, 2, 100) + 1;
     m->squared_error_sum = rng_uniform(key, 3);
     if ((m->kinds & 1U << METRIC_AUC) != 0) {
         tally_reserve(&m->scores, 2 * METRIC_AUC_BINS);
         for (size_t i = 0; i < m->scores.count; i++) {
-            m->scores.cells[i] = (uint32_t)rng_below(key, 10 + i, 50);
+            m->scores.cells[i] = (double)rng_below(key, 10 + i, 50) / 8.0; /* some are whole */
         }
     }
 }
@@ -256,12 +260,12 @@ static void test_pack_and_unpack(void **state)
         metrics_init(&b, kinds[k]);
         fill(&a, 7);
         const size_t n = metrics_pack(&a, NULL);
-        assert_true(k == 0 ? n == 4 : n > 4 + METRIC_AUC_BINS && n < 6 + 2 * METRIC_AUC_BINS);
+        assert_true(k == 0 ? n == 5 : n > 5 + METRIC_AUC_BINS && n < 7 + 4 * METRIC_AUC_BINS);
         double *packed = mem_new(n, sizeof *packed);
         assert_int_equal(n, metrics_pack(&a, packed));
         assert_int_equal(0, metrics_unpack(&b, packed, n, NULL));
         assert_int_equal(a.examples, b.examples);
-        assert_true(a.loss_sum == b.loss_sum && a.correct == b.correct);
+        assert_true(a.loss_sum == b.loss_sum && a.correct == b.correct && a.weight == b.weight);
         assert_true(a.squared_error_sum == b.squared_error_sum);
         if (k == 1) {
             assert_int_equal(b.scores.count, a.scores.count);
@@ -290,22 +294,29 @@ static void test_unpack_refuses(void **state)
     const double counter = packed[n - 1];
     m.loss_sum = 3.0;
     assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, 3, &err));
-    assert_string_equal("metrics hold 3 numbers; these kinds need 4", err.msg);
-    assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, 4, &err));
+    assert_string_equal("metrics hold 3 numbers; these kinds need 5", err.msg);
+    assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, 5, &err));
     assert_string_equal("metrics end before their counters", err.msg);
     assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n + 1, &err));
-    assert_string_equal("metrics hold 8 numbers; these kinds need 7", err.msg);
+    assert_string_equal("metrics hold 9 numbers; these kinds need 8", err.msg);
     assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, 0, &err));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         packed[0] = bad[i];
         assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n, &err));
         packed[0] = 0;
-        for (size_t k = 4; k < n; k++) { /* counters: how many, how many of them not 0, which */
+        for (size_t k = 5; k < n; k++) { /* counters: how many, how many of them not 0, which */
             const double good = packed[k];
             packed[k] = bad[i];
             assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n, &err));
             packed[k] = good;
         }
+    }
+    packed[n - 1] = counter - 3; /* the sum that follows is not there */
+    assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n, &err));
+    static const double sums[] = {0, -0.5, NAN, INFINITY};
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++) {
+        packed[n] = sums[i];
+        assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n + 1, &err));
     }
     packed[n - 1] = counter + 0x1.0p32; /* behind the last */
     assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n, &err));
@@ -324,24 +335,54 @@ static void test_merge_and_reset(void **state)
     fill(&a, 1);
     fill(&b, 2);
     const uint64_t examples = a.examples + b.examples;
-    const uint32_t bin = a.scores.cells[9] + b.scores.cells[9];
+    const double bin = a.scores.cells[9] + b.scores.cells[9];
     metrics_merge(&a, &b);
     assert_int_equal(examples, a.examples);
-    assert_int_equal(bin, a.scores.cells[9]);
+    assert_true(bin == a.scores.cells[9]);
     metrics_reset(&a);
     metrics_merge(&b, &a); /* nothing */
-    assert_int_equal(0, a.examples + a.scores.cells[9]);
+    assert_true(a.examples == 0 && a.scores.cells[9] == 0 && a.weight == 0);
     metrics_release(&a);
     metrics_release(&b);
+}
+
+static void run_grouped_weighted(size_t count, const float *y, float *targets, float *weights,
+                                 const uint64_t *groups, struct metrics *m)
+{
+    const struct batch b = {
+        .capacity = count, .count = count, .targets = targets, .weights = weights};
+    const struct loss_run r = {.width = 1, .y = y, .batch = &b, .groups = groups, .metrics = m};
+    loss_of(LOSS_SIGMOID_CROSS_ENTROPY)->run(&r);
+    loss_count_examples(&r);
 }
 
 static void run_grouped(size_t count, const float *y, float *targets, const uint64_t *groups,
                         struct metrics *m)
 {
-    const struct batch b = {.capacity = count, .count = count, .targets = targets};
-    const struct loss_run r = {.width = 1, .y = y, .batch = &b, .groups = groups, .metrics = m};
-    loss_of(LOSS_SIGMOID_CROSS_ENTROPY)->run(&r);
-    m->examples += count;
+    run_grouped_weighted(count, y, targets, NULL, groups, m);
+}
+
+/* Two groups, each by roc_auc_score of scikit-learn with sample_weight, and by their weights; the
+ * same bits for any order of the records. */
+static void test_grouped_auc_of_weights(void **state)
+{
+    (void)state;
+    const uint64_t groups[8] = {7, 7, 9, 9, 9, 7, 9, 7};
+    const float y[8] = {2, -1, 0.5F, -0.25F, 3, -2, 1, -0.5F};
+    float targets[8] = {1, 0, 0, 1, 1, 0, 1, 1}, weights[8] = {1, 2.5F, 0.5F, 3, 0, 1.5F, 0.75F, 2};
+    double first = 0;
+    for (size_t turn = 0; turn < 8; turn++) {
+        struct metrics m;
+        metrics_init(&m, 1U << METRIC_GROUPED_AUC);
+        for (size_t k = 0; k < 8; k++) {
+            const size_t i = (k * 5 + turn) % 8;
+            run_grouped_weighted(1, y + i, targets + i, weights + i, groups + i, &m);
+        }
+        const double value = metrics_value(&m, METRIC_GROUPED_AUC, 1);
+        first = turn == 0 ? value : first;
+        assert_true(fabs(value - 0.6977777777777777) < 1e-12 && value == first);
+        metrics_release(&m);
+    }
 }
 
 static void test_grouped_auc_by_hand(void **state)
@@ -437,31 +478,33 @@ static void test_scores_that_are_refused(void **state)
     const uint64_t group = UINT64_MAX;
     struct metrics m;
     struct err err = {0};
-    double packed[6];
+    double packed[8];
     metrics_init(&m, 1U << METRIC_GROUPED_AUC);
     run_grouped(1, &y, &target, &group, &m);
-    assert_int_equal(metrics_pack(&m, packed), 6);
-    assert_int_equal(metrics_unpack(&m, packed, 6, NULL), 0);
+    assert_int_equal(metrics_pack(&m, packed), 8);
+    assert_int_equal(metrics_unpack(&m, packed, 8, NULL), 0);
     assert_true(m.groups.items[0].group == UINT64_MAX && m.groups.items[0].positive);
     assert_int_equal(m.groups.items[0].bin, METRIC_AUC_BINS / 2);
-    assert_int_equal(metrics_unpack(&m, packed, 4, &err), ERR_INVALID);
-    assert_string_equal(err.msg, "metrics hold 4 numbers; these kinds need 6");
+    assert_int_equal(metrics_unpack(&m, packed, 6, &err), ERR_INVALID);
+    assert_string_equal(err.msg, "metrics hold 6 numbers; these kinds need 8");
     packed[0] = 0x1p52; /* examples */
-    assert_int_equal(metrics_unpack(&m, packed, 6, &err), ERR_INVALID);
+    assert_int_equal(metrics_unpack(&m, packed, 8, &err), ERR_INVALID);
     packed[0] = 1;
-    static const double bad[][2] = {{-1, 0}, {0, -1}, {0.5, 0}, {0, 0x1p32}, {NAN, 0}, {0, NAN}};
+    static const double bad[][3] = {{-1, 0, 1},     {0, -1, 1},  {0.5, 0, 1},
+                                    {0, 0x1p32, 1}, {NAN, 0, 1}, {0, NAN, 1},
+                                    {0, 0, -1},     {0, 0, NAN}, {0, 0, 1e39}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        packed[4] = bad[i][0];
-        packed[5] = bad[i][1];
-        assert_int_equal(metrics_unpack(&m, packed, 6, &err), ERR_INVALID);
+        memcpy(packed + 5, bad[i], sizeof bad[i]);
+        assert_int_equal(metrics_unpack(&m, packed, 8, &err), ERR_INVALID);
     }
-    packed[4] = METRIC_AUC_BINS * 2 * 0x1p32;
-    packed[5] = 0;
-    assert_int_equal(metrics_unpack(&m, packed, 6, &err), ERR_INVALID);
-    assert_string_equal(err.msg, "the score of record 0 of them is 3.51844e+13, 0");
+    packed[5] = METRIC_AUC_BINS * 2 * 0x1p32;
+    packed[6] = 0;
+    packed[7] = 1;
+    assert_int_equal(metrics_unpack(&m, packed, 8, &err), ERR_INVALID);
+    assert_string_equal(err.msg, "the score of record 0 of them is 3.51844e+13, 0, 1");
     assert_int_equal(m.groups.count, 1);
     m.groups.count = METRIC_GROUPED_RECORDS_MAX; /* no place for more */
-    group_scores_add(&m.groups, 1, 1, true);
+    group_scores_add(&m.groups, &(struct group_score){.weight = 1});
     m.groups.count = 1;
     assert_true(isnan(metrics_value(&m, METRIC_GROUPED_AUC, 1)));
     metrics_release(&m);
@@ -481,6 +524,7 @@ int main(void)
         cmocka_unit_test(test_no_examples),
         cmocka_unit_test(test_auc_against_all_pairs),
         cmocka_unit_test(test_grouped_auc_by_hand),
+        cmocka_unit_test(test_grouped_auc_of_weights),
         cmocka_unit_test(test_grouped_auc_against_all_pairs),
         cmocka_unit_test(test_scores_that_are_refused),
         cmocka_unit_test(test_pack_and_unpack),

@@ -175,6 +175,7 @@ static bool report(struct cluster *c, struct fake_node *n, bool idle, uint64_t e
     struct metrics sums;
     metrics_init(&sums, 1u << METRIC_LOSS | 1u << METRIC_ACCURACY);
     sums.examples = w->report;
+    sums.weight = (double)w->report;
     sums.loss_sum = 1;
     double packed[64];
     size_t count = metrics_pack(&sums, packed);
@@ -393,6 +394,7 @@ static void answer_evaluate(const struct cluster *c, const struct flight *f,
     struct metrics sums;
     metrics_init(&sums, 1u << METRIC_LOSS | 1u << METRIC_ACCURACY);
     sums.examples = f->c.count;
+    sums.weight = (double)f->c.count;
     const double far = fabs((double)f->pin_step - c->best_step);
     sums.correct = (double)f->c.count * (c->best_step > 0 ? 1 - far / 1024 : 0.5);
     done->sum_count = metrics_pack(&sums, packed);

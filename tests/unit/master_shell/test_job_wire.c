@@ -135,7 +135,7 @@ static void a_record_survives_the_wire(void **state)
     a.train.kinds = 1u << METRIC_LOSS;
     a.train.values[METRIC_LOSS] = 0.25;
     a.staleness[3] = 4;
-    uint32_t counts[4] = {5, 1, 0, 7};
+    double counts[4] = {5, 1.25, 0, 7};
     job_record_set_confusion(&a, &(struct metric_tally){counts, 4});
     job_names_add(&a.workers, "w-1");
     job_names_add(&a.ps, "p-1");
@@ -195,7 +195,7 @@ static void a_record_survives_the_wire(void **state)
     assert_true(b.train.values[METRIC_LOSS] == 0.25);
     assert_int_equal(b.staleness[3], 4);
     assert_int_equal(b.confusion_count, 4);
-    assert_true(b.confusion[0] == 5 && b.confusion[3] == 7);
+    assert_true(b.confusion[0] == 5 && b.confusion[1] == 1.25 && b.confusion[3] == 7);
     assert_true(b.workers.count == 1 && strcmp(b.workers.items[0], "w-1") == 0);
     assert_true(b.ps.count == 1 && strcmp(b.ps.items[0], "p-1") == 0);
     assert_int_equal(b.evaluations[2].step, 2);

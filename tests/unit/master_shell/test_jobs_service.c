@@ -381,16 +381,13 @@ static void nodes_are_listed(void **state)
     assert_true(n->alive && n->n_jobs == 2);
     assert_string_equal(n->jobs[0], "demo-1");
     assert_string_equal(n->jobs[1], "demo-2");
-    assert_int_equal(n->joined_ms + n->heartbeat_age_ms * 10, 54);
+    assert_int_equal(n->joined_ms, 4);
+    assert_int_equal(n->heartbeat_age_ms, 5);
     assert_int_equal(n->pid, 6);
     n = r->nodes[1];
     assert_string_equal(n->id, "ps-1");
     assert_int_equal(n->role, GRADUS__V1__NODE_ROLE__PS);
     assert_false(n->alive || n->n_jobs > 0);
-    rpc_msg_unref(reply);
-    q.all = false; /* it is gone */
-    r = well("Nodes", &q.base, &reply);
-    assert_int_equal(r->n_nodes, 1);
     rpc_msg_unref(reply);
     q.all = false; /* it is gone */
     r = well("Nodes", &q.base, &reply);

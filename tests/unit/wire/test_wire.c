@@ -354,13 +354,13 @@ static void test_metrics(void **state)
     m.loss_sum = 3.5;
     m.correct = 7;
     tally_reserve(&m.scores, 8);
-    m.scores.cells[5] = 4;
+    m.scores.cells[5] = 4.25;
     Gradus__V1__MetricSums message;
     wire_metrics_to_proto(&m, &message);
     assert_int_equal(wire_metrics_from_proto(&message, &back, &err), 0);
     assert_int_equal(back.examples, 12);
     assert_true(back.loss_sum == 3.5);
-    assert_int_equal(back.scores.cells[5], 4);
+    assert_true(back.scores.cells[5] == 4.25);
     message.n_values--;
     assert_int_equal(wire_metrics_from_proto(&message, &back, &err), ERR_INVALID);
     assert_int_equal(wire_metrics_from_proto(NULL, &back, &err), ERR_INVALID);
