@@ -21,6 +21,7 @@ const struct auth_row auth_rows[] = {
     {.method = JOBS "Watch", .roles = READERS},
     {.method = JOBS "Nodes", .roles = READERS},
     {.method = JOBS "Tables", .roles = READERS},
+    {.method = JOBS "Follow", .roles = READERS},
     {.method = JOBS "Cancel", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Checkpoint", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Set", .roles = AUTH_SUBMITTER, .own = true},
@@ -41,7 +42,7 @@ const struct auth_row auth_rows[] = {
     {.method = PS "OpenShard", .roles = AUTH_NODE},
     {.method = PS "Fill", .roles = AUTH_NODE},
     {.method = PS "SetMembership", .roles = AUTH_NODE},
-    {.method = PS "Pull", .roles = AUTH_NODE},
+    {.method = PS "Pull", .roles = READERS}, /* with the key of Jobs.Follow */
     {.method = PS "Push", .roles = AUTH_NODE},
     {.method = PS "PushPull", .roles = AUTH_NODE},
     {.method = PS "Exchange", .roles = AUTH_NODE},

@@ -104,11 +104,11 @@ static int open_encoder(struct saved_model *m, const struct saved_model_request 
         return 0;
     }
     const char *measured = m->about.encoding;
-    if (measured == NULL && m->file != NULL) {
+    if (measured == NULL && (m->file != NULL || q->given != NULL)) {
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s: its metadata lack gradus.encoding: the checkpoint kept nothing of what "
-                       "was measured on the train data",
-                       m->path);
+                       "%s: %s nothing of what was measured on the train data", m->path,
+                       m->file != NULL ? "its metadata lack gradus.encoding: the checkpoint kept"
+                                       : "the master keeps");
     }
     m->measured_anew = measured == NULL;
     int rc = measured == NULL ? 0 : check_sets(m, q, err);
@@ -168,20 +168,36 @@ static int read_file(struct saved_model *m, bool average, struct err *err)
     return rc != 0 ? err_wrap(err, "%s", m->path) : 0;
 }
 
-static int open_model(struct saved_model *m, bool average, struct err *err)
+static int copy_given(struct saved_model *m, const struct saved_given *g, struct err *err)
 {
+    if (m->spec.model.table_count > 0) {
+        return err_set(err, ERR_UNSUPPORTED, "%s: it has tables, whose rows are not given",
+                       m->path);
+    }
+    int rc = saved_variables_copy(g->variables, g->values, g->count, m->model, &m->variables, err);
+    return rc == 0 ? 0 : err_wrap(err, "%s", m->path);
+}
+
+static int open_model(struct saved_model *m, const struct saved_model_request *q, struct err *err)
+{
+    bool average = q->average;
     const struct dataset_info *info = encoder_info(m->encoder);
     average = average || m->spec.update.evaluate_average;
     int rc = model_new(&m->spec.model, &info->features, &info->fields, (uint32_t)m->classes,
                        &m->model, err);
-    return rc != 0           ? rc
-           : m->file != NULL ? read_file(m, average, err)
-                             : read_checkpoint(m, average, err);
+    return rc != 0            ? rc
+           : q->given != NULL ? copy_given(m, q->given, err)
+           : m->file != NULL  ? read_file(m, average, err)
+                              : read_checkpoint(m, average, err);
 }
 
-static int open_source(struct saved_model *m, struct err *err)
+static int open_source(struct saved_model *m, const struct saved_given *given, struct err *err)
 {
     enum storage_thing thing = STORAGE_NOTHING;
+    if (given != NULL) {
+        m->about = given->about;
+        return 0;
+    }
     int rc = storage_look(m->path, &thing, err);
     if (rc == 0 && thing == STORAGE_FILE) {
         rc = saved_file_open(m->path, &m->file, err);
@@ -199,7 +215,7 @@ int saved_model_open(const struct saved_model_request *q, struct saved_model **o
 {
     struct saved_model *m = mem_new(1, sizeof *m);
     m->path = mem_strdup(q->path);
-    int rc = open_source(m, err);
+    int rc = open_source(m, q->given, err);
     rc = rc != 0 ? rc : saved_job_read(&m->about, q->path, q->sets, q->set_count, &m->spec, err);
     if (rc == 0 && job_spec_is_program(&m->spec)) {
         rc = err_set(err, ERR_UNSUPPORTED,
@@ -211,7 +227,7 @@ int saved_model_open(const struct saved_model_request *q, struct saved_model **o
     rc = rc != 0 ? rc : open_encoder(m, q, err);
     if (rc == 0) {
         name_classes(m);
-        rc = open_model(m, q->average, err);
+        rc = open_model(m, q, err);
     }
     if (rc != 0) {
         saved_model_free(m);

@@ -15,9 +15,19 @@ struct saved_model;
 struct saved_run;
 struct saved_tables;
 
+/* The values of a model that somebody else has read; borrowed for the call, but for the texts,
+ * which outlive the model. */
+struct saved_given {
+    struct saved_about about;
+    const struct variable_spec *variables; /* [count] */
+    const float *const *values;            /* [count] */
+    size_t count;
+};
+
 struct saved_model_request { /* everything is borrowed for the call */
-    const char *path;        /* the checkpoint's directory, or the file */
-    const char *const *sets; /* [set_count] "key=value" of the job file */
+    const char *path; /* the checkpoint's directory, or the file; of @given: a name for messages */
+    const struct saved_given *given; /* NULL: what is at the path */
+    const char *const *sets;         /* [set_count] "key=value" of the job file */
     size_t set_count;
     /* of the parameters (update.average), even where the job does not evaluate with it; a file has
      * either the average or the parameters */

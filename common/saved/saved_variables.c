@@ -66,3 +66,27 @@ int saved_variables_read(const struct checkpoint *c, const struct saved_file *fi
     }
     return 0;
 }
+
+int saved_variables_copy(const struct variable_spec *variables, const float *const *values,
+                         size_t count, const struct model *model, struct saved_variables *v,
+                         struct err *err)
+{
+    v->count = model_variable_count(model);
+    v->values = mem_new(v->count + 1, sizeof *v->values);
+    for (size_t i = 0; i < v->count; i++) {
+        const struct variable_spec *spec = model_variable(model, i);
+        if (i >= count || strcmp(variables[i].name, spec->name) != 0 ||
+            !shape_equal(&variables[i].shape, &spec->shape)) {
+            return err_set(err, ERR_INVALID,
+                           "variable %s is not that of the model that the job's file describes",
+                           spec->name);
+        }
+        const uint64_t n = shape_count(&spec->shape);
+        v->values[i] = mem_try_aligned(n, sizeof(float), spec->name, err);
+        if (v->values[i] == NULL) {
+            return ERR_EXHAUSTED;
+        }
+        memcpy(v->values[i], values[i], (size_t)n * sizeof(float));
+    }
+    return 0;
+}

@@ -18,6 +18,10 @@ struct saved_variables { /* begins zeroed */
 int saved_variables_read(const struct checkpoint *c, const struct saved_file *file,
                          const struct model *model, const char *slot, struct saved_variables *v,
                          struct err *err);
+/* Copies @count values that are given. Errors: ERR_INVALID other variables; ERR_EXHAUSTED. */
+int saved_variables_copy(const struct variable_spec *variables, const float *const *values,
+                         size_t count, const struct model *model, struct saved_variables *v,
+                         struct err *err);
 void saved_variables_release(struct saved_variables *v);
 
 #endif

@@ -266,6 +266,13 @@ def running_job(page):
     page.submit(epochs=ENDLESS)
 
 
+def job_of_a_new_state(page):
+    """running_job() behind commands that made state/ of their own."""
+    page.stop()
+    shutil.rmtree(page.tree + "/state")
+    running_job(page)
+
+
 def cancelled_job(page):
     running_job(page)
     page.run("build/bin/gradus cancel digits-1")
@@ -380,6 +387,7 @@ PREPARATIONS = [
     ("docs/cli.md", r"gradus predict ", flowers_without_kinds),
     ("docs/cli.md", r"gradus rules --rules-dir=plugins", plugins),
     ("docs/onnx.md", r"build/bin/gradus run examples/criteo-deepfm", criteo_file),
+    ("docs/serving.md", r"build/bin/gradus-serve --master ", job_of_a_new_state),
     ("docs/plugins.md", r"gradus run job\.yaml", job_file),
     ("docs/client-library.md", r"env GRADUS_MASTER=", cluster),
     ("docs/trace.md", r"gradus (trace|timeline) ", running_job),

@@ -369,7 +369,7 @@ def row(head, methods, calls):
 # worker_shell_methods.
 PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Push", "PushPull", "Exchange", "Pin", "Unpin", "Checkpoint",
       "Stats", "Trace", "Fill"]
-MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Remove", "Nodes", "DropNode", "Submit", "Set", "Trace", "Tables", "Watch", "Join", "Heartbeat", "Leave",
+MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Remove", "Nodes", "DropNode", "Submit", "Set", "Trace", "Tables", "Follow", "Watch", "Join", "Heartbeat", "Leave",
           "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure", "DataInfo", "ShardState",
           "CheckpointShardResponse", "EvaluateResponse", "AssignResponse", "TraceResponse", "StatsResponse"]
 
@@ -455,7 +455,7 @@ def master_calls():
         ("Nodes", "NodesRequest", ""), ("DropNode", "DropNodeRequest", 'node: "ps-1"'), ("Remove", "RemoveJobRequest", 'job: "j-1" checkpoints: true'), ("Set", "SetJobRequest", 'job: "j-1" sets: "training.mode=async"'),
         ("Checkpoint", "GetJobRequest", 'job: "j-1"'), ("Trace", "TraceJobRequest", 'job: "j-1" steps: 2 timeout_ms: 9'),
         ("TraceResponse", "TraceResponse", 'clock_ns: 9 boot: "b" spans { kind: SPAN_STEP ns: 3 } workers: "w" steps: 2'),
-        ("Tables", "TablesRequest", 'job: "j-1" table: "a"'),
+        ("Tables", "TablesRequest", 'job: "j-1" table: "a"'), ("Follow", "FollowRequest", 'job: "j-1"'),
         ("StatsResponse", "StatsResponse", f'shards {{ job: "j-1" version: 3 {TABLES} }}'),
         ("Cancel", "CancelRequest", 'job: "j-1" now: true')]))
     write("master", "answers", row([9, 0], MASTER, nodes + [

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Jobs service, but for Submit, Set, Resume, Trace, Tables and Watch, which have files of their
- * own. */
+/* The Jobs service, but for Submit, Set, Resume, Trace, Tables, Follow and Watch, which have files
+ * of their own. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -268,6 +268,7 @@ const struct rpc_method jobs_methods[] = {
     {.name = "Set", .request = on_set_call},
     {.name = "Trace", .request = on_trace_call, .done = on_trace_done},
     {.name = "Tables", .request = on_tables_call, .flags = RPC_END_ON_STOP},
+    {.name = "Follow", .request = on_follow_call},
     {.name = "Watch", .request = on_watch, .done = on_watch_done, .flags = RPC_END_ON_STOP},
 };
 const size_t jobs_method_count = sizeof jobs_methods / sizeof *jobs_methods;

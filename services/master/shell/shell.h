@@ -240,6 +240,9 @@ void traces_end(struct shell *s, const char *why);
 /* on_tables.c */
 void on_tables_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 
+/* on_follow.c */
+void on_follow_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
+
 /* on_submit.c */
 void on_submit_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 

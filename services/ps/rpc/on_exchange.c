@@ -51,7 +51,7 @@ static int find_shard(struct ps_stream *s, const Gradus__V1__ExchangeRequest *m,
     if (shard == NULL) {
         return err->code;
     }
-    if (s->shard == NULL && ps_check_key(shard, m->shard, m->worker, s->call, err) != 0) {
+    if (s->shard == NULL && ps_check_key(shard, m->shard, m->worker, false, s->call, err) != 0) {
         ps_shard_unref(shard);
         return err->code;
     }

@@ -67,7 +67,8 @@ static int read_values(struct ps_request *r, uint64_t first, struct rpc_spans *s
 void ps_on_fill(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     const Gradus__V1__FillRequest *m = (const Gradus__V1__FillRequest *)msg->body;
-    struct ps_request *r = ps_unary_exchange(service, m->shard, m->worker, call, answer_fill);
+    struct ps_request *r =
+        ps_unary_exchange(service, m->shard, m->worker, false, call, answer_fill);
     struct err err;
     if (r == NULL) {
         return;

@@ -133,7 +133,8 @@ static int read_pull(const Gradus__V1__Pull *in, struct ps_request *r, struct er
 void ps_on_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     const Gradus__V1__PullRequest *m = (const Gradus__V1__PullRequest *)msg->body;
-    struct ps_request *r = ps_unary_exchange(service, m->shard, m->worker, call, answer_values);
+    struct ps_request *r =
+        ps_unary_exchange(service, m->shard, m->worker, true, call, answer_values);
     if (r == NULL) {
         return;
     }
@@ -151,7 +152,8 @@ void ps_on_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
 void ps_on_push(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     const Gradus__V1__PushRequest *m = (const Gradus__V1__PushRequest *)msg->body;
-    struct ps_request *r = ps_unary_exchange(service, m->shard, m->worker, call, answer_push);
+    struct ps_request *r =
+        ps_unary_exchange(service, m->shard, m->worker, false, call, answer_push);
     if (r != NULL) {
         struct err err;
         post_or_fail(r, m->worker, read_values(r, m->push, msg->bulk, &err), msg, &err);
@@ -161,7 +163,8 @@ void ps_on_push(struct rpc_call *call, struct rpc_msg *msg, void *service)
 void ps_on_push_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     const Gradus__V1__PushPullRequest *m = (const Gradus__V1__PushPullRequest *)msg->body;
-    struct ps_request *r = ps_unary_exchange(service, m->shard, m->worker, call, answer_values);
+    struct ps_request *r =
+        ps_unary_exchange(service, m->shard, m->worker, false, call, answer_values);
     if (r != NULL) {
         struct err err;
         int rc = read_pull(m->pull, r, &err);

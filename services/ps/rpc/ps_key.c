@@ -30,8 +30,19 @@ int ps_refuse(const struct ps_shard *s, struct rpc_call *call, struct err *err)
     return err->code;
 }
 
+/* Errors: ERR_PERMISSION a reader that asks for more than a version. */
+static int check_reader(const struct ps_shard *s, const char *worker, bool reads,
+                        struct rpc_call *call, struct err *err)
+{
+    if (reads || strcmp(worker, SHARD_READER) != 0) {
+        return 0;
+    }
+    (void)err_set(err, ERR_PERMISSION, "who reads a job that runs may pull, and nothing else");
+    return ps_refuse(s, call, err);
+}
+
 int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, const char *worker,
-                 struct rpc_call *call, struct err *err)
+                 bool reads, struct rpc_call *call, struct err *err)
 {
     uint8_t secret[SHARD_KEY_SECRET_BYTES];
     char key[SHARD_KEY_BYTES], name[SHARD_WORKER_BYTES + 1];
@@ -48,7 +59,7 @@ int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, cons
     shard_key(secret, s->job, s->number, s->opening, key);
     bool sent = rpc_metadata(call, SHARD_KEY_HEADER, shown, sizeof shown);
     if (sent && shard_key_equal(shown, key)) {
-        return 0;
+        return check_reader(s, worker, reads, call, err);
     }
     if (sent) {
         (void)err_set(err, ERR_UNAUTHENTICATED,

@@ -338,13 +338,15 @@ struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
     return unary(s, ref, kind, call, msg, answer);
 }
 
-struct ps_request *ps_unary_exchange(
-    struct ps *ps, const Gradus__V1__ShardRef *ref, const char *worker, struct rpc_call *call,
-    void (*answer)(struct ps_request *, const struct shard_action *, const struct err *))
+struct ps_request *ps_unary_exchange(struct ps *ps, const Gradus__V1__ShardRef *ref,
+                                     const char *worker, bool reads, struct rpc_call *call,
+                                     void (*answer)(struct ps_request *,
+                                                    const struct shard_action *,
+                                                    const struct err *))
 {
     struct err err;
     struct ps_shard *s = ps_find(ps, ref, &err);
-    if (s == NULL || ps_check_key(s, ref, worker, call, &err) != 0) {
+    if (s == NULL || ps_check_key(s, ref, worker, reads, call, &err) != 0) {
         (void)rpc_fail(call, &err);
         if (s != NULL) {
             ps_shard_unref(s);

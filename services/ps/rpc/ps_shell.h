@@ -355,9 +355,10 @@ struct fence ps_fence(const Gradus__V1__ShardRef *ref);
 void ps_keep_secret(struct ps_shard *s, const Gradus__V1__ShardRef *ref);
 bool ps_has_secret(const struct ps_shard *s);
 /* Checks that @call, whose metadata has the key, may read or train as @worker the shard that @ref
- * names. Errors: ERR_ABORTED it means another opening; ERR_UNAUTHENTICATED. */
+ * names. @reads: it asks for a version and nothing else, as readers may. Errors: ERR_ABORTED it
+ * means another opening; ERR_UNAUTHENTICATED; ERR_PERMISSION a reader asks for something else. */
 int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, const char *worker,
-                 struct rpc_call *call, struct err *err);
+                 bool reads, struct rpc_call *call, struct err *err);
 /* It may not, and that is written down: @err, wrapped. Returns its code. */
 int ps_refuse(const struct ps_shard *s, struct rpc_call *call, struct err *err);
 /* Find the shard of a unary request and make the request, or fail the call (NULL). */
@@ -365,10 +366,12 @@ struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
                             enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
                             void (*answer)(struct ps_request *, const struct shard_action *,
                                            const struct err *));
-/* ps_unary() of a call that reads or trains, as @worker. */
-struct ps_request *ps_unary_exchange(
-    struct ps *ps, const Gradus__V1__ShardRef *ref, const char *worker, struct rpc_call *call,
-    void (*answer)(struct ps_request *, const struct shard_action *, const struct err *));
+/* ps_unary() of a call that reads or trains, as @worker; @reads as above. */
+struct ps_request *ps_unary_exchange(struct ps *ps, const Gradus__V1__ShardRef *ref,
+                                     const char *worker, bool reads, struct rpc_call *call,
+                                     void (*answer)(struct ps_request *,
+                                                    const struct shard_action *,
+                                                    const struct err *));
 /* Answer with a ShardState. */
 void ps_answer_state(struct ps_request *r, const struct shard_action *a, const struct err *err);
 

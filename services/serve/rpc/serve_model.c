@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -29,6 +30,9 @@ void serve_model_unref(struct serve_model *m)
     free(m->batches);
     infer_inputs_release(&m->inputs);
     saved_model_free(m->saved);
+    for (size_t i = 0; i < sizeof m->texts / sizeof m->texts[0]; i++) {
+        free(m->texts[i]);
+    }
     free(m);
 }
 
@@ -50,6 +54,7 @@ int serve_model_open(const struct serve_model_request *q, struct serve_model **o
     char *set = q->data_dir[0] != '\0' ? mem_printf("data.dir=%s", q->data_dir) : NULL;
     const char *sets[] = {set};
     const struct saved_model_request request = {.path = q->path,
+                                                .given = q->given,
                                                 .sets = sets,
                                                 .set_count = set != NULL,
                                                 .cache_dir = q->cache_dir,
@@ -72,6 +77,7 @@ int serve_model_open(const struct serve_model_request *q, struct serve_model **o
         serve_model_unref(m);
         return rc;
     }
+    memcpy(m->texts, q->texts, sizeof m->texts);
     *out = m;
     return 0;
 }

@@ -12,6 +12,7 @@
 struct serve_model {
     atomic_uint refs;
     struct saved_model *saved;
+    char *texts[3]; /* owned; what the model's about borrows */
     struct infer_inputs inputs;
     char version[24]; /* the step of the checkpoint */
     uint64_t number;  /* number of the version in this process, from 1 */
@@ -22,7 +23,10 @@ struct serve_model {
 };
 
 struct serve_model_request {
-    const char *path;     /* a checkpoint, or a file of `gradus export` */
+    const char *path; /* a checkpoint, or a file of `gradus export`; with @given: a name */
+    const struct saved_given *given; /* values that were read; NULL: what is at the path */
+    char *texts[3]; /* owned by the caller until it is open, then by the model: what @given's about
+                       points to */
     const char *data_dir; /* "": that of the job file */
     const char *cache_dir;
     size_t batch_max, slots;

@@ -7,6 +7,7 @@
 
 #include "base/chrono.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "inference/open_inference.pb-c.h"
 #include "serve/rpc/serve.h"
@@ -35,6 +36,12 @@ const struct field serve_fields[] = {
      .offset = AT(job),
      .def = "",
      .help = "Id of the job whose newest checkpoint is served"},
+    {.path = "master",
+     .type = FIELD_STRING,
+     .offset = AT(master),
+     .def = "",
+     .help = "With --job and --follow, HOST:PORT of the master of the job while it runs: versions "
+             "come from its parameter servers instead of checkpoints"},
     {.path = "data_dir",
      .type = FIELD_STRING,
      .offset = AT(data_dir),
@@ -101,6 +108,7 @@ struct state {
     struct service_context *sc;
     struct serve *serve;
     struct serve_follow *follow;
+    struct serve_live *live;
     char *where;
 };
 
@@ -113,6 +121,10 @@ int serve_service_check(const void *settings, struct err *err)
             err, ERR_INVALID,
             one ? "--checkpoint and --job exclude each other"
                 : "--checkpoint DIR or FILE is missing, or --job ID with --checkpoint-dir DIR");
+    }
+    if (c->master[0] != '\0' && (one || !c->follow)) {
+        return err_set(err, ERR_INVALID,
+                       "--master follows a job that runs: --job ID and --follow belong to it");
     }
     return storage_check(one ? c->checkpoint : c->checkpoint_dir, err);
 }
@@ -143,15 +155,20 @@ static int start_state(struct state *st, struct err *err)
                                           .waiting_max = (size_t)c->waiting_max,
                                           .delay_us = (uint64_t)c->batch_delay_us,
                                           .meters = service_meters(st->sc)};
-    st->where =
-        c->job[0] != '\0' ? storage_join(c->checkpoint_dir, c->job) : mem_strdup(c->checkpoint);
-    int rc = c->follow ? check_follow(st->where, err) : 0;
+    const bool live = c->master[0] != '\0';
+    st->where = live                ? mem_printf("job %s at %s", c->job, c->master)
+                : c->job[0] != '\0' ? storage_join(c->checkpoint_dir, c->job)
+                                    : mem_strdup(c->checkpoint);
+    int rc = live ? serve_live_new(c->master, c->job, service_credentials(st->sc), &st->live, err)
+             : c->follow ? check_follow(st->where, err)
+                         : 0;
     rc = rc != 0 ? rc : serve_new(&options, &st->serve, err);
     if (rc != 0) {
         return rc;
     }
     const struct serve_follow_options follow = {.serve = st->serve,
                                                 .where = st->where,
+                                                .live = st->live,
                                                 .data_dir = c->data_dir,
                                                 .cache_dir = c->cache_dir,
                                                 .batch_max = (size_t)c->batch_max,
@@ -160,16 +177,23 @@ static int start_state(struct state *st, struct err *err)
                                                 .served = served,
                                                 .ctx = st->sc,
                                                 .meters = service_meters(st->sc)};
-    service_set_absent(st->sc, "there is no checkpoint to serve yet");
+    service_set_absent(st->sc, live ? "the job has no version to serve yet"
+                                    : "there is no checkpoint to serve yet");
     st->follow = serve_follow_new(&follow);
     struct err none = {0};
     rc = serve_follow_look(st->follow, &none);
-    return rc == 0 || (c->follow && rc == ERR_NOT_FOUND) ? 0 : err_set(err, rc, "%s", none.msg);
+    if (rc != 0 && live) {
+        char shown[512];
+        log_warn("not_following", "error=%s", log_quote(none.msg, shown, sizeof shown));
+    }
+    return rc == 0 || live || (c->follow && rc == ERR_NOT_FOUND) ? 0
+                                                                 : err_set(err, rc, "%s", none.msg);
 }
 
 static void state_free(struct state *st)
 {
     serve_follow_free(st->follow);
+    serve_live_free(st->live);
     if (st->serve != NULL) {
         serve_free(st->serve);
     }

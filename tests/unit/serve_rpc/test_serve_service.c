@@ -16,7 +16,8 @@ static char empty[] = "";
 
 static void checked(char *checkpoint, char *job, char *dir, int code, const char *says)
 {
-    const struct serve_settings c = {.checkpoint = checkpoint, .job = job, .checkpoint_dir = dir};
+    const struct serve_settings c = {
+        .checkpoint = checkpoint, .job = job, .checkpoint_dir = dir, .master = empty};
     struct err err = {0};
     assert_int_equal(serve_service_check(&c, &err), code);
     assert_string_equal(err.msg, says);
@@ -36,6 +37,14 @@ static void test_settings(void **state)
     checked(empty, job, store, ERR_UNSUPPORTED,
             "ftp://c: a path, or a URL with file:// or s3://, is expected");
     checked(here, empty, store, 0, "");
+    struct err err = {0};
+    struct serve_settings live = {
+        .checkpoint = empty, .job = job, .checkpoint_dir = here, .master = here};
+    assert_int_equal(serve_service_check(&live, &err), ERR_INVALID);
+    assert_string_equal(err.msg, "--master follows a job that runs: --job ID and --follow belong "
+                                 "to it");
+    live.follow = true;
+    assert_int_equal(serve_service_check(&live, &err), 0);
 }
 
 /* In the child. */
