@@ -85,6 +85,8 @@ static const struct field fields[] = {
 
 /* ---- where answers go ---- */
 
+#define SINK_BYTES (256U << 10) /* of answers that wait until a file gets them */
+
 struct sink {
     const struct saved_model *model;
     enum answer_format format;
@@ -118,7 +120,8 @@ static int take(void *context, const float *answers, const char *ids, size_t cou
     struct sink *s = context;
     s->records += count;
     answer_text_add(s->model, s->format, answers, s->id, ids, count, &s->text);
-    return sink_flush(s, err);
+    const bool waits = s->file.kind != NULL && s->text.len < SINK_BYTES;
+    return waits ? 0 : sink_flush(s, err);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -219,6 +222,7 @@ static int predict(const struct options *o, struct saved_model *model, struct si
     answer_text_begin(model, sink->format, sink->id, &sink->text);
     rc = rc != 0 ? rc : sink_flush(sink, err);
     rc = rc != 0 ? rc : saved_predict(model, &files, threads, take, sink, &sink->left, err);
+    rc = rc != 0 ? rc : sink_flush(sink, err);
     if (sink->file.kind != NULL && rc == 0) {
         rc = storage_commit(&sink->file, err);
     } else if (sink->file.kind != NULL) {
