@@ -38,7 +38,7 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, data),
      .def = "",
      .help = "The file with the records, or a pattern of files; also in an object store; -: "
-             "standard input"},
+             "standard input; any of them may be packed with gzip, zlib or zstd"},
     {.path = "data_format",
      .type = FIELD_ENUM,
      .offset = offsetof(struct options, data_format),
@@ -51,8 +51,8 @@ static const struct field fields[] = {
      .type = FIELD_STRING,
      .offset = offsetof(struct options, id),
      .def = "",
-     .help = "The column that says which record it is, by name or number: it stands in front of "
-             "each answer; the model need not know it"},
+     .help = "The column, or feature, that says which record it is, by name or number: it stands "
+             "in front of each answer; the model need not know it"},
     {.path = "out",
      .type = FIELD_STRING,
      .offset = offsetof(struct options, out),
