@@ -296,7 +296,7 @@ char *text_float(float x, char out[TEXT_FLOAT_BYTES])
         (void)snprintf(out, TEXT_FLOAT_BYTES, "%.9g", (double)x);
         return out;
     }
-    int k = 0;
+    int k = v < 0.5 ? 9 : v < 1 ? 8 : 0; /* probabilities begin where they may end */
     while (v * scales[k] < 99999999.5) {
         k++;
     }

@@ -29,6 +29,7 @@ struct reading {
     encoder_visit *visit;
     void *context;
     bool unlabelled, ids, json;
+    bool input;    /* the file "-" is standard input */
     bool measures; /* reads as training does: labels count, and bad records may be left out */
     struct share share;
     struct encoder_left *left;
@@ -210,8 +211,7 @@ static int read_files(struct reading *r, struct data_spec *spec, struct err *err
     if (e->format == DATA_FORMAT_CSV) {
         spec->header = encoder_raw(e)->named ? DATA_HEADER_TRUE : DATA_HEADER_FALSE;
     }
-    const bool feed =
-        r->json || (!r->measures && strcmp(spec->test.file, FEED_STANDARD_INPUT) == 0);
+    const bool feed = r->json || (r->input && strcmp(spec->test.file, FEED_STANDARD_INPUT) == 0);
     int rc =
         feed ? read_feed(r, spec, is_class, r->json, err) : read_blocks(r, spec, is_class, err);
     if (rc == ERR_UNSUPPORTED && !feed && r->blocks == 0) {
@@ -229,10 +229,11 @@ static int read_files(struct reading *r, struct data_spec *spec, struct err *err
 
 static int check_files(const struct encoder *e, const struct encoder_files *files, struct err *err)
 {
-    if (files->id != NULL && !files->json && e->format != DATA_FORMAT_CSV) {
+    if (files->id != NULL && !files->json && e->format != DATA_FORMAT_CSV &&
+        e->format != DATA_FORMAT_TFRECORD) {
         return err_set(err, ERR_INVALID,
                        "%s: these records have no columns with names, so there is none that says "
-                       "which they are (--id); CSV and JSON lines have",
+                       "which they are (--id); CSV, TFRecord and JSON lines have",
                        files->file);
     }
     return 0;
@@ -247,6 +248,7 @@ int encoder_read(const struct encoder *e, const struct encoder_files *files, enc
                         .unlabelled = files->unlabelled,
                         .ids = files->id != NULL,
                         .json = files->json,
+                        .input = true,
                         .left = left};
     struct data_spec spec = e->spec; /* borrows */
     char *file = mem_strdup(files->file), none[] = "";
@@ -276,6 +278,10 @@ int encoder_read_part(const struct encoder *e, const struct data_spec *from, boo
     spec.test = test && named ? from->test : from->train;
     spec.test_is_train = !(test && named);
     spec.bad_records = from->bad_records;
+    if (test && named) {
+        r.input = true;
+        r.share.limit = (uint64_t)from->test.limit; /* of standard input; files end there */
+    }
     if (!named && from->test_fraction > 0) {
         r.share = (struct share){.test_fraction = from->test_fraction,
                                  .seed = (uint64_t)from->split_seed,

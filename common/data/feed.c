@@ -3,11 +3,9 @@
  * streamed source. */
 #include "data/feed.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "data/csv_columns.h"
@@ -23,8 +21,8 @@ struct feed {
     const struct feed_options *options;
     struct feed_left *left;
     struct stream_source rows; /* rows are cut and parsed as those of a streamed source */
-    struct source *file;       /* NULL: standard input */
-    char *text;                /* [capacity] */
+    struct source *file;
+    char *text; /* [capacity] */
     size_t count, capacity, taken;
     bool began, ended;
     uint64_t line, offset, records;
@@ -33,26 +31,6 @@ struct feed {
 static bool is_standard_input(const char *path)
 {
     return strcmp(path, FEED_STANDARD_INPUT) == 0;
-}
-
-/* Reads until @n bytes are there, or the end. */
-static int read_some(struct feed *f, char *out, size_t n, size_t *got, struct err *err)
-{
-    *got = 0;
-    if (f->file != NULL) {
-        return source_read(f->file, out, n, got, err);
-    }
-    while (*got < n) {
-        ssize_t k = read(STDIN_FILENO, out + *got, n - *got);
-        if (k < 0 && errno != EINTR) {
-            return err_errno(err, errno, "read standard input");
-        }
-        if (k == 0) {
-            return 0;
-        }
-        *got += k > 0 ? (size_t)k : 0;
-    }
-    return 0;
 }
 
 /* Has @want bytes in hand, if the source has as many. */
@@ -71,7 +49,7 @@ static int fill(struct feed *f, size_t want, struct err *err)
     if (f->ended || f->count >= want) {
         return 0;
     }
-    int rc = read_some(f, f->text + f->count, want - f->count, &got, err);
+    int rc = source_read(f->file, f->text + f->count, want - f->count, &got, err);
     f->ended = rc == 0 && got < want - f->count;
     f->count += got;
     return rc;
@@ -194,8 +172,9 @@ static int read_file(const struct feed_options *o, const char *path, uint64_t *r
 {
     struct feed f = {.options = o, .left = left};
     int rc = prepare(&f, path, err);
-    if (rc == 0 && !is_standard_input(path)) {
-        rc = source_open(path, o->spec->roots, &f.file, err);
+    if (rc == 0) {
+        rc = is_standard_input(path) ? source_open_input(&f.file, err)
+                                     : source_open(path, o->spec->roots, &f.file, err);
     }
     rc = rc != 0 ? rc : read_rows(&f, err);
     *records += f.records;

@@ -16,6 +16,7 @@
 #define FEATURES "features"
 #define SHOWN_BYTES 64
 #define DEPTH_MAX 16
+#define NUMBER_BYTES 32 /* JSON_DOC_DIGITS_BYTES, or "%.17g" */
 
 struct reading {
     const struct encoder *e;
@@ -44,6 +45,23 @@ static int no_number(const char *name, struct err *err)
     char shown[SHOWN_BYTES];
     return err_set(err, ERR_INVALID, "\"%s\": a number that fits a float is expected, or null",
                    text_shown(name, shown, sizeof shown));
+}
+
+/* A number as text: whole ones with all digits, others with the fewest that read back. */
+static bool number_text(const struct json_t *value, char out[NUMBER_BYTES])
+{
+    double number, back = 0;
+    if (json_doc_digits(value, out)) {
+        return true;
+    }
+    if (!json_doc_number(value, &number)) {
+        return false;
+    }
+    for (int places = 15; places <= 17 && (places == 15 || back != number); places++) {
+        (void)snprintf(out, NUMBER_BYTES, "%.*g", places, number);
+        back = strtod(out, NULL);
+    }
+    return true;
 }
 
 /* @value NULL: it is not there. */
@@ -110,14 +128,12 @@ static int take_category(struct reading *r, size_t i, struct err *err)
     const struct json_t *value = json_doc_member(r->object, c->name);
     uint32_t *cell = &c->cells[r->out->count];
     const char *text = value == NULL ? NULL : json_doc_text(value);
-    char shown[SHOWN_BYTES], digits[32];
-    double number;
+    char shown[SHOWN_BYTES], digits[NUMBER_BYTES];
     if (value == NULL || json_doc_is_null(value)) {
         *cell = RECORDS_CATEGORY_NONE;
         return missing(r, r->like->numbers + i, c->name, err);
     }
-    if (text == NULL && json_doc_number(value, &number)) {
-        (void)snprintf(digits, sizeof digits, "%.17g", number);
+    if (text == NULL && number_text(value, digits)) {
         text = digits;
     }
     return text != NULL ? names_add(&c->values, text, cell, err)
@@ -171,10 +187,8 @@ static int take_id(struct reading *r, struct err *err)
     const char *name = r->text->spec->id;
     const struct json_t *value = json_doc_member(r->object, name);
     const char *text = value == NULL ? NULL : json_doc_text(value);
-    char shown[SHOWN_BYTES], digits[32];
-    double number;
-    if (text == NULL && value != NULL && json_doc_number(value, &number)) {
-        (void)snprintf(digits, sizeof digits, "%.17g", number);
+    char shown[SHOWN_BYTES], digits[NUMBER_BYTES];
+    if (text == NULL && value != NULL && number_text(value, digits)) {
         text = digits;
     }
     if (text == NULL) {

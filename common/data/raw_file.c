@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +20,9 @@ struct raw_file {
     int fd;                        /* of files */
     struct storage_stream *stream; /* of all else */
     uint64_t bytes, offset;
+    bool input; /* fd is standard input, of which the first bytes are in hand: */
+    size_t head_bytes;
+    char head[RAW_FILE_PEEK_BYTES];
 };
 
 /* A descriptor of @path, if it lies where @roots say: of the very thing that they looked at. */
@@ -111,7 +115,7 @@ int raw_file_open(const char *path, const struct data_roots *roots, struct raw_f
 void raw_file_close(struct raw_file *f)
 {
     if (f != NULL) {
-        if (f->fd >= 0) {
+        if (f->fd >= 0 && !f->input) {
             (void)close(f->fd);
         }
         storage_stream_close(f->stream);
@@ -131,12 +135,49 @@ static int system_error(const struct raw_file *f, struct err *err)
     return err_errno(err, errno, "read %s at byte %" PRIu64, f->path, f->offset);
 }
 
+/* Some of the next bytes of the descriptor. */
+static int read_some(const struct raw_file *f, void *out, size_t n, size_t *got, struct err *err)
+{
+    ssize_t k;
+    do {
+        k = read(f->fd, out, n);
+    } while (k < 0 && errno == EINTR);
+    if (k < 0) {
+        return system_error(f, err);
+    }
+    *got = (size_t)k;
+    return 0;
+}
+
+int raw_file_open_input(struct raw_file **out, struct err *err)
+{
+    struct raw_file *f = mem_new(1, sizeof *f);
+    *f = (struct raw_file){.fd = STDIN_FILENO, .input = true, .path = mem_strdup("standard input")};
+    int rc = 0;
+    size_t got = 1;
+    while (rc == 0 && got > 0 && f->head_bytes < sizeof f->head) {
+        rc = read_some(f, f->head + f->head_bytes, sizeof f->head - f->head_bytes, &got, err);
+        f->head_bytes += rc == 0 ? got : 0;
+    }
+    if (rc != 0) {
+        raw_file_close(f);
+        return rc;
+    }
+    *out = f;
+    return 0;
+}
+
 int raw_file_peek(struct raw_file *f, void *out, size_t n, size_t *got, struct err *err)
 {
     if (f->stream != NULL) {
         struct err local = {0};
         int rc = storage_stream_peek(f->stream, out, n, got, &local);
         return rc == 0 ? 0 : stream_error(f, &local, err);
+    }
+    if (f->input) {
+        *got = n < f->head_bytes ? n : f->head_bytes;
+        memcpy(out, f->head, *got);
+        return 0;
     }
     ssize_t k = pread(f->fd, out, n, 0);
     if (k < 0) {
@@ -154,15 +195,15 @@ int raw_file_read(struct raw_file *f, void *out, size_t n, size_t *got, struct e
         if (rc != 0) {
             return stream_error(f, &local, err);
         }
+    } else if (f->input && f->offset < f->head_bytes) {
+        const size_t left = f->head_bytes - (size_t)f->offset;
+        *got = n < left ? n : left;
+        memcpy(out, f->head + f->offset, *got);
     } else {
-        ssize_t k;
-        do {
-            k = read(f->fd, out, n);
-        } while (k < 0 && errno == EINTR);
-        if (k < 0) {
-            return system_error(f, err);
+        int rc = read_some(f, out, n, got, err);
+        if (rc != 0) {
+            return rc;
         }
-        *got = (size_t)k;
     }
     f->offset += *got;
     return 0;

@@ -23,6 +23,9 @@ struct raw_file;
  * not a regular file; ERR_UNAVAILABLE the store does not answer. */
 int raw_file_open(const char *path, const struct data_roots *roots, struct raw_file **out,
                   struct err *err);
+/* Standard input, which is read once, from its beginning; its size is not known. Errors: of reading
+ * its first bytes. */
+int raw_file_open_input(struct raw_file **out, struct err *err);
 void raw_file_close(struct raw_file *f); /* NULL is fine */
 
 /* The first @n bytes (at most RAW_FILE_PEEK_BYTES) again, or all of a shorter file. Before reading

@@ -48,18 +48,33 @@ static int begin_reading(struct source *s, struct err *err)
     return rc;
 }
 
-int source_open(const char *path, const struct data_roots *roots, struct source **out,
-                struct err *err)
+/* Takes @file. */
+static int open_file(struct raw_file *file, struct source **out, struct err *err)
 {
     struct source *s = mem_new(1, sizeof *s);
-    int rc = raw_file_open(path, roots, &s->file, err);
-    rc = rc != 0 ? rc : begin_reading(s, err);
+    s->file = file;
+    int rc = begin_reading(s, err);
     if (rc != 0) {
         source_close(s);
         return rc;
     }
     *out = s;
     return 0;
+}
+
+int source_open(const char *path, const struct data_roots *roots, struct source **out,
+                struct err *err)
+{
+    struct raw_file *file = NULL;
+    int rc = raw_file_open(path, roots, &file, err);
+    return rc != 0 ? rc : open_file(file, out, err);
+}
+
+int source_open_input(struct source **out, struct err *err)
+{
+    struct raw_file *file = NULL;
+    int rc = raw_file_open_input(&file, err);
+    return rc != 0 ? rc : open_file(file, out, err);
 }
 
 void source_of_bytes(const char *path, const char *bytes, size_t n, struct source **out)

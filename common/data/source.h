@@ -21,6 +21,8 @@ struct source;
  * raw_file_open(). */
 int source_open(const char *path, const struct data_roots *roots, struct source **out,
                 struct err *err);
+/* The same of standard input, which may be packed, too. */
+int source_open_input(struct source **out, struct err *err);
 /* A part of the file @path that is in memory already, unpacked; both are borrowed. */
 void source_of_bytes(const char *path, const char *bytes, size_t n, struct source **out);
 void source_close(struct source *s); /* NULL is fine */

@@ -291,6 +291,53 @@ static int add_feature(struct tfrecord_load *l, struct tfrecord_slot *slot,
     return rc == 0 && missing ? add_missing(l, slot, err) : rc;
 }
 
+/* "…: feature "who" (--id) <what>". */
+static int id_error(const struct tfrecord_load *l, const char *what, struct err *err)
+{
+    char name[96];
+    char *text = mem_printf("feature %s (--id) %s",
+                            cells_mark(l->request->spec->id, 60, true, name, sizeof name), what);
+    int rc = record_error(l, text, err);
+    free(text);
+    return rc;
+}
+
+/* The feature that says which record it is: a text, or a number. */
+static int add_id(struct tfrecord_load *l, const struct tf_feature *f, struct err *err)
+{
+    struct tf_values values;
+    struct tf_value v = {0}, more;
+    struct buf *ids = &l->out.ids;
+    if (ids->len != l->ids_before) {
+        return id_error(l, "stands there twice", err);
+    }
+    tf_values_begin(&values, f);
+    if (f->kind == TF_EMPTY || tf_values_next(&values, &v) != TF_FOUND ||
+        tf_values_next(&values, &more) != TF_END) {
+        return id_error(l, "has not one value", err);
+    }
+    const size_t n = f->kind == TF_BYTES ? (size_t)(v.bytes.end - v.bytes.p) : 0;
+    if (n > 0 && memchr(v.bytes.p, '\0', n) != NULL) {
+        return id_error(l, "is no text: it has a byte 0", err);
+    }
+    if (f->kind == TF_BYTES) {
+        buf_add(ids, v.bytes.p, n);
+    } else if (f->kind == TF_INT64) {
+        buf_printf(ids, "%" PRId64, v.integer);
+    } else {
+        buf_printf(ids, "%.9g", (double)v.number);
+    }
+    buf_add_char(ids, '\0');
+    return 0;
+}
+
+static bool is_id(const struct tfrecord_load *l, const struct tf_feature *f)
+{
+    const char *id = l->request->spec->id;
+    const size_t n = (size_t)(f->name.end - f->name.p);
+    return id != NULL && strlen(id) == n && memcmp(f->name.p, id, n) == 0;
+}
+
 /* The declared feature of a name, or NULL. */
 static struct tfrecord_slot *find(const struct tfrecord_load *l, const struct tf_feature *f)
 {
@@ -315,10 +362,12 @@ int tfrecord_load_add(struct tfrecord_load *l, struct err *err)
     int rc = reserve(l, err);
     l->draft.count = 0;
     l->skip = l->lacks_weight = false;
+    l->ids_before = r->ids.len;
     tf_example_begin(&example, l->item.bytes, l->item.size);
     while (rc == 0 && (step = tf_example_next(&example, &f)) == TF_FOUND) {
         struct tfrecord_slot *slot = find(l, &f);
         rc = slot == NULL ? 0 : add_feature(l, slot, &f, err);
+        rc = rc != 0 || !is_id(l, &f) ? rc : add_id(l, &f, err);
     }
     rc = rc == 0 && step == TF_BROKEN ? broken(l, err) : rc;
     for (size_t i = 0; i < l->slots.names.count && rc == 0; i++) {
@@ -327,7 +376,11 @@ int tfrecord_load_add(struct tfrecord_load *l, struct err *err)
             rc = add_missing(l, slot, err);
         }
     }
+    if (rc == 0 && l->request->spec->id != NULL && r->ids.len == l->ids_before) {
+        rc = id_error(l, "is missing", err);
+    }
     if (rc != 0 || l->skip) {
+        r->ids.len = l->ids_before;
         l->out.skipped += rc == 0;
         return rc;
     }

@@ -16,6 +16,7 @@ struct tfrecord_load {
     struct sparse_draft draft; /* of the record in hand */
     bool skip;                 /* the record in hand is left out for a missing value */
     bool lacks_weight;         /* the record in hand may have a weight, and has none */
+    size_t ids_before;         /* bytes of ids of the records before */
     enum data_weights weights;
     uint64_t without_weight; /* records */
     uint64_t labels_capacity, places_capacity, values_capacity, weights_capacity;

@@ -10,6 +10,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -298,6 +299,21 @@ bool json_doc_number(const struct json_t *value, double *out)
     }
     if (large(value, &n)) {
         *out = (double)n;
+        return true;
+    }
+    return false;
+}
+
+bool json_doc_digits(const struct json_t *value, char out[JSON_DOC_DIGITS_BYTES])
+{
+    uint64_t n;
+    if (json_is_integer(value)) {
+        (void)snprintf(out, JSON_DOC_DIGITS_BYTES, "%" JSON_INTEGER_FORMAT,
+                       json_integer_value(value));
+        return true;
+    }
+    if (large(value, &n)) {
+        (void)snprintf(out, JSON_DOC_DIGITS_BYTES, "%" PRIu64, n);
         return true;
     }
     return false;

@@ -51,6 +51,9 @@ bool json_doc_is_null(const struct json_t *value);
 bool json_doc_bool(const struct json_t *value, bool *out);
 /* False when it is no number. */
 bool json_doc_number(const struct json_t *value, double *out);
+/* The digits of a whole number, with its sign; false when it is none. */
+#define JSON_DOC_DIGITS_BYTES 24
+bool json_doc_digits(const struct json_t *value, char out[JSON_DOC_DIGITS_BYTES]);
 const char *json_doc_text(const struct json_t *value); /* NULL when it is not a string */
 /* Append @value on one line; numbers read back as they were. */
 void json_doc_print(const struct json_t *value, struct buf *out);

@@ -12,10 +12,14 @@
 static void add_cell(const char *prefix, const char *text, struct buf *out)
 {
     if (text[strcspn(text, ",\"\r\n")] == '\0') {
-        buf_printf(out, "%s%s", prefix, text);
+        if (prefix[0] != '\0') {
+            buf_add_str(out, prefix);
+        }
+        buf_add_str(out, text);
         return;
     }
-    buf_printf(out, "\"%s", prefix);
+    buf_add_char(out, '"');
+    buf_add_str(out, prefix);
     for (const char *p = text; *p != '\0'; p++) {
         buf_add_str(out, *p == '"' ? "\"" : "");
         buf_add_char(out, *p);
@@ -60,6 +64,13 @@ static void add_number(float value, bool json, struct buf *out)
     }
 }
 
+/* A cell behind another one. */
+static void add_number_cell(float value, struct buf *out)
+{
+    char text[1 + TEXT_FLOAT_BYTES] = ",";
+    buf_add(out, text, 1 + strlen(text_float(value, text + 1)));
+}
+
 static void add_csv(const struct saved_model *m, const float *answer, struct buf *out)
 {
     const size_t classes = saved_model_classes(m);
@@ -69,9 +80,9 @@ static void add_csv(const struct saved_model *m, const float *answer, struct buf
         add_cell("", saved_model_class_name(m, largest(answer, classes)), out);
     }
     for (size_t i = 0; i < classes; i++) {
-        buf_add_char(out, ',');
-        add_number(answer[i], false, out);
+        add_number_cell(answer[i], out);
     }
+    buf_add_char(out, '\n');
 }
 
 static void add_json(const struct saved_model *m, const float *answer, struct buf *out)
@@ -80,7 +91,7 @@ static void add_json(const struct saved_model *m, const float *answer, struct bu
     if (classes == 0) {
         buf_add_str(out, "\"value\": ");
         add_number(answer[0], true, out);
-        buf_add_char(out, '}');
+        buf_add_str(out, "}\n");
         return;
     }
     buf_add_str(out, "\"class\": ");
@@ -92,7 +103,7 @@ static void add_json(const struct saved_model *m, const float *answer, struct bu
         buf_add_str(out, ": ");
         add_number(answer[i], true, out);
     }
-    buf_add_str(out, "}}");
+    buf_add_str(out, "}}\n");
 }
 
 /* Writes the id of the record that the answer is for. */
@@ -114,7 +125,9 @@ void answer_text_add(const struct saved_model *m, enum answer_format format, con
 {
     for (size_t i = 0; i < count; i++) {
         const float *answer = answers + i * saved_model_width(m);
-        buf_add_str(out, format == ANSWER_JSON ? "{" : "");
+        if (format == ANSWER_JSON) {
+            buf_add_char(out, '{');
+        }
         if (ids != NULL) {
             add_id(format, id, ids, out);
             ids += strlen(ids) + 1;
@@ -124,6 +137,5 @@ void answer_text_add(const struct saved_model *m, enum answer_format format, con
         } else {
             add_json(m, answer, out);
         }
-        buf_add_char(out, '\n');
     }
 }

@@ -107,7 +107,9 @@ const struct cli_command cmd_evaluate = {
         "whether the moving average of the parameters is measured (update.evaluate_average); "
         "--set changes them. What was measured on the train data is taken from the checkpoint, or "
         "from MODEL_FILE, which `gradus export` wrote as safetensors, so these need not be here. "
-        "Variables and tables are read into memory.\n" CLI_PLACES_NOTE,
+        "Variables and tables are read into memory. With --set data.test.file=- the test records "
+        "come "
+        "from standard input, plain or packed.\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -38,7 +38,7 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, data),
      .def = "",
      .help = "The file with the records, or a pattern of files; also in an object store; -: "
-             "standard input"},
+             "standard input; any of them may be packed with gzip, zlib or zstd"},
     {.path = "data_format",
      .type = FIELD_ENUM,
      .offset = offsetof(struct options, data_format),
@@ -51,8 +51,8 @@ static const struct field fields[] = {
      .type = FIELD_STRING,
      .offset = offsetof(struct options, id),
      .def = "",
-     .help = "The column that says which record it is, by name or number: it stands in front of "
-             "each answer; the model need not know it"},
+     .help = "The column, or feature, that says which record it is, by name or number: it stands "
+             "in front of each answer; the model need not know it"},
     {.path = "out",
      .type = FIELD_STRING,
      .offset = offsetof(struct options, out),
@@ -84,6 +84,8 @@ static const struct field fields[] = {
 };
 
 /* ---- where answers go ---- */
+
+#define SINK_BYTES (256U << 10) /* of answers that wait until a file gets them */
 
 struct sink {
     const struct saved_model *model;
@@ -118,7 +120,8 @@ static int take(void *context, const float *answers, const char *ids, size_t cou
     struct sink *s = context;
     s->records += count;
     answer_text_add(s->model, s->format, answers, s->id, ids, count, &s->text);
-    return sink_flush(s, err);
+    const bool waits = s->file.kind != NULL && s->text.len < SINK_BYTES;
+    return waits ? 0 : sink_flush(s, err);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -219,6 +222,7 @@ static int predict(const struct options *o, struct saved_model *model, struct si
     answer_text_begin(model, sink->format, sink->id, &sink->text);
     rc = rc != 0 ? rc : sink_flush(sink, err);
     rc = rc != 0 ? rc : saved_predict(model, &files, threads, take, sink, &sink->left, err);
+    rc = rc != 0 ? rc : sink_flush(sink, err);
     if (sink->file.kind != NULL && rc == 0) {
         rc = storage_commit(&sink->file, err);
     } else if (sink->file.kind != NULL) {

@@ -6,14 +6,18 @@ import csv
 import gzip
 import io
 import json
+import lzma
 import os
+import random
 import subprocess
 import sys
 import unittest
+import zlib
 
 sys.path.insert(0, os.path.dirname(__file__))
-from cluster import BIN, SOURCE  # noqa: E402
+from cluster import BIN, SOURCE, gradus  # noqa: E402
 from test_predict import FLOWERS, PredictTest, read_csv  # noqa: E402
+from test_sparse_fields import example  # noqa: E402
 from test_tables import JOB as JOB_OF_TABLES, click_lines  # noqa: E402
 
 
@@ -21,7 +25,8 @@ class Inputs(PredictTest):
     def run_predict(self, result, data, *more, stdin=None, code=0):
         done = subprocess.run([f"{BIN}/gradus", "predict", result["checkpoint"], "--data", data, *more], input=stdin,
                               capture_output=True, timeout=600)
-        self.assertEqual(done.returncode, code, done.stderr)
+        if code is not None:
+            self.assertEqual(done.returncode, code, done.stderr)
         self.said = " ".join(done.stderr.decode().split())
         return done.stdout.decode()
 
@@ -150,6 +155,59 @@ class Inputs(PredictTest):
         self.assertIn("these records have no columns with names", self.said)
         self.run_predict(result, "-", "--data-format", "json", stdin=b'{"0": [-1]}\n', code=2)
         self.assertIn('"0": a list of keys, whole numbers from 0 on, is expected', self.said)
+
+    def test_packed_standard_input(self):
+        """As a packed file has it, for predict and for evaluate; other packings are named."""
+        result = self.train(FLOWERS, data__ignore="price")
+        given = self.bytes_of(self.test)
+        expected = self.answers(result, self.test)
+        records = "".join(json.dumps({"width": float(r["width"]), "size": float(r["size"]), "soil": r["soil"]}) + "\n"
+                          for r in self.rows).encode()
+        zstd = subprocess.run(["zstd", "-q", "-c"], input=given, capture_output=True, check=True).stdout
+        measured = gradus("evaluate", result["checkpoint"], "--json")
+        self.assertEqual(measured.returncode, 0, measured.stderr)
+        for packed in (gzip.compress(given), zlib.compress(given), zstd, gzip.compress(given[:300]) + gzip.compress(given[300:])):
+            self.assertEqual(self.answers(result, "-", stdin=packed), expected)
+            done = subprocess.run([f"{BIN}/gradus", "evaluate", result["checkpoint"], "--json", "--set", "data.test.file=-"], input=packed,
+                                  capture_output=True, timeout=600)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(done.stdout), json.loads(measured.stdout))
+        for stdin in (records, gzip.compress(records)):
+            self.assertEqual(self.answers(result, "-", "--data-format", "json", stdin=stdin), expected)
+        self.run_predict(result, "-", stdin=gzip.compress(given)[:-20], code=None)
+        self.assertIn("standard input: the gzip file is cut off", self.said)
+        self.run_predict(result, "-", stdin=lzma.compress(given), code=2)
+        self.assertIn("standard input", self.said)
+        self.assertIn("xz", self.said)
+        self.run_predict(result, "-", stdin=b"", code=2)
+
+    def test_ids_of_tfrecord(self):
+        result = self.run_job(file=SOURCE + "/examples/tfrecord-logistic.yaml", training__epochs=1, data__dir=self.dir, **self.tfrecords())
+        path = os.path.join(self.dir, "asked")
+        expected = self.answers(result, path)
+        ids = [f"no. {i}" for i in range(len(expected))]
+        for source, given in ((path, None), ("-", self.bytes_of(path)), ("-", gzip.compress(self.bytes_of(path)))):
+            for name, values in (("who", ids), ("number", [str(2**60 + i) for i in range(len(ids))]), ("half", ["0.5"] * len(ids))):
+                found = self.answers(result, source, "--id", name, stdin=given)
+                self.assertEqual([f.pop(name) for f in found], values)
+                self.assertEqual(found, expected)
+        label = self.answers(result, path, "--id", "label")  # one that the model knows
+        self.assertEqual({f["label"] for f in label}, {"0", "1"})
+        for name, said in (("nobody", 'feature "nobody" (--id) is missing'), ("words", 'feature "words" (--id) has not one value')):
+            self.run_predict(result, path, "--id", name, code=2)
+            self.assertIn("asked: record 0 at byte 0: " + said, self.said)
+
+    def tfrecords(self):
+        """Files of records with labels, and of those that are asked about, which have ids, too."""
+        draw = random.Random(6)
+        for file, count in (("train", 300), ("asked", 260)):
+            with open(os.path.join(self.dir, file), "wb") as f:
+                for i in range(count):
+                    features = {"label": [float(draw.random() < 0.5)], "who": [b"no. %d" % i], "number": [2**60 + i], "half": [0.5],
+                                "words": [b"a", b"b"], **{f"I{k + 1}": [draw.random()] for k in range(13)},
+                                **{f"C{k + 1}": [draw.randrange(20)] for k in range(26)}}
+                    f.write(example(features))
+        return {"data__train__file": "train", "data__test__file": "asked"}
 
     def test_images(self):
         result = self.run_job(file=SOURCE + "/examples/digits.yaml", training__epochs=1)
