@@ -102,7 +102,7 @@ int checkpoint_best(const char *dir, char **path, struct err *err)
     int rc = manifest_read(dir, &m, err);
     if (rc == 0 && !m.best.kept) {
         rc = err_set(err, ERR_NOT_FOUND,
-                     "checkpoint %s: no best version was kept; training.checkpoints_keep_best of "
+                     "checkpoint %s: no best version was kept; training.checkpoints_keep.best of "
                      "the job file does it",
                      dir);
     }

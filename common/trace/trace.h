@@ -47,6 +47,9 @@ struct trace_span {
     uint64_t begin_ns, end_ns; /* chrono_now_ns() */
     uint64_t exchange, step, bytes;
     uint64_t waited_ns, applied_ns;
+    uint32_t push; /* QUEUE of a push: enum push_result, and */
+    bool spare;
+    uint64_t base, made; /* versions: computed on, and made with it (0: with others) */
 };
 
 /* The spans of a recording. */

@@ -27,6 +27,10 @@ static void fill_span(const struct trace_span *from, Gradus__V1__Span *to)
     to->bytes = from->bytes;
     to->waited_ns = from->waited_ns;
     to->applied_ns = from->applied_ns;
+    to->push = from->push;
+    to->base_version = from->base;
+    to->made_version = from->made;
+    to->spare = from->spare;
 }
 
 void wire_trace_to_proto(struct trace_spans *spans, struct wire_trace *out)

@@ -87,7 +87,7 @@ struct cli_common {
 #define CLI_BEST_ROW(owner)                                                                        \
     {                                                                                              \
         .path = "best", .type = FIELD_BOOL, .offset = offsetof(owner, best), .def = "false",       \
-        .help = "The best version that is kept (training.checkpoints_keep_best of the job file), " \
+        .help = "The best version that is kept (training.checkpoints_keep.best of the job file), " \
                 "not the newest"                                                                   \
     }
 #define CLI_JSON_ROW(owner)                                                                        \

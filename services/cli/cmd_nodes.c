@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradus nodes: the nodes of a cluster, those that were lost lately too. */
+/* gradus nodes: the nodes of a cluster, and those that were lost and whose place nobody has. */
 #include "cli/client_common.h"
 #include "cli/output.h"
 #include "cli/query.h"
 
 struct options {
     struct cli_common common;
+    bool all;
 };
 
-static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
-                                      CLI_JSON_ROW(struct options)};
+static const struct field fields[] = {
+    CLI_MASTER_ROWS(struct options),
+    CLI_JSON_ROW(struct options),
+    {.path = "all",
+     .type = FIELD_BOOL,
+     .offset = offsetof(struct options, all),
+     .def = "false",
+     .help = "Also nodes of the last 10 minutes that left, or whose place another one has"},
+};
 
 static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
 {
@@ -25,6 +33,7 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     Gradus__V1__NodesRequest request = GRADUS__V1__NODES_REQUEST__INIT;
+    request.all = o->all;
     struct client client = {0};
     struct err err = {0};
     int code = client_open_common(&client, &o->common, true, &err) == 0

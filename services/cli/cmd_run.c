@@ -9,7 +9,6 @@
 #include "cli/job_file.h"
 #include "cli/local_job.h"
 #include "cli/run_dir.h"
-#include "cli/submit.h"
 
 struct options {
     struct cli_common common;
@@ -21,27 +20,10 @@ static const struct field fields[] = {
     CLI_STATE_DIR_ROW(struct options), CLI_RULES_DIR_ROW(struct options),
     CLI_TIMEOUT_ROW(struct options), CLI_JSON_ROW(struct options), CLI_LOCAL_ROWS(struct options)};
 
-/* The job that is submitted once the cluster is ready. */
-struct submission {
-    const struct job_file *file;
-    const struct cli_args *args;
-    bool numbered; /* in the default directory, where other runs may have jobs of its name */
-};
-
-static int begin(void *ctx, struct client *client, char **job, struct err *err)
-{
-    const struct submission *s = ctx;
-    struct run_number number = {.lock_fd = -1, .least = 0};
-    int rc = s->numbered ? run_number_take(s->file->spec.name, &number, err) : 0;
-    rc = rc != 0 ? rc : submit_job(client, s->file, s->args, "", number.least, job, err);
-    run_number_release(&number);
-    return rc;
-}
-
 static int run_in(const char *state_dir, const struct job_file *file, const struct cli_args *args)
 {
     const struct options *o = args->options;
-    struct submission submission = {
+    struct local_submission submission = {
         .file = file, .args = args, .numbered = o->common.state_dir[0] == '\0'};
     const struct local_job job = {.spec = &file->spec,
                                   .state_dir = state_dir,
@@ -50,7 +32,7 @@ static int run_in(const char *state_dir, const struct job_file *file, const stru
                                   .where = args->where,
                                   .resumed = "",
                                   .json = o->common.json,
-                                  .begin = begin,
+                                  .begin = local_job_submit,
                                   .ctx = &submission};
     return local_job_run(&job);
 }

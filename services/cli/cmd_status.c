@@ -37,7 +37,7 @@ static int take_best(struct found_job *found, Gradus__V1__Job *shown, struct err
     if (best == NULL || best->checkpoint[0] == '\0') {
         return err_set(
             err, ERR_NOT_FOUND,
-            "job %s: no best version was kept; training.checkpoints_keep_best of the job "
+            "job %s: no best version was kept; training.checkpoints_keep.best of the job "
             "file does it",
             found->job->id);
     }
@@ -77,7 +77,7 @@ const struct cli_command cmd_status = {
     .examples = "  gradus status digits-1\n"
                 "  gradus status digits-1 --master master:7000\n",
     .notes = "With @best behind it the checkpoint is that of the best version "
-             "(training.checkpoints_keep_best).\n" CLI_PLACES_NOTE,
+             "(training.checkpoints_keep.best).\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

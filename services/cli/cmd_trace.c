@@ -10,10 +10,8 @@
 #include "cli/cli.h"
 #include "cli/follow.h"
 #include "cli/output.h"
-#include "cli/query.h"
 #include "cli/trace_json.h"
-
-#define ANSWER_MS 100000 /* time that the master takes at most beside the steps */
+#include "cli/trace_record.h"
 
 struct options {
     struct cli_common common;
@@ -29,7 +27,7 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, steps),
      .def = "10",
      .min = 1,
-     .max = 1000,
+     .max = TRACE_STEPS_MAX,
      .help = "Steps of every worker"},
     {.path = "out",
      .type = FIELD_STRING,
@@ -41,36 +39,9 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, within),
      .def = "10s",
      .min = 1,
-     .max = 600000,
+     .max = TRACE_WITHIN_MAX,
      .help = "Take what there is after this time"},
 };
-
-/* Tells what the trace lacks, a line each. Returns the number of steps that every worker has. */
-static uint32_t tell_problems(const Gradus__V1__TraceJobResponse *r, int64_t wanted)
-{
-    uint32_t least = UINT32_MAX;
-    for (size_t i = 0; i < r->n_nodes; i++) {
-        const Gradus__V1__NodeTrace *n = r->nodes[i];
-        if (n->problem[0] != '\0' || n->trace == NULL) {
-            cli_note("warning: %s is missing: %s", n->node, n->problem);
-            continue;
-        }
-        if (n->trace->lost > 0) {
-            cli_note("warning: %s did more than could be recorded: %" PRIu64
-                     " spans are missing; take fewer steps",
-                     n->node, n->trace->lost);
-        }
-        if (n->role != GRADUS__V1__NODE_ROLE__WORKER) {
-            continue;
-        }
-        if (n->trace->steps < wanted) {
-            cli_note("warning: %s made only %" PRIu32 " of %" PRId64 " steps", n->node,
-                     n->trace->steps, wanted);
-        }
-        least = n->trace->steps < least ? n->trace->steps : least;
-    }
-    return least == UINT32_MAX ? 0 : least;
-}
 
 static int write_trace(const struct options *o, const char *path,
                        const Gradus__V1__TraceJobResponse *r, struct err *err)
@@ -83,7 +54,7 @@ static int write_trace(const struct options *o, const char *path,
     if (rc != 0) {
         return rc;
     }
-    uint32_t steps = tell_problems(r, o->steps);
+    uint32_t steps = trace_tell_problems(r, o->steps);
     if (o->common.json) {
         struct buf out = {0};
         output_object(&out, "job", r->job, "file", path, (const char *)NULL);
@@ -98,19 +69,6 @@ static int write_trace(const struct options *o, const char *path,
     return 0;
 }
 
-static int record(const struct options *o, const char *job, struct rpc_msg **reply, bool *stopped,
-                  struct err *err)
-{
-    Gradus__V1__TraceJobRequest request = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
-    request.job = mem_strdup(job);
-    request.steps = (uint32_t)o->steps;
-    request.timeout_ms = (uint32_t)o->within;
-    int rc = query_job_long(&o->common, job, "Trace", &request.base,
-                            (unsigned)o->within + ANSWER_MS, reply, stopped, err);
-    free(request.job);
-    return rc;
-}
-
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
@@ -118,9 +76,9 @@ static int run(const struct cli_args *args)
     struct rpc_msg *reply = NULL;
     struct err err = {0};
     bool stopped = false;
-    int rc = record(o, job, &reply, &stopped, &err);
+    const struct trace_ask ask = {&o->common, job, o->steps, o->within};
+    int rc = trace_record(&ask, &reply, &stopped, &err);
     if (rc == 0 && stopped) {
-        cli_note("stopped; job %s is not recorded any more", job);
         return FOLLOW_STOPPED;
     }
     if (rc == 0) {

@@ -10,7 +10,7 @@
  * job id, whose newest checkpoint it is, found as find_job() finds the job, or its best version if
  * the job ended with that as its result. A master that is named is asked, unless @what has a '/';
  * otherwise a directory goes before a job. @best, or "@best" at the end of @what: the best version
- * that is kept beside it (training.checkpoints_keep_best). @path returns owned. Errors:
+ * that is kept beside it (training.checkpoints_keep.best). @path returns owned. Errors:
  * ERR_NOT_FOUND says where it looked, or that no best version is kept; those of find_job(). */
 int find_checkpoint(const char *what, const struct cli_common *common, bool best, char **path,
                     struct err *err);

@@ -180,6 +180,13 @@ static void show_progress(struct follower *f, const Gradus__V1__Job *job)
     buf_release(&line);
 }
 
+static int code_of(const Gradus__V1__Job *job)
+{
+    return job->state == GRADUS__V1__JOB_STATE__SUCCEEDED   ? CLI_OK
+           : job->state == GRADUS__V1__JOB_STATE__CANCELLED ? CLI_CANCELLED
+                                                            : CLI_FAILED;
+}
+
 int follow_ended(const Gradus__V1__Job *job, bool json)
 {
     struct buf out = {0};
@@ -191,23 +198,16 @@ int follow_ended(const Gradus__V1__Job *job, bool json)
         terminal_print(&out);
     }
     buf_release(&out);
-    switch (job->state) {
-    case GRADUS__V1__JOB_STATE__SUCCEEDED:
-        return CLI_OK;
-    case GRADUS__V1__JOB_STATE__CANCELLED:
-        return CLI_CANCELLED;
-    default:
-        if (json) { /* as text, the result has said it */
-            cli_note("job %s %s: %s", job->id, wire_state_name(job->state), job->reason);
-        }
-        return CLI_FAILED;
+    if (json && code_of(job) == CLI_FAILED) { /* as text, the result has said it */
+        cli_note("job %s %s: %s", job->id, wire_state_name(job->state), job->reason);
     }
+    return code_of(job);
 }
 
 static int finish(struct follower *f, const Gradus__V1__Job *job)
 {
     clear_line(f);
-    return follow_ended(job, f->options->json);
+    return f->options->look != NULL ? code_of(job) : follow_ended(job, f->options->json);
 }
 
 /* ---- events ---- */
@@ -282,6 +282,9 @@ static int on_job(struct follower *f, struct rpc_msg *newest)
     f->shown = newest;
     f->lost_since_ms = 0;
     const Gradus__V1__Job *job = (const Gradus__V1__Job *)newest->body;
+    if (f->options->look != NULL) {
+        f->options->look(f->options->ctx, newest);
+    }
     (void)show_evaluations(f, job);
     if (job_has_ended(job)) {
         return finish(f, job);

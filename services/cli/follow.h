@@ -20,6 +20,8 @@ struct follow_options {
      * with
      * @err. May be NULL. */
     int (*tick)(void *ctx, struct buf *notices, struct err *err);
+    /* Called with each state of the job that is seen; who wants them prints the result itself. */
+    void (*look)(void *ctx, struct rpc_msg *job);
     /* Called with true before Ctrl-Z stops this process, and with false when it goes on. NULL:
      * nothing else is stopped with it. */
     void (*suspend)(void *ctx, bool stop);

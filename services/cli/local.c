@@ -198,8 +198,13 @@ static int start_worker(struct local *l, size_t i, struct err *err)
 {
     char *master = mem_printf("--master=%s", l->master_address);
     char *program = mem_printf("--program=%s", l->program);
-    const char *extra[] = {master, "--name=", ANY_DATA, program, no_polling(l), NULL};
+    char *slow = mem_printf("--slow-down=%g", l->slow_downs == NULL ? 1.0 : l->slow_downs[i]);
+    const char *polling = no_polling(l);
+    const char *extra[] = {
+        master,  "--name=", ANY_DATA, program, l->slow_downs == NULL ? polling : slow,
+        polling, NULL};
     int rc = start_child(l, &l->workers[i], "worker", i + 1, extra, err);
+    free(slow);
     free(program);
     free(master);
     return rc;

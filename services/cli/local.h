@@ -18,18 +18,19 @@ struct local_child {
 
 struct local {
     char *bin_dir, *state_dir, *log_dir;
-    char *rules_dir; /* NULL: none */
-    char *program;   /* the program of workers; empty: none */
+    char *rules_dir;          /* NULL: none */
+    char *program;            /* the program of workers; empty: none */
+    const double *slow_downs; /* of each worker, for experiments; borrowed; NULL: none is slow */
     char master_address[256];
     struct spawn master;
     struct local_child *ps, *workers;
     size_t ps_count, worker_count;
 };
 
-/* Starts the processes of a run. @l is zeroed. @state_dir is made when missing; @rules_dir is given
- * to all processes, unless it is empty, @program to the workers. Waits until all are ready, and
- * says for which when that takes long. Errors name the process and the last line of its log;
- * ERR_CANCELLED a signal of follow_block_signals() came. */
+/* Starts the processes of a run. @l is zeroed, but for slow_downs. @state_dir is made when missing;
+ * @rules_dir is given to all processes, unless it is empty, @program to the workers. Waits until
+ * all are ready, and says for which when that takes long. Errors name the process and the last line
+ * of its log; ERR_CANCELLED a signal of follow_block_signals() came. */
 int local_start(struct local *l, const char *state_dir, const char *rules_dir, const char *program,
                 size_t ps, size_t workers, struct err *err);
 /* Look after the children; what happened is added to @notices, a line each. Errors: ERR_ABORTED the

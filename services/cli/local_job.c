@@ -15,17 +15,42 @@
 #include "cli/memory_need.h"
 #include "cli/places.h"
 #include "cli/run_dir.h"
+#include "cli/submit.h"
 
 #define UNFINISHED_TOLD 8 /* newest jobs; all that have not ended come on top */
 
+struct training {
+    struct local *local;
+    const struct local_job *job;
+    struct client *client;
+};
+
 static int tick(void *ctx, struct buf *notices, struct err *err)
 {
-    return local_tick(ctx, notices, err);
+    const struct training *t = ctx;
+    return local_tick(t->local, notices, err);
 }
 
 static void suspend(void *ctx, bool stop)
 {
-    local_suspend(ctx, stop);
+    const struct training *t = ctx;
+    local_suspend(t->local, stop);
+}
+
+static void look(void *ctx, struct rpc_msg *job)
+{
+    const struct training *t = ctx;
+    t->job->look(t->job->ctx, t->client, job);
+}
+
+int local_job_submit(void *ctx, struct client *client, char **job, struct err *err)
+{
+    const struct local_submission *s = ctx;
+    struct run_number number = {.lock_fd = -1, .least = 0};
+    int rc = s->numbered ? run_number_take(s->file->spec.name, &number, err) : 0;
+    rc = rc != 0 ? rc : submit_job(client, s->file, s->args, "", number.least, job, err);
+    run_number_release(&number);
+    return rc;
 }
 
 static int train(struct local *local, const struct local_job *j)
@@ -45,6 +70,7 @@ static int train(struct local *local, const struct local_job *j)
     (void)fprintf(stderr, "job %s: 1 master, %zu parameter server%s, %zu worker%s\nlogs in %s\n",
                   job, local->ps_count, local->ps_count == 1 ? "" : "s", local->worker_count,
                   local->worker_count == 1 ? "" : "s", local->log_dir);
+    struct training training = {local, j, &client};
     struct follow_options follow_options = {
         .job = job,
         .where = j->where,
@@ -52,7 +78,8 @@ static int train(struct local *local, const struct local_job *j)
         .interrupt = FOLLOW_CANCEL,
         .tick = tick,
         .suspend = suspend,
-        .ctx = local,
+        .look = j->look != NULL ? look : NULL,
+        .ctx = &training,
     };
     int code = follow(&client, &follow_options);
     free(job);
@@ -106,7 +133,7 @@ int local_job_call(const char *state_dir, const char *method, const ProtobufCMes
 
 int local_job_run(const struct local_job *j)
 {
-    struct local local = {0};
+    struct local local = {.slow_downs = j->slow_downs};
     struct err err = {0};
     int code = CLI_FAILED;
     bool at_once = false;

@@ -14,11 +14,22 @@ struct local_job { /* all borrowed */
     const char *rules_dir, *worker; /* "": none */
     const char *where;              /* of struct cli_args */
     const char *resumed;            /* id of the job that goes on; "": a new one */
+    const double *slow_downs;       /* of each worker (struct local); NULL: none is slow */
     bool json;
     /* Make the master have the job. @job returns owned. */
     int (*begin)(void *ctx, struct client *client, char **job, struct err *err);
+    /* As in struct follow_options; NULL: the result is printed. */
+    void (*look)(void *ctx, struct client *client, struct rpc_msg *job);
     void *ctx;
 };
+
+/* A `begin`: sends the job of a file. @ctx: struct local_submission. */
+struct local_submission {
+    const struct job_file *file;
+    const struct cli_args *args;
+    bool numbered; /* in the default directory, where other runs may have jobs of its name */
+};
+int local_job_submit(void *ctx, struct client *client, char **job, struct err *err);
 
 /* Can it be: is there a program where the job needs one, and memory enough (or @overcommit)? Prints
  * what is not, and where @file, which the user wrote (NULL: none), says it. Returns an exit code.

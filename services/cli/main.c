@@ -29,6 +29,8 @@ extern char **environ;
     X(checkpoint)                                                                                  \
     X(table)                                                                                       \
     X(trace)                                                                                       \
+    X(timeline)                                                                                    \
+    X(compare)                                                                                     \
     X(validate)                                                                                    \
     X(schema)                                                                                      \
     X(rules)                                                                                       \

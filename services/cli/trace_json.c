@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "cli/trace_spans.h"
 #include "json/json_write.h"
 #include "trace/trace.h"
 #include "wire/wire.h"
@@ -59,12 +60,6 @@ static const char *const names[] = {
     [TRACE_APPLY] = "apply", [TRACE_ANSWER] = "answer",
 };
 
-/* Numbers of nodes are not trusted to be small. */
-static int64_t plus(int64_t ns, int64_t more)
-{
-    return (int64_t)((uint64_t)ns + (uint64_t)more);
-}
-
 static bool is_known(const Gradus__V1__Span *s)
 {
     int kind = (int)s->kind;
@@ -90,17 +85,10 @@ static void add_point(struct writer *w, const struct point *p)
     w->points[w->point_count++] = *p;
 }
 
-/* "worker-1" for a shard's span of its exchange; "" when it is not known. */
-static const char *sender(const Gradus__V1__NodeTrace *n, const Gradus__V1__Span *s)
-{
-    const Gradus__V1__TraceResponse *t = n->trace;
-    return s->worker > 0 && s->worker <= t->n_workers ? t->workers[s->worker - 1] : "";
-}
-
 static uint32_t thread_of(const Gradus__V1__NodeTrace *n, const Gradus__V1__Span *s)
 {
     uint32_t shard = s->shard < UINT16_MAX ? s->shard : UINT16_MAX;
-    if (n->role == GRADUS__V1__NODE_ROLE__WORKER) {
+    if (trace_is_worker(n)) {
         bool connection = s->kind == GRADUS__V1__SPAN_KIND__SPAN_RECEIVE ||
                           s->kind == GRADUS__V1__SPAN_KIND__SPAN_EXCHANGE;
         return connection ? FIRST_CONNECTION + shard : JOB_THREAD;
@@ -116,9 +104,9 @@ static uint32_t thread_of(const Gradus__V1__NodeTrace *n, const Gradus__V1__Span
 static void add_points(struct writer *w, const Gradus__V1__NodeTrace *n, const Gradus__V1__Span *s,
                        int64_t begin, uint32_t process)
 {
-    bool worker = n->role == GRADUS__V1__NODE_ROLE__WORKER;
+    bool worker = trace_is_worker(n);
     struct point p = {.sent = s->kind == GRADUS__V1__SPAN_KIND__SPAN_SEND,
-                      .worker = worker ? n->node : sender(n, s),
+                      .worker = worker ? n->node : trace_sender(n, s),
                       .shard = s->shard,
                       .exchange = s->exchange,
                       .ns = begin,
@@ -133,7 +121,7 @@ static void add_points(struct writer *w, const Gradus__V1__NodeTrace *n, const G
         break;
     case GRADUS__V1__SPAN_KIND__SPAN_QUEUE: /* the wait ends where the update begins */
         if (s->applied_ns > 0) {
-            p.ns = plus(p.ns, (int64_t)s->ns);
+            p.ns = trace_plus(p.ns, (int64_t)s->ns);
             p.thread = 1 + (p.thread - 1) / SHARD_THREADS * SHARD_THREADS;
             add_point(w, &p);
         }
@@ -146,7 +134,7 @@ static void add_points(struct writer *w, const Gradus__V1__NodeTrace *n, const G
 static void add_span(struct writer *w, const Gradus__V1__NodeTrace *n, const Gradus__V1__Span *s,
                      uint32_t process)
 {
-    int64_t begin = plus((int64_t)s->begin_ns, n->offset_ns);
+    int64_t begin = trace_begin_ns(n, s);
     uint32_t thread = thread_of(n, s);
     bool overlaps = s->kind == GRADUS__V1__SPAN_KIND__SPAN_EXCHANGE ||
                     s->kind == GRADUS__V1__SPAN_KIND__SPAN_QUEUE;
@@ -156,7 +144,7 @@ static void add_span(struct writer *w, const Gradus__V1__NodeTrace *n, const Gra
     e->span = s;
     if (overlaps) {
         uint64_t id = e->id = ++w->last_id;
-        struct event *end = add(w, 'e', plus(begin, (int64_t)s->ns), process, thread);
+        struct event *end = add(w, 'e', trace_plus(begin, (int64_t)s->ns), process, thread);
         end->name = names[s->kind];
         end->id = id;
     }
@@ -165,49 +153,14 @@ static void add_span(struct writer *w, const Gradus__V1__NodeTrace *n, const Gra
     }
 }
 
-/* ---- which spans ---- */
-
-/* Servers record somewhat longer than workers: what they do outside of all steps is left out. */
-struct window {
-    int64_t begin, end;
-};
-
-static struct window steps_of(const Gradus__V1__TraceJobResponse *trace)
-{
-    struct window all = {INT64_MAX, INT64_MIN};
-    for (size_t i = 0; i < trace->n_nodes; i++) {
-        const Gradus__V1__NodeTrace *n = trace->nodes[i];
-        if (n->trace == NULL || n->role != GRADUS__V1__NODE_ROLE__WORKER) {
-            continue;
-        }
-        for (size_t k = 0; k < n->trace->n_spans; k++) {
-            const Gradus__V1__Span *s = n->trace->spans[k];
-            int64_t begin = plus((int64_t)s->begin_ns, n->offset_ns);
-            int64_t end = plus(begin, (int64_t)s->ns);
-            all.begin = begin < all.begin ? begin : all.begin;
-            all.end = end > all.end ? end : all.end;
-        }
-    }
-    return all;
-}
-
-static bool is_shown(const Gradus__V1__NodeTrace *n, const Gradus__V1__Span *s,
-                     const struct window *steps)
-{
-    uint64_t error = n->offset_error_ns;
-    int64_t begin = plus((int64_t)s->begin_ns, n->offset_ns);
-    int64_t end = plus(begin, (int64_t)s->ns);
-    return is_known(s) && plus(begin, (int64_t)(0 - error)) <= steps->end &&
-           plus(end, (int64_t)error) >= steps->begin;
-}
-
 static void add_spans(struct writer *w)
 {
-    const struct window steps = steps_of(w->trace);
+    struct trace_window shared;
+    const struct trace_window window = trace_window(w->trace, &shared);
     for (size_t i = 0; i < w->trace->n_nodes; i++) {
         const Gradus__V1__NodeTrace *n = w->trace->nodes[i];
         for (size_t k = 0; n->trace != NULL && k < n->trace->n_spans; k++) {
-            if (is_shown(n, n->trace->spans[k], &steps)) {
+            if (trace_is_shown(n, n->trace->spans[k], &window)) {
                 add_span(w, n, n->trace->spans[k], (uint32_t)i + 1);
             }
         }
@@ -295,7 +248,7 @@ static void add_name(struct writer *w, const char *what, uint32_t process, uint3
 
 static void name_threads(struct writer *w, const Gradus__V1__NodeTrace *n, uint32_t process)
 {
-    bool worker = n->role == GRADUS__V1__NODE_ROLE__WORKER;
+    bool worker = trace_is_worker(n);
     uint32_t *seen = NULL;
     size_t seen_count = 0, capacity = 0;
     for (size_t i = 0; i < n->trace->n_spans; i++) {
@@ -313,8 +266,9 @@ static void name_threads(struct writer *w, const Gradus__V1__NodeTrace *n, uint3
         bool connection = worker ? thread != JOB_THREAD : (thread - 1) % SHARD_THREADS != 0;
         char *name = worker && !connection ? mem_strdup("job")
                      : worker              ? mem_printf("answers of shard %" PRIu32, s->shard)
-                     : connection ? mem_printf("shard %" PRIu32 " from %s", s->shard, sender(n, s))
-                                  : mem_printf("shard %" PRIu32, s->shard);
+                     : connection
+                         ? mem_printf("shard %" PRIu32 " from %s", s->shard, trace_sender(n, s))
+                         : mem_printf("shard %" PRIu32, s->shard);
         add_name(w, "thread_name", process, thread, name);
         free(name);
     }

@@ -97,6 +97,7 @@ ELSEWHERE = [
 SHORTER = [
     (r"--seeds 1000000000\b", "--seeds 1000"),
     (r"--seeds 100000\b", "--seeds 300"),
+    (r"(gradus compare \S+)", r"\1 --set training.epochs=1"),
 ]
 
 
@@ -355,10 +356,10 @@ PREPARATIONS = [
     ("README.md", r"build/bin/gradus run churn\.yaml", own_csv),
     ("README.md", r"build/bin/gradus submit job\.yaml", job_of_the_readme),
     ("README.md", r"build/bin/gradus set job-1 ", second_worker),
-    ("docs/cli.md", r"gradus (run|validate|plan) job\.yaml", job_file),
+    ("docs/cli.md", r"gradus (run|compare|validate|plan) job\.yaml", job_file),
     ("docs/cli.md", r"gradus run mine\.yaml", worker_program),
     ("docs/cli.md", r"gradus (submit|nodes|list)", cluster),
-    ("docs/cli.md", r"gradus (status|cancel|pause|set|checkpoint|trace) ", running_job),
+    ("docs/cli.md", r"gradus (status|cancel|pause|set|checkpoint|trace|timeline) ", running_job),
     ("docs/cli.md", r"gradus (resume|rm) ", cancelled_job),
     ("docs/cli.md", r"gradus table ", job_of_tables),
     ("docs/cli.md", r"gradus convert ", data_files),
@@ -370,7 +371,7 @@ PREPARATIONS = [
     ("docs/cli.md", r"gradus rules --rules-dir=plugins", plugins),
     ("docs/plugins.md", r"gradus run job\.yaml", job_file),
     ("docs/client-library.md", r"env GRADUS_MASTER=", cluster),
-    ("docs/trace.md", r"gradus trace ", running_job),
+    ("docs/trace.md", r"gradus (trace|timeline) ", running_job),
 ]
 
 SERVICE = re.compile(r"(build/bin/)?gradus-(master|ps|worker|serve) ")

@@ -72,6 +72,26 @@ class Members(Digits, FaultTest):
         self.wait_for("all nodes", lambda: len(names()) == len(before))
         self.assertEqual(names(), before)
 
+    def test_a_node_whose_place_another_has_is_not_listed(self):
+        self.cluster(workers=2)
+
+        def listed(*args):
+            nodes = json.loads(gradus("nodes", "--json", "--master", self.master.address, *args).stdout or "[]")
+            return sorted((n["role"], n["alive"]) for n in nodes)
+
+        everybody = listed()
+        self.assertIn(("WORKER", True), everybody)
+        self.workers[0].stop(signal.SIGKILL)
+        lost = sorted([*everybody, ("WORKER", False)])
+        lost.remove(("WORKER", True))
+        self.wait_for("a worker that is lost", lambda: listed() == lost)
+        self.workers[0] = self.start_worker()
+        self.wait_for("another in its place", lambda: listed() == everybody)
+        self.assertEqual(listed("--all"), sorted([*everybody, ("WORKER", False)]))
+        self.assertEqual(self.workers[1].stop(), 0)
+        everybody.remove(("WORKER", True))
+        self.assertEqual(listed(), everybody)
+
     def test_one_more_worker_is_used_sync(self):
         self.assert_same_bits(*self.one_more("sync"))
 

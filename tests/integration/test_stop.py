@@ -78,8 +78,7 @@ class Stop(Digits, FaultTest):
     def test_every_mode_keeps_the_best_beside_the_newest(self):
         self.cluster(workers=2)
         for mode in ("async", "bounded"):
-            job = self.start_job(**self.stop_keys(training__mode=mode, training__checkpoints_keep_best="true",
-                                                  training__checkpoints_keep=1))
+            job = self.start_job(**self.stop_keys(training__mode=mode, training__checkpoints_keep="{last: 1, best: accuracy}"))
             self.wait_end(job)
             status = self.status(self.master, job)
             best = self.assert_stopped(status)
@@ -97,13 +96,26 @@ class Stop(Digits, FaultTest):
             self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
             self.assertAlmostEqual(json.loads(evaluated.stdout)["metrics"]["accuracy"], best["test"]["accuracy"], places=6)
 
+    def test_the_best_is_kept_without_an_early_end_from_when_it_is_set(self):
+        self.cluster(workers=2)
+        job = self.start_job(training__evaluate_every="20 steps", training__checkpoints_keep=1)
+        self.assertNotIn("best", self.status(self.master, job))
+        refused = self.set_keys(job, "training.checkpoints_keep.best=auc", expect=2)
+        self.assertIn("training.checkpoints_keep.best: auc is not measured", " ".join(refused.split()))
+        self.set_keys(job, "training.checkpoints_keep.best=loss")
+        self.wait_for("a best version", lambda: self.status(self.master, job).get("best", {}).get("checkpoint") or None)
+        self.wait_end(job)
+        status = self.status(self.master, job)
+        self.assertEqual((status["best"]["metric"], status["best"]["stopped_early"]), ("loss", False))
+        self.assertEqual(self.weights(job + "@best"), self.weights(status["best"]["checkpoint"], state=False))
+
     def test_without_a_best_version_there_is_none(self):
         self.cluster(workers=1)
         job = self.submit(training__epochs=1, cluster__workers=1, training__replicas=1)
         self.wait_end(job)
         done = gradus("export", job, os.path.join(self.dir, "x"), "--best", "--state-dir", self.state_dir)
         self.assertEqual(done.returncode, 5, done.stderr)
-        self.assertIn("no best version was kept; training.checkpoints_keep_best of the job file does it", done.stderr)
+        self.assertIn("no best version was kept; training.checkpoints_keep.best of the job file does it", done.stderr)
         for command in (["status"], ["evaluate"], ["predict", "--data=x", "--out=-"]):
             done = gradus(*command, job + "@best", "--state-dir", self.state_dir)
             self.assertEqual(done.returncode, 5, done.stderr)

@@ -3,11 +3,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 import unittest
 import urllib.request
+import xml.etree.ElementTree
 
 from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, TIMEOUT, ClusterTest, gradus
 
@@ -98,6 +100,15 @@ class TraceTest(ClusterTest):
         self.assertEqual(done.returncode, expect, done.stderr)
         return (Trace(path) if expect == 0 else None), done.stderr
 
+    def picture(self, master, job, *args):
+        """[what a reader is told of each thing], the texts that are seen, and the classes of boxes."""
+        done = gradus("timeline", job, "-o", "-", "--within", "60s", "--master", master.address, *args)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"of job {job}", done.stderr)
+        root = xml.etree.ElementTree.fromstring(done.stdout)
+        names = {kind: [e for e in root.iter("{http://www.w3.org/2000/svg}" + kind)] for kind in ("title", "text")}
+        return [e.text for e in names["title"]], [e.text for e in names["text"]]
+
     def check_steps(self, trace, steps, shards):
         """Every step of a worker computes, and its pushes are applied before they are answered."""
         for worker in trace.of_role("WORKER"):
@@ -138,12 +149,29 @@ class Modes(TraceTest):
         self.assertLessEqual(len(steps), 8)
         again, _ = self.trace(master, job, "--steps", "1", "--within", "60s")  # nothing is left over
         self.check_steps(again, 1, 2)
+        told, seen = self.picture(master, job, "--steps", "3")
+        for name in (f"{job} · sync, 4 replicas", "worker-1", "worker-2", "shard 0, ps-1", "shard 1, ps-2"):
+            self.assertIn(name, seen)
+        gradients = [t for t in told if t.startswith("gradient ")]
+        self.assertGreaterEqual(len(gradients), 2 * 3)  # of two workers, or one worker's last ones, to each shard
+        for t in gradients:
+            base, made = re.fullmatch(r"gradient of version (\d+) in version (\d+), staleness 0", t).groups()
+            self.assertEqual(int(made), int(base) + 1)
 
     def test_async(self):
         master, _, _, job = self.running(1, 2, training__mode="async")
         trace, err = self.trace(master, job, "--steps", "5", "--within", "60s")
         self.assertEqual(err, "")
         self.check_steps(trace, 5, 1)
+        told, seen = self.picture(master, job, "--steps", "8")
+        self.assertIn(f"{job} · async", seen)
+        ages = [re.fullmatch(r"gradient of version (\d+) in version (\d+), staleness (\d+)", t) for t in told
+                if t.startswith("gradient ")]
+        self.assertTrue(ages and all(ages), told)
+        for age in ages:
+            base, made, stale = (int(g) for g in age.groups())
+            self.assertEqual(made, base + stale + 1)
+        self.assertTrue(any(int(a.group(3)) > 0 for a in ages))  # two workers overtake each other
 
     def test_bounded_with_overlap(self):
         master, _, _, job = self.running(2, 1, training__mode="bounded", training__overlap="true")

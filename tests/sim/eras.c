@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "job/spec/job_era.h"
 
 static double value_of(const char *section, const char *key, double none)
@@ -173,6 +174,11 @@ static void forget_dead(const struct world *w, struct sim_job *j)
     }
 }
 
+static uint64_t file_sum(const char *text)
+{
+    return checksum_of(text, strlen(text));
+}
+
 void eras_asked(struct world *w, struct sim_job *j, uint64_t request, const struct job_spec *spec)
 {
     forget_dead(w, j);
@@ -180,6 +186,7 @@ void eras_asked(struct world *w, struct sim_job *j, uint64_t request, const stru
         violated(w, INVARIANT_ORDER, "more than %d clients want to change a job", SIM_ASKED_MAX);
     }
     j->update.asked[j->update.waiting].request = request;
+    j->update.asked[j->update.waiting].file = file_sum(spec->text);
     j->update.asked[j->update.waiting++].era = era_of_text(j, spec->text);
 }
 
@@ -209,11 +216,17 @@ static void check_told(struct world *w, const struct sim_job *j)
 static void answered(struct world *w, struct sim_job *j, uint32_t i, const struct err *err)
 {
     const struct sim_era era = j->update.asked[i].era;
+    const struct job_record *row = disk_row(w, (uint32_t)(j - w->jobs));
+    if (err->code == ERR_EXHAUSTED && row != NULL &&
+        file_sum(row->text) == j->update.asked[i].file) {
+        violated(w, INVARIANT_ERA,
+                 "a client is told that its change of %s is undone; a master that was started "
+                 "again would have it",
+                 j->id);
+    }
     j->update.asked[i] = j->update.asked[--j->update.waiting];
-    /* It may be stored all the same; what is taken back is told before that is stored, and a master
-     * that dies just then keeps the change; the job ended in the middle. */
-    if (err->code == ERR_UNAVAILABLE || err->code == ERR_EXHAUSTED ||
-        strstr(err->msg, " ended ") != NULL) {
+    /* It may be stored all the same; the job ended in the middle. */
+    if (err->code == ERR_UNAVAILABLE || strstr(err->msg, " ended ") != NULL) {
         j->update.unsure = true;
     }
     if (err->code == 0) {

@@ -46,7 +46,7 @@ static void learn_job(struct sim_job *j, const struct job_spec *spec,
     j->stop.wanted = best_is_wanted(&spec->training);
     j->stop.keeps = best_is_kept(&spec->training);
     j->stop.restore = spec->training.stop_restore_best;
-    j->stop.patience = (uint64_t)spec->training.stop_patience;
+    j->stop.patience = spec->training.stop_metric == 0 ? 0 : (uint64_t)spec->training.stop_patience;
     j->stop.min_delta = spec->training.stop_min_delta;
     j->stop.every = spec->training.evaluate_every;
 }

@@ -74,6 +74,8 @@
     X(era_of_base, UPDATES, "a gradient is applied as of the version that it was computed on")     \
     X(newest_era, UPDATES, "a shard that is restored knows the newest update section alone")       \
     X(era_kept_undone, UPDATES, "a change that did not fit stays in the record")                   \
+    X(undone_not_awaited, UPDATES,                                                                 \
+      "a client hears that its change was undone before that is stored")                           \
     X(first_eras, UPDATES, "a worker keeps to the rounds of its first assignment")                 \
     X(change_half_undone, CHANGE, "only the master takes back a change that did not fit")          \
     X(opening_not_compared, ANY, "a push for another opening of the shard is taken")               \

@@ -333,7 +333,7 @@ static void updates(const struct maker *of, struct sim_schedule *s, uint32_t per
             snprintf(f->change[n++], SIM_SET_BYTES, "update.clip_norm=%u", (unsigned)below(&m, 3));
         }
         if (chance(&m, 10)) {
-            snprintf(f->change[n++], SIM_SET_BYTES, "training.checkpoints_keep=%u",
+            snprintf(f->change[n++], SIM_SET_BYTES, "training.checkpoints_keep.last=%u",
                      (unsigned)between(&m, 1, 4));
         }
     }

@@ -122,22 +122,47 @@ static bool stops(const struct maker *m, uint32_t index)
 
 bool schedule_stops(const struct sim_job_plan *job)
 {
-    return strstr(job->text, "  stop: {") != NULL;
+    return strstr(job->text, "  stop: {") != NULL || strstr(job->text, "best: accuracy") != NULL;
+}
+
+static uint64_t stop_key(const struct maker *m, uint32_t index)
+{
+    return rng_key_mix(rng_key(m->s->seed, "stop"), index);
+}
+
+static bool keeps_best(const struct maker *m, uint32_t index)
+{
+    return stops(m, index) && rng_below(stop_key(m, index), 3, 3) == 0;
 }
 
 static void put_stop(struct maker *m, struct text *t, uint32_t index)
 {
-    const uint64_t key = rng_key_mix(rng_key(m->s->seed, "stop"), index);
+    const uint64_t key = stop_key(m, index);
     if (rng_below(key, 4, 4) == 0) {
         put(t, "  evaluate_every: 1 epochs\n");
     } else {
         put(t, "  evaluate_every: %u steps\n", 1 + (unsigned)rng_below(key, 5, 6));
     }
+    if (keeps_best(m, index) && rng_below(key, 6, 4) == 0) {
+        return; /* the best version is kept, and training does not end for want of a better one */
+    }
     put(t, "  stop: {metric: accuracy, patience: %u, min_delta: %s, restore_best: %s}\n",
         (unsigned)rng_below(key, 0, 5), rng_below(key, 1, 2) == 0 ? "0" : "0.07",
         rng_below(key, 2, 3) == 0 ? "true" : "false");
-    if (rng_below(key, 3, 3) == 0) {
-        put(t, "  checkpoints_keep_best: true\n");
+}
+
+static void put_keep(struct maker *m, struct text *t, uint32_t index)
+{
+    const bool best = keeps_best(m, index);
+    if (chance(m, 40)) {
+        const unsigned last = (unsigned)between(m, 0, 2);
+        if (best) {
+            put(t, "  checkpoints_keep: {last: %u, best: accuracy}\n", last);
+        } else {
+            put(t, "  checkpoints_keep: %u\n", last);
+        }
+    } else if (best) {
+        put(t, "  checkpoints_keep: {best: accuracy}\n");
     }
 }
 
@@ -178,9 +203,7 @@ void maker_job(struct maker *m, uint32_t index, enum sim_mode mode)
         put_interval(m, &t, "evaluate_every", 40);
     }
     put_interval(m, &t, "checkpoint_every", 30);
-    if (chance(m, 40)) {
-        put(&t, "  checkpoints_keep: %u\n", (unsigned)between(m, 0, 2));
-    }
+    put_keep(m, &t, index);
     const uint64_t deltas = rng_key(m->s->seed, "deltas"); /* a key of its own: others stay */
     if (rng_below(deltas, index, 100) < 40) {
         put(&t, "  checkpoint_full_every: %u\n", 2 + (unsigned)rng_below(deltas, 100 + index, 4));

@@ -331,6 +331,7 @@ struct sim_job {
         struct {
             uint64_t request;
             struct sim_era era;
+            uint64_t file; /* the checksum of what the job's would be */
         } asked[SIM_ASKED_MAX];
     } update;
     enum job_state state;

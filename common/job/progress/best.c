@@ -12,20 +12,34 @@ static bool higher_is_better(enum metric_kind kind)
     return (lower & 1U << kind) == 0;
 }
 
+int best_metric(const struct training_spec *t)
+{
+    return t->stop_metric != 0 ? t->stop_metric : t->keep_best;
+}
+
 bool best_is_wanted(const struct training_spec *t)
 {
-    return t->stop_metric != 0;
+    return best_metric(t) != 0;
 }
 
 bool best_is_kept(const struct training_spec *t)
 {
-    return best_is_wanted(t) && (t->checkpoints_keep_best || t->stop_restore_best);
+    return t->keep_best != 0 || (t->stop_metric != 0 && t->stop_restore_best);
+}
+
+static bool stops_after(const struct training_spec *t, uint64_t without)
+{
+    return t->stop_metric != 0 && t->stop_patience > 0 && without >= (uint64_t)t->stop_patience;
+}
+
+bool best_is_passed(const struct best *b, const struct training_spec *t)
+{
+    return stops_after(t, b->without);
 }
 
 bool best_may_stop(const struct best *b, const struct training_spec *t)
 {
-    return best_is_wanted(t) && t->stop_patience > 0 &&
-           b->without + 1 >= (uint64_t)t->stop_patience;
+    return stops_after(t, b->without + 1);
 }
 
 static bool is_better(const struct best *b, double value, double min_delta)
@@ -39,7 +53,7 @@ static bool is_better(const struct best *b, double value, double min_delta)
 
 bool best_count(struct best *b, const struct training_spec *t, uint64_t step, double value)
 {
-    const enum metric_kind metric = (enum metric_kind)(t->stop_metric - 1);
+    const enum metric_kind metric = (enum metric_kind)(best_metric(t) - 1);
     if (b->count > 0 && b->metric != metric) {
         *b = (struct best){.last = b->last, .kept = b->kept, .kept_step = b->kept_step};
     } else if (b->count > 0 && step <= b->last) {

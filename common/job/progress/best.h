@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of a job's evaluations was the best, by training.stop, and whether training ends for want
- * of a better one. Plain data, a function of the evaluations in their order: a job that goes back
- * to a checkpoint takes what it was there (manifest.h). */
+/* Which of a job's evaluations was the best, by training.stop or training.checkpoints_keep.best,
+ * and whether training ends for want of a better one. Plain data, a function of the evaluations in
+ * their order: a job that goes back to a checkpoint takes what it was there (manifest.h). */
 #ifndef GRADUS_JOB_PROGRESS_BEST_H
 #define GRADUS_JOB_PROGRESS_BEST_H
 
@@ -22,9 +22,11 @@ struct best {
     uint64_t kept_step;
 };
 
+int best_metric(const struct training_spec *t);     /* enum metric_kind, plus 1; 0: none */
 bool best_is_wanted(const struct training_spec *t); /* there is a metric to judge by */
 bool best_is_kept(const struct training_spec *t);   /* its checkpoint */
-/* Might the next evaluation end the training? */
+/* Training ends for want of a better evaluation: after the last one, or perhaps the next. */
+bool best_is_passed(const struct best *b, const struct training_spec *t);
 bool best_may_stop(const struct best *b, const struct training_spec *t);
 /* Counts the evaluation at @step with the value @value (NaN: no number, which is never better). An
  * evaluation that was counted before changes nothing. Another metric than before begins anew. True:

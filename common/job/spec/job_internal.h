@@ -116,7 +116,12 @@ void job_program_check(const struct job_reader *r);
 bool job_onnx_given(const struct job_reader *r);
 void job_onnx_check(const struct job_reader *r);
 void job_stop_check(const struct job_reader *r); /* training.stop with the rest */
-void job_from_read(struct job_reader *r);        /* from.map */
+/* training.checkpoints_keep: makes a section of a number alone; refuses the key that told of the
+ * best version before, unless it is false, as canonical texts have it. */
+#define JOB_KEEP_BEST_OLD "checkpoints_keep_best"
+void job_keep_expand(struct yaml_node *root);
+void job_keep_check(const struct job_reader *r);
+void job_from_read(struct job_reader *r); /* from.map */
 void job_from_check(const struct job_reader *r);
 void job_from_release(struct from_spec *from); /* frees what job_from_read() made */
 void job_lists_release(struct data_spec *data);

@@ -23,13 +23,20 @@ static void set_range(json_t *schema, const struct field *field)
     }
 }
 
+/* Two types that a value may have. */
+static json_t *either(const char *one, const char *other)
+{
+    json_t *types = json_array();
+    json_append(types, json_string(one));
+    json_append(types, json_string(other));
+    return types;
+}
+
 /* Numbers with a unit: written as text, or bare. */
 static json_t *number_or_text(const struct field *field, const char *pattern)
 {
-    json_t *schema = json_object(), *types = json_array();
-    json_append(types, json_string("integer"));
-    json_append(types, json_string("string"));
-    json_put(schema, "type", types);
+    json_t *schema = json_object();
+    json_put(schema, "type", either("integer", "string"));
     set_range(schema, field);
     json_put(schema, "pattern", json_string(pattern));
     return schema;
@@ -59,10 +66,8 @@ static json_t *typed(const char *type, const struct field *field)
 
 static json_t *ints(const struct field *field)
 {
-    json_t *schema = json_object(), *types = json_array();
-    json_append(types, json_string("integer"));
-    json_append(types, json_string("array"));
-    json_put(schema, "type", types);
+    json_t *schema = json_object();
+    json_put(schema, "type", either("integer", "array"));
     set_range(schema, field); /* of the one number */
     json_put(schema, "items", typed("integer", field));
     bool may_be_empty = field->def != NULL && strcmp(field->def, "[]") == 0;
@@ -74,10 +79,8 @@ static json_t *ints(const struct field *field)
 /* A bare number is a text, too: `label: 4`. */
 static json_t *text(void)
 {
-    json_t *schema = json_object(), *types = json_array();
-    json_append(types, json_string("string"));
-    json_append(types, json_string("number"));
-    json_put(schema, "type", types);
+    json_t *schema = json_object();
+    json_put(schema, "type", either("string", "number"));
     return schema;
 }
 
@@ -261,14 +264,20 @@ static json_t *layer_schema(const struct layer_kind *kind)
     json_put(json_object_get(params, "properties"), "name", name);
     json_put(json_object_get(params, "properties"), "from", from_schema());
     if (!any_required(fields, count)) { /* `relu:` with nothing behind it */
-        json_t *types = json_array();
-        json_append(types, json_string("object"));
-        json_append(types, json_string("null"));
-        json_put(params, "type", types);
+        json_put(params, "type", either("object", "null"));
     }
     json_t *schema = object_schema(layer_kind_help(kind));
     json_put(json_object_get(schema, "properties"), layer_kind_name(kind), params);
     require(schema, layer_kind_name(kind));
+    return schema;
+}
+
+static json_t *list_of(json_t *items, const char *help)
+{
+    json_t *schema = json_object();
+    json_put(schema, "type", json_string("array"));
+    json_put(schema, "description", json_string(help));
+    json_put(schema, "items", items);
     return schema;
 }
 
@@ -289,32 +298,11 @@ static json_t *layers_schema(const struct job_extra *extra)
     for (size_t i = 0; layer_kind_at(i) != NULL; i++) {
         json_append(forms, layer_schema(layer_kind_at(i)));
     }
-    json_t *items = json_object(), *schema = json_object();
+    json_t *items = json_object();
     json_put(items, "oneOf", forms);
-    json_put(schema, "type", json_string("array"));
-    json_put(schema, "description", json_string(extra->help));
+    json_t *schema = list_of(items, extra->help);
     json_put(schema, "minItems", json_integer(1));
     json_put(schema, "maxItems", json_integer(JOB_LAYERS_MAX));
-    json_put(schema, "items", items);
-    return schema;
-}
-
-static json_t *metrics_schema(const struct job_extra *extra)
-{
-    json_t *schema = json_object();
-    json_put(schema, "type", json_string("array"));
-    json_put(schema, "description", json_string(extra->help));
-    json_put(schema, "items", choices(metric_kind_names));
-    return schema;
-}
-
-/* A list of what stands under $defs as @name. */
-static json_t *list_schema(const char *name, const char *help)
-{
-    json_t *schema = json_object();
-    json_put(schema, "type", json_string("array"));
-    json_put(schema, "description", json_string(help));
-    json_put(schema, "items", reference(name));
     return schema;
 }
 
@@ -327,8 +315,8 @@ static json_t *model_schema(const struct job_section *section)
         bool tables = strcmp(e->name, "tables") == 0;
         json_put(properties, e->name,
                  layers   ? layers_schema(e)
-                 : tables ? list_schema("table", e->help)
-                          : metrics_schema(e));
+                 : tables ? list_of(reference("table"), e->help)
+                          : list_of(choices(metric_kind_names), e->help));
     }
     /* Either layers or a file with a loss, or a program. */
     json_t *forms = json_array(), *layers = json_object(), *program = json_object();
@@ -392,7 +380,7 @@ static json_t *listing_schema(const struct job_section *section, const char *ent
 {
     json_t *schema = rows_schema(section->fields, *section->count, section->help);
     json_put(json_object_get(schema, "properties"), section->extras[0].name,
-             list_schema(entry, section->extras[0].help));
+             list_of(reference(entry), section->extras[0].help));
     return schema;
 }
 
@@ -418,7 +406,7 @@ static void add_update_keys(json_t *form, const struct rule *rule, const struct 
         } else if (strcmp(e->name, "schedules") == 0) {
             json_put(properties, e->name, schedules_schema(rule, e->help));
         } else if (strcmp(e->name, "variables") == 0) {
-            json_put(properties, e->name, list_schema("pattern", e->help));
+            json_put(properties, e->name, list_of(reference("pattern"), e->help));
         } else if (job_rule_has(rule, "learning_rate")) {
             json_put(properties, e->name, reference("schedule"));
         }
@@ -441,6 +429,16 @@ static json_t *update_schema(const struct job_section *section)
     return schema;
 }
 
+/* The schema with checkpoints_keep as a section, or as the number of its key `last` alone. */
+static json_t *training_schema(const struct job_section *section)
+{
+    json_t *schema = rows_schema(section->fields, *section->count, section->help);
+    json_t *keep = json_object_get(json_object_get(schema, "properties"), "checkpoints_keep");
+    json_put(keep, "type", either("integer", "object"));
+    set_range(keep, field_find(section->fields, *section->count, "checkpoints_keep.last"));
+    return schema;
+}
+
 static json_t *section_schema(enum job_section_id id)
 {
     const struct job_section *section = &job_sections[id];
@@ -448,7 +446,9 @@ static json_t *section_schema(enum job_section_id id)
            : id == JOB_SECTION_MODEL  ? model_schema(section)
            : id == JOB_SECTION_UPDATE ? update_schema(section)
            : id == JOB_SECTION_FROM   ? listing_schema(section, "renamed")
-                                    : rows_schema(section->fields, *section->count, section->help);
+           : id == JOB_SECTION_TRAINING
+               ? training_schema(section)
+               : rows_schema(section->fields, *section->count, section->help);
 }
 
 static json_t *job_schema(void)

@@ -282,19 +282,21 @@ static const struct field training_fields[] = {
      .max = 1000000,
      .help = "Of so many checkpoints one has all rows of tables, the others those that changed "
              "since; 1: all are full. Without tables there is no difference"},
-    {.path = "checkpoints_keep",
+    {.path = "checkpoints_keep.last",
      .type = FIELD_INT,
-     .offset = TRAINING_AT(checkpoints_keep),
+     .offset = TRAINING_AT(keep_last),
      .def = "3",
      .max = 1000000,
      .help = "Newest checkpoints to keep; older ones are removed, but for those that newer ones "
-             "need; 0 keeps all"},
-    {.path = "checkpoints_keep_best",
-     .type = FIELD_BOOL,
-     .offset = TRAINING_AT(checkpoints_keep_best),
-     .def = "false",
-     .help = "Write a checkpoint of each version whose evaluation is the best so far by "
-             "stop.metric, and keep that of the best beside the newest"},
+             "need; 0 keeps all. checkpoints_keep: 3 is the same as checkpoints_keep: {last: 3}"},
+    {.path = "checkpoints_keep.best",
+     .type = FIELD_ENUM,
+     .offset = TRAINING_AT(keep_best),
+     .def = "none",
+     .choices = stop_metrics,
+     .help = "Write a checkpoint of each version whose evaluation of the test records is the best "
+             "so far by this metric, which is loss or one of model.metrics, and keep that of the "
+             "best beside the newest; with stop.metric it is the same metric"},
     {.path = "stop.metric",
      .type = FIELD_ENUM,
      .offset = TRAINING_AT(stop_metric),

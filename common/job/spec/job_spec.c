@@ -93,6 +93,9 @@ static void read_section(struct job_reader *r, enum job_section_id id)
             extra[extras++] = job_sections[i].name;
         }
     }
+    if (id == JOB_SECTION_TRAINING) {
+        extra[extras++] = JOB_KEEP_BEST_OLD;
+    }
     for (const struct job_extra *e = section->extras; e != NULL && e->name != NULL; e++) {
         extra[extras++] = e->name;
     }
@@ -166,10 +169,12 @@ static void parse_root(struct yaml_node *root, const char *file, const char *con
                        size_t set_count, struct job_spec *spec, struct diags *diags)
 {
     char **sources = mem_new(set_count + 1, sizeof *sources); /* the tree borrows them */
+    job_keep_expand(root);
     for (size_t i = 0; i < set_count; i++) {
         char shown[SOURCE_BYTES];
         sources[i] = mem_printf("--set %s", text_shown(sets[i], shown, sizeof shown));
         job_set_apply(root, sets[i], sources[i], diags);
+        job_keep_expand(root);
     }
     struct job_reader reader = {.file = file, .diags = diags, .root = root, .spec = spec};
     read_tree(&reader);

@@ -49,10 +49,10 @@ struct training_spec {
     int64_t checkpoint_within_ms; /* an older checkpoint is followed by another; 0: no limit */
     /* of so many checkpoints one has all rows of tables; the others those that changed */
     int64_t checkpoint_full_every;
-    int64_t checkpoints_keep;   /* older ones are removed; 0: all */
-    bool checkpoints_keep_best; /* keeps that of the best version, by stop.metric, beside them */
-    int stop_metric;            /* enum metric_kind, plus 1; 0: none */
-    int64_t stop_patience;      /* evaluations; 0: the best one is only noted */
+    int64_t keep_last;     /* newest checkpoints; older ones are removed; 0: all */
+    int keep_best;         /* whose best version is kept beside them; as stop_metric */
+    int stop_metric;       /* enum metric_kind, plus 1; 0: none */
+    int64_t stop_patience; /* evaluations; 0: the best one is only noted */
     double stop_min_delta;
     bool stop_restore_best; /* the best version is the job's result; keeps it */
 };

@@ -237,8 +237,11 @@ bool change_undo(struct master *m, struct job *j, const char *why)
     change_take(m, j, step, step + j->version_shift);
     job_history_release(&j->record.history);
     j->record.history = before;
-    answer(m, j, ERR_EXHAUSTED,
-           action_printf(m, "%s; job %s goes on as before", why, j->record.id));
+    if (j->set_waits) {
+        j->set_waits = false;
+        row_refuse(m, j, j->set_request,
+                   action_printf(m, "%s; job %s goes on as before", why, j->record.id));
+    }
     change_at(m, j, step, step + j->version_shift, &ledger);
     ledger_release(&ledger);
     bool goes_on = j->changing && !MUTANT(change_half_undone);

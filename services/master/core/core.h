@@ -224,6 +224,10 @@ void job_store(struct master *m, struct job *j);
 /* Answer @request with the job when the row that it has now is stored. Where it cannot be stored
  * the request is refused, or (@taken) answered with the job as it is shown. */
 void row_reply(struct master *m, struct job *j, uint64_t request, bool taken);
+/* Store the job, whose change of @request was undone, and refuse the request with ERR_EXHAUSTED and
+ * @why when that row is stored: a master that was started again before would have the change. */
+void row_refuse(struct master *m, struct job *j, uint64_t request, const char *why);
+void row_answers_release(struct job *j);
 bool row_has_generation(const struct job *j); /* the present generation is stored */
 bool row_has_end(const struct job *j);
 void row_restored(struct job *j); /* the row comes from the store */

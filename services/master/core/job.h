@@ -180,6 +180,7 @@ struct row_answer { /* a client that waits until its request is stored */
     uint64_t request, row;
     bool taken; /* the request is, also when it cannot be stored yet: the job as shown is an answer
                  */
+    char *undone; /* owned; why the request was taken back, and its client is refused; else NULL */
 };
 
 struct epoch_metrics {

@@ -315,7 +315,7 @@ void job_free(struct job *j)
     job_record_release(&j->record);
     free(j->store_problem);
     free(j->shown_reason);
-    free(j->answers);
+    row_answers_release(j);
     free(j->verdict_reason);
     free(j->preempted_by);
     free(j->lost_last);

@@ -384,6 +384,7 @@ bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_n
         .host = n->host,
         .role = n->role,
         .alive = n->alive,
+        .gone = !n->alive && (n->left || n->replaced),
         .jobs = m->job_names,
         .job_count = n->job_count,
         .joined_ms = n->joined_wall_ms,

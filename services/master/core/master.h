@@ -475,7 +475,7 @@ const char *master_job_work(const struct master *m, const char *id);
 struct master_node_info {
     const char *id, *address, *http_address, *version, *host;
     enum master_role role;
-    bool alive;
+    bool alive, gone;        /* gone: it left, or it was lost and another node has its place */
     const char *const *jobs; /* borrows until the next call */
     size_t job_count;
     int64_t joined_ms; /* Unix time */

@@ -39,9 +39,10 @@ struct node {
     uint64_t incarnation, pid;
     char *id, *address, *http_address, *version, *host;
     bool alive;
-    bool left;    /* it said so itself */
-    bool doubted; /* since its last heartbeat another process wanted its address: it is given
-                     nothing */
+    bool left;     /* it said so itself */
+    bool replaced; /* it was lost, and another node has its place */
+    bool doubted;  /* since its last heartbeat another process wanted its address: it is given
+                      nothing */
     int64_t joined_wall_ms;
     uint64_t heartbeat_ms;     /* when the last one came */
     uint64_t overdue_ms;       /* when it was seen that it is silent for too long; before

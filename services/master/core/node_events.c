@@ -175,10 +175,32 @@ static void name_node(struct master *m, struct node *n, const char *wanted)
     } while (node_named(m, n->id) != NULL);
 }
 
+/* The newcomer has the place of a node that was lost: of the one at its address, else of the one
+ * that joined first. */
+static void take_place(struct master *m, const struct master_join_event *join)
+{
+    struct node *lost = NULL;
+    for (size_t i = 0; i < m->node_count; i++) {
+        struct node *n = m->nodes[i];
+        if (n->alive || n->left || n->replaced || (int)n->role != join->role) {
+            continue;
+        }
+        bool same = strcmp(n->address, join->address) == 0;
+        lost = lost == NULL || same ? n : lost;
+        if (same) {
+            break;
+        }
+    }
+    if (lost != NULL) {
+        lost->replaced = true;
+    }
+}
+
 /* Replaces the node that had this name or address before: it is silent, or it is the same process.
  */
 static void replace_old(struct master *m, const struct master_join_event *join)
 {
+    bool placed = false;
     for (size_t i = m->node_count; i-- > 0;) {
         struct node *n = m->nodes[i];
         bool same_name = strcmp(n->id, join->name) == 0;
@@ -192,8 +214,12 @@ static void replace_old(struct master *m, const struct master_join_event *join)
             node_lost(m, n, why);
         }
         if (same_name) {
+            placed = placed || !(n->left || n->replaced);
             forget(m, i);
         }
+    }
+    if (!placed) {
+        take_place(m, join);
     }
 }
 

@@ -9,7 +9,8 @@
  *
  * - an end: what clients are told is final, also for a master that is started again;
  *
- * - answers to Submit and Set, and to a Cancel that ends the job. */
+ * - answers to Submit and Set (also that a change was undone), and to a Cancel that ends the job.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,15 +54,38 @@ void row_restored(struct job *j)
 
 /* ---- answers that wait ---- */
 
+static void wait_for_row(struct job *j, struct row_answer answer)
+{
+    answer.row = j->row;
+    j->answers = mem_grow(j->answers, &j->answer_capacity, j->answer_count + 1, sizeof *j->answers);
+    j->answers[j->answer_count++] = answer;
+}
+
 void row_reply(struct master *m, struct job *j, uint64_t request, bool taken)
 {
     if (j->row_stored == j->row || (taken && j->store_failures > 0)) {
         reply_add(m, request)->job = job_shown(j);
-        return;
+    } else {
+        wait_for_row(j, (struct row_answer){.request = request, .taken = taken});
     }
-    j->answers = mem_grow(j->answers, &j->answer_capacity, j->answer_count + 1, sizeof *j->answers);
-    j->answers[j->answer_count++] =
-        (struct row_answer){.request = request, .row = j->row, .taken = taken};
+}
+
+void row_refuse(struct master *m, struct job *j, uint64_t request, const char *why)
+{
+    if (MUTANT(undone_not_awaited)) {
+        reply_error(m, request, ERR_EXHAUSTED, "%s", why);
+        return; /* the next generation's row has it */
+    }
+    job_store(m, j);
+    wait_for_row(j, (struct row_answer){.request = request, .undone = mem_strdup(why)});
+}
+
+void row_answers_release(struct job *j)
+{
+    for (size_t i = 0; i < j->answer_count; i++) {
+        free(j->answers[i].undone);
+    }
+    free(j->answers);
 }
 
 /* ---- what is shown ---- */

@@ -1,13 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the store answers: a row is stored, or could not be and is written again. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/backoff.h"
 #include "base/mutant.h"
 #include "master/core/core.h"
 
-/* Answers requests that wait for a row up to @row; with @err they are refused. */
+static void answer_one(struct master *m, struct job *j, const struct row_answer *a, const char *why)
+{
+    if (a->undone != NULL && why != NULL) {
+        reply_error(m, a->request, ERR_UNAVAILABLE, "%s; %s", a->undone, why);
+    } else if (a->undone != NULL) {
+        reply_error(m, a->request, ERR_EXHAUSTED, "%s", a->undone);
+    } else if (why != NULL && (!a->taken || j->row_stored == 0)) { /* the job is about to go */
+        reply_error(m, a->request, ERR_UNAVAILABLE, "%s", why);
+    } else {
+        reply_add(m, a->request)->job = job_shown(j);
+    }
+}
+
+/* Answers requests that wait for a row up to @row; with @why they are refused. */
 static void answer(struct master *m, struct job *j, uint64_t row, const char *why)
 {
     size_t kept = 0;
@@ -15,10 +29,9 @@ static void answer(struct master *m, struct job *j, uint64_t row, const char *wh
         struct row_answer a = j->answers[i];
         if (a.row > row) {
             j->answers[kept++] = a;
-        } else if (why != NULL && (!a.taken || j->row_stored == 0)) { /* the job is about to go */
-            reply_error(m, a.request, ERR_UNAVAILABLE, "%s", why);
         } else {
-            reply_add(m, a.request)->job = job_shown(j);
+            answer_one(m, j, &a, why);
+            free(a.undone);
         }
     }
     j->answer_count = kept;

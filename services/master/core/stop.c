@@ -14,8 +14,9 @@
 int stop_check_data(const struct job *j, struct err *err)
 {
     if (best_is_wanted(&j->spec.training) && j->test.records == 0) {
-        return err_set(err, ERR_INVALID,
-                       "training.stop.metric: it is measured on test records, and there are none");
+        return err_set(err, ERR_INVALID, "%s: it is measured on test records, and there are none",
+                       j->spec.training.stop_metric != 0 ? "training.stop.metric"
+                                                         : "training.checkpoints_keep.best");
     }
     return 0;
 }
@@ -58,7 +59,7 @@ void stop_evaluated(struct master *m, struct job *j, const struct job_metrics *t
         stop_decided(j);
         return;
     }
-    const int kind = t->stop_metric - 1;
+    const int kind = best_metric(t) - 1;
     bool known = (test->kinds >> kind & 1u) != 0;
     bool best = best_count(b, t, s->step, known ? test->values[kind] : NAN);
     if (best && best_is_kept(t) && j->checkpointed_step == s->step) {
@@ -70,7 +71,7 @@ void stop_evaluated(struct master *m, struct job *j, const struct job_metrics *t
     if (s->step == j->record.stop_passed && j->record.stop_passed > 0) {
         best_go_on(b);
     }
-    if (s->decides && !passed && t->stop_patience > 0 && b->without >= (uint64_t)t->stop_patience) {
+    if (s->decides && !passed && best_is_passed(b, t)) {
         b->stops = true;
         end_here(m, j);
         s->decides = false;
@@ -139,7 +140,7 @@ const char *stop_result(struct master *m, struct job *j)
     if (j->record.best.stops) {
         best_words(&j->record.best, &words);
     }
-    if (j->spec.training.stop_restore_best && best_is_wanted(&j->spec.training)) {
+    if (j->spec.training.stop_restore_best && j->spec.training.stop_metric != 0) {
         take_best(j, &words);
     }
     const char *text = action_printf(m, "%s", buf_str(&words));

@@ -295,8 +295,7 @@ static void written(struct master *m, struct job *j)
     sync_point_waiters(m, j, false, ERR_OK, NULL);
     job_store(m, j);
     j->prune_row = j->row;
-    j->prune_keep =
-        j->spec.training.checkpoints_keep > 0 ? (size_t)j->spec.training.checkpoints_keep : 0;
+    j->prune_keep = (size_t)j->spec.training.keep_last;
 }
 
 /* @work is tried again after a pause, which the job's reason tells. */

@@ -201,8 +201,13 @@ static void run_nodes(struct request *r)
     Gradus__V1__NodesResponse response = GRADUS__V1__NODES_RESPONSE__INIT;
     uint64_t now_ms = chrono_now_ms();
     struct master_node_info info;
+    const bool all = ((const Gradus__V1__NodesRequest *)r->msg->body)->all;
     size_t count = 0;
-    while (count < MASTER_NODES_MAX && master_node_at(r->shell->master, count, now_ms, &info)) {
+    for (size_t i = 0;
+         count < MASTER_NODES_MAX && master_node_at(r->shell->master, i, now_ms, &info); i++) {
+        if (info.gone && !all) {
+            continue;
+        }
         node_fill(&rooms[count], &info);
         nodes[count] = &rooms[count].info;
         count++;

@@ -134,6 +134,30 @@ void ps_trace_request(struct ps_request *r, enum trace_kind kind, uint64_t begin
     trace_add(&r->shard->ps->trace, r->shard->job, &span, r->worker);
 }
 
+void ps_trace_queue(struct ps_request *r, const struct exchange_trained *trained)
+{
+    const struct ps_request_time t = ps_request_time(r);
+    const struct exchange_push *push = &r->event.ask.push;
+    struct trace_span span = {
+        .kind = TRACE_QUEUE,
+        .shard = r->shard->number,
+        .begin_ns = r->arrived_ns,
+        .end_ns = r->arrived_ns + t.waited_ns,
+        .exchange = r->exchange,
+        .waited_ns = t.waited_ns,
+        .applied_ns = t.applied_ns,
+    };
+    if (r->event.ask.has_push) {
+        bool sync = r->shard->consistency.mode == TRAINING_SYNC;
+        bool in = trained->push == PUSH_ACCEPTED || trained->push == PUSH_APPLIED;
+        span.push = (uint32_t)trained->push;
+        span.spare = push->spare;
+        span.base = sync ? push->step : push->base_version;
+        span.made = in ? span.base + trained->staleness + 1 : 0;
+    }
+    trace_add(&r->shard->ps->trace, r->shard->job, &span, r->worker);
+}
+
 void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns, uint64_t version)
 {
     const struct trace_span span = {.kind = kind,

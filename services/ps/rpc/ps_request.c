@@ -196,10 +196,9 @@ struct ps_request_time ps_request_time(const struct ps_request *r)
 }
 
 /* Returns the time now. */
-static uint64_t trace_queue(struct ps_request *r)
+static uint64_t trace_queue(struct ps_request *r, const struct shard_action *a)
 {
-    uint64_t waited_ns = ps_request_time(r).waited_ns;
-    ps_trace_request(r, TRACE_QUEUE, r->arrived_ns, r->arrived_ns + waited_ns, 0);
+    ps_trace_queue(r, &a->answer.train);
     return chrono_now_ns();
 }
 
@@ -209,7 +208,7 @@ void ps_request_answer(struct ps_request *r, const struct shard_action *a, const
     r->answered = true;
     unlink_request(r);
     bool traced = r->stream != NULL && trace_on(&r->shard->ps->trace);
-    uint64_t began_ns = traced ? trace_queue(r) : 0;
+    uint64_t began_ns = traced ? trace_queue(r, a) : 0;
     r->answer(r, a, err);
     if (traced) {
         ps_trace_request(r, TRACE_ANSWER, began_ns, chrono_now_ns(), 0);

@@ -440,6 +440,8 @@ void ps_write(struct ps_request *r, const struct shard_action *a);
 /* Any thread: of an exchange. */
 void ps_trace_request(struct ps_request *r, enum trace_kind kind, uint64_t begin_ns,
                       uint64_t end_ns, uint64_t bytes);
+/* On the strand: the wait of a request that is answered now, and what came of its push. */
+void ps_trace_queue(struct ps_request *r, const struct exchange_trained *trained);
 /* On the strand: adds a span that ends now. */
 void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns, uint64_t version);
 

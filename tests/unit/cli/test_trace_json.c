@@ -7,73 +7,9 @@
 #include <jansson.h>
 
 #include "cli/trace_json.h"
+#include "trace_rig.h"
 
-#define SPANS 8
-
-/* A worker and a server whose clock is 1 s behind, and one exchange. */
-struct sample {
-    Gradus__V1__TraceJobResponse response;
-    Gradus__V1__NodeTrace nodes[3], *node_list[3];
-    Gradus__V1__TraceResponse traces[2];
-    Gradus__V1__Span spans[2][SPANS], *lists[2][SPANS];
-    char job[16], ids[3][16], problem[32], *workers[1];
-};
-
-static void add(struct sample *s, size_t node, Gradus__V1__SpanKind kind, uint64_t begin,
-                uint64_t ns, uint64_t exchange)
-{
-    Gradus__V1__TraceResponse *t = &s->traces[node];
-    Gradus__V1__Span *span = &s->spans[node][t->n_spans];
-    gradus__v1__span__init(span);
-    span->kind = kind;
-    span->begin_ns = begin;
-    span->ns = ns;
-    span->exchange = exchange;
-    span->worker = node == 1 && exchange != 0 ? 1 : 0;
-    span->applied_ns = kind == GRADUS__V1__SPAN_KIND__SPAN_QUEUE ? 300 : 0;
-    s->lists[node][t->n_spans++] = span;
-}
-
-static void sample_init(struct sample *s)
-{
-    *s = (struct sample){.job = "a-1", .ids = {"w-1", "p-1", "p\"2"}, .problem = "gone\nfor good"};
-    gradus__v1__trace_job_response__init(&s->response);
-    s->response.job = s->job;
-    s->response.nodes = s->node_list;
-    s->response.n_nodes = 3;
-    s->workers[0] = s->ids[0];
-    for (size_t i = 0; i < 3; i++) {
-        s->node_list[i] = &s->nodes[i];
-        gradus__v1__node_trace__init(&s->nodes[i]);
-        s->nodes[i].node = s->ids[i];
-        s->nodes[i].role = i == 0 ? GRADUS__V1__NODE_ROLE__WORKER : GRADUS__V1__NODE_ROLE__PS;
-    }
-    for (size_t i = 0; i < 2; i++) {
-        gradus__v1__trace_response__init(&s->traces[i]);
-        s->traces[i].spans = s->lists[i];
-        s->nodes[i].trace = &s->traces[i];
-    }
-    s->traces[1].workers = s->workers;
-    s->traces[1].n_workers = 1;
-    s->nodes[1].offset_ns = 1000000000;
-    s->nodes[2].problem = s->problem;
-    const uint64_t t = 5000000000;
-    add(s, 0, GRADUS__V1__SPAN_KIND__SPAN_COMPUTE, t, 1500, 0);
-    add(s, 0, GRADUS__V1__SPAN_KIND__SPAN_STEP, t, 9000, 0); /* added when it is over */
-    add(s, 0, GRADUS__V1__SPAN_KIND__SPAN_SEND, t + 2000, 100, 7);
-    add(s, 0, GRADUS__V1__SPAN_KIND__SPAN_RECEIVE, t + 6000, 100, 7);
-    add(s, 0, GRADUS__V1__SPAN_KIND__SPAN_EXCHANGE, t + 2000, 4500, 7);
-    add(s, 0, (Gradus__V1__SpanKind)99, t, 100, 7); /* of a newer program */
-    const uint64_t p = 4000000000;
-    add(s, 1, GRADUS__V1__SPAN_KIND__SPAN_CHUNK, p + 3000, 100, 7);
-    add(s, 1, GRADUS__V1__SPAN_KIND__SPAN_QUEUE, p + 3100, 400, 7);
-    add(s, 1, GRADUS__V1__SPAN_KIND__SPAN_APPLY, p + 3500, 300, 0);
-    add(s, 1, GRADUS__V1__SPAN_KIND__SPAN_ANSWER, p + 3900, 50, 7);
-    add(s, 1, GRADUS__V1__SPAN_KIND__SPAN_APPLY, p - 500, 300, 0);  /* before the step */
-    add(s, 1, GRADUS__V1__SPAN_KIND__SPAN_APPLY, p + 9001, 300, 0); /* behind it */
-}
-
-static json_t *write(const struct sample *s)
+static json_t *write(const struct trace_sample *s)
 {
     struct buf out = {0};
     json_error_t error;
@@ -115,8 +51,8 @@ static const json_t *find(const json_t *o, const char *phase, const char *name, 
 static void events_are_in_order_and_on_one_clock(void **state)
 {
     (void)state;
-    struct sample s;
-    sample_init(&s);
+    struct trace_sample s;
+    trace_sample_init(&s);
     json_t *o = write(&s);
     double last = -1;
     size_t at;
@@ -141,8 +77,8 @@ static void events_are_in_order_and_on_one_clock(void **state)
 static void arrows_join_a_push_with_its_update_and_answer(void **state)
 {
     (void)state;
-    struct sample s;
-    sample_init(&s);
+    struct trace_sample s;
+    trace_sample_init(&s);
     json_t *o = write(&s);
     const json_t *begin = find(o, "s", "exchange", 0), *end = find(o, "f", "exchange", 0);
     assert_true(number_of(begin, "ts") == 2 && number_of(begin, "pid") == 1);
@@ -165,8 +101,8 @@ static void arrows_join_a_push_with_its_update_and_answer(void **state)
 static void who_is_who(void **state)
 {
     (void)state;
-    struct sample s;
-    sample_init(&s);
+    struct trace_sample s;
+    trace_sample_init(&s);
     json_t *o = write(&s);
     const char *threads[] = {"job", "answers of shard 0", "shard 0 from w-1", "shard 0"};
     for (size_t i = 0; i < 4; i++) {
@@ -184,8 +120,8 @@ static void who_is_who(void **state)
 static void garbage_of_nodes_is_text(void **state)
 {
     (void)state;
-    struct sample s;
-    sample_init(&s);
+    struct trace_sample s;
+    trace_sample_init(&s);
     memcpy(s.ids[0], "\xff\xfe", 3);
     s.spans[1][0].worker = 9;
     s.spans[1][0].shard = UINT32_MAX;

@@ -126,11 +126,28 @@ static void what_is_the_result_is_kept(void **state)
     struct training_spec t = higher;
     t.stop_restore_best = true;
     assert_true(best_is_kept(&t));
-    t.stop_restore_best = false;
-    t.checkpoints_keep_best = true;
-    assert_true(best_is_kept(&t));
     t.stop_metric = 0;
     assert_false(best_is_kept(&t));
+    t.keep_best = METRIC_ACCURACY + 1;
+    assert_true(best_is_kept(&t));
+    t.stop_restore_best = false;
+    assert_true(best_is_kept(&t));
+}
+
+static void a_version_is_kept_without_an_end_for_want_of_a_better_one(void **state)
+{
+    (void)state;
+    const struct training_spec t = {.keep_best = METRIC_LOSS + 1, .stop_patience = 1};
+    struct best b = {0};
+    assert_true(best_is_wanted(&t));
+    assert_true(best_count(&b, &t, 10, 2.0));
+    assert_true(best_count(&b, &t, 20, 1.0)); /* of a loss, less is better */
+    assert_false(best_count(&b, &t, 30, 3.0));
+    assert_int_equal(b.step, 20);
+    assert_false(best_may_stop(&b, &t));
+    assert_false(best_is_passed(&b, &t));
+    const struct training_spec stops = {.stop_metric = METRIC_LOSS + 1, .stop_patience = 1};
+    assert_true(best_is_passed(&b, &stops));
 }
 
 int main(void)
@@ -144,6 +161,7 @@ int main(void)
         cmocka_unit_test(another_metric_begins_anew),
         cmocka_unit_test(without_patience_nothing_stops),
         cmocka_unit_test(what_is_the_result_is_kept),
+        cmocka_unit_test(a_version_is_kept_without_an_end_for_want_of_a_better_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

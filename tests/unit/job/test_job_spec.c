@@ -29,7 +29,7 @@ static void test_smallest_job_has_defaults(void **state)
     assert_int_equal(spec.training.pull_every, 1);
     assert_true(spec.training.evaluate_every.epochs && spec.training.evaluate_every.count == 1);
     assert_int_equal(spec.training.checkpoint_every.count, 0);
-    assert_int_equal(spec.training.checkpoints_keep, 3);
+    assert_int_equal(spec.training.keep_last, 3);
     assert_int_equal(spec.cluster.workers.min, 1);
     assert_int_equal(spec.cluster.workers.max, 1);
     assert_int_equal(spec.cluster.ps, 1);

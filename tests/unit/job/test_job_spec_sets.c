@@ -14,6 +14,7 @@ static void test_what_is_fixed(void **state)
         "training.staleness_policy",
         "training.evaluate_every",
         "training.checkpoints_keep",
+        "training.checkpoints_keep.best",
         "cluster.workers",
         "priority",
         "update.learning_rate",

@@ -148,6 +148,8 @@ static void store(struct cluster *c, const struct master_store *store)
             snprintf(c->stored[i].job, sizeof c->stored[i].job, "%s", store->job->id);
             c->stored[i].generation = store->job->generation;
             c->stored[i].state = store->job->state;
+            c->stored[i].mode = store->job->consistency.mode;
+            c->store_fails = c->full_after == (int)store->job->consistency.mode + 1;
             break;
         }
     }

@@ -131,6 +131,7 @@ struct cluster {
     bool old_manifests; /* without sums of metrics */
     double best_step;   /* accuracy is highest there, and lower with each step farther; 0: 0.5 */
     bool manifest_fails, store_fails;
+    int full_after;   /* 1 + a mode: rows are refused after the first that has it */
     const char *from; /* workers say that they took this of the source; NULL: there is none */
     uint64_t from_fingerprint;
     struct { /* what the last InspectData and StartJob said */
@@ -150,6 +151,7 @@ struct cluster {
         char job[64];
         uint64_t generation;
         enum job_state state;
+        enum training_mode mode;
     } stored[JOBS_MAX];
     size_t manifests, evaluations_sent, discards, prunes, releases;
     size_t avoided;        /* checkpoints, by the last FIND */

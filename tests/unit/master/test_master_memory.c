@@ -73,6 +73,33 @@ static void a_change_that_does_not_fit_is_undone(void **state)
     cluster_free(c);
 }
 
+/* A master that is started again has what is stored: until that is the old file its client does not
+ * hear that the change is undone, or hears that a master that was started again would have it. */
+static void an_undone_change_is_told_when_that_is_stored(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(8011, 2, 2);
+    char id[64];
+    c->train_records = 4000;
+    cluster_submit(c, "demo", id, SETS("training.epochs=8", "training.split_batches=50"));
+    cluster_until_in(c, id, "TRAIN");
+    c->nodes[1].full_mode = TRAINING_ASYNC + 1;
+    assert_int_equal(cluster_answer(c, cluster_set(c, id, SETS("training.mode=async")), 10000),
+                     ERR_EXHAUSTED);
+    assert_int_equal(c->stored[cluster_stored(c, id)].mode, TRAINING_SYNC);
+    cluster_run_ms(c, 1000);
+    c->full_after = TRAINING_ASYNC + 1;
+    assert_int_equal(cluster_answer(c, cluster_set(c, id, SETS("training.mode=async")), 10000),
+                     ERR_UNAVAILABLE);
+    assert_int_equal(c->stored[cluster_stored(c, id)].mode, TRAINING_ASYNC);
+    c->full_after = 0;
+    c->store_fails = false;
+    cluster_run_ms(c, 60000);
+    assert_int_equal(c->stored[cluster_stored(c, id)].mode, TRAINING_SYNC);
+    cluster_until(c, id, JOB_SUCCEEDED, 600000);
+    cluster_free(c);
+}
+
 static void a_shard_that_does_not_fit_is_waited_for(void **state)
 {
     (void)state;
@@ -140,6 +167,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_newcomer_is_left_out),
         cmocka_unit_test(a_change_that_does_not_fit_is_undone),
+        cmocka_unit_test(an_undone_change_is_told_when_that_is_stored),
         cmocka_unit_test(a_shard_that_does_not_fit_is_waited_for),
         cmocka_unit_test(a_server_without_room_is_left_out),
     };

@@ -335,6 +335,60 @@ static void workers_are_told_which_server_was_lost(void **state)
     cluster_free(c);
 }
 
+/* Nodes that are listed, those that are not alive in lower case: "W w P". */
+static const char *listed(struct cluster *c)
+{
+    static char text[64];
+    size_t length = 0;
+    struct master_node_info n;
+    for (size_t i = 0; master_node_at(c->m, i, c->now, &n); i++) {
+        assert_false(n.alive && n.gone);
+        if (!n.gone) {
+            const char *letters = n.alive ? "PW" : "pw";
+            text[length++] = letters[n.role == MASTER_WORKER];
+        }
+    }
+    text[length] = '\0';
+    return text;
+}
+
+/* Until another node has its place; one that left in order has none. */
+static void a_lost_node_is_listed_until_it_is_replaced(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(660, 2, 2);
+    cluster_run_ms(c, 1000);
+    assert_string_equal(listed(c), "PPWW");
+    cluster_kill(&c->nodes[0]);
+    cluster_kill(&c->nodes[2]);
+    cluster_kill(&c->nodes[3]);
+    cluster_run_ms(c, 10000);
+    assert_string_equal(listed(c), "pPww");
+    /* at another address, as a pod that replaces one */
+    struct fake_node *worker = cluster_add(c, MASTER_WORKER);
+    cluster_run_ms(c, 1000);
+    assert_string_equal(listed(c), "pPwW");
+    cluster_add(c, MASTER_PS);
+    cluster_add(c, MASTER_PS); /* more than there were */
+    cluster_run_ms(c, 1000);
+    assert_string_equal(listed(c), "PwWPP");
+    struct master_event leave = fake_event(c, worker, MASTER_LEAVE);
+    leave.node = (struct master_node_event){.node = worker->id, .incarnation = worker->incarnation};
+    cluster_event(c, &leave);
+    cluster_kill(worker);
+    assert_string_equal(listed(c), "PwPP");
+    cluster_add(c, MASTER_WORKER);
+    cluster_run_ms(c, 1000);
+    assert_string_equal(listed(c), "PPPW");
+    cluster_kill_one(c, MASTER_PS);
+    cluster_run_ms(c, 10000);
+    assert_int_equal(strlen(listed(c)), 4);
+    assert_non_null(strchr(listed(c), 'p'));
+    cluster_run_ms(c, 700000); /* nobody came for it */
+    assert_string_equal(listed(c), "PPW");
+    cluster_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +405,7 @@ int main(void)
         cmocka_unit_test(an_end_is_seen_before_the_time_out),
         cmocka_unit_test(a_job_that_a_node_has_lost_is_given_again),
         cmocka_unit_test(workers_are_told_which_server_was_lost),
+        cmocka_unit_test(a_lost_node_is_listed_until_it_is_replaced),
     };
     return cmocka_run_group_tests_name("master_silence", tests, NULL, NULL);
 }

@@ -367,6 +367,8 @@ static void nodes_are_listed(void **state)
     nodes[1].role = MASTER_PS;
     nodes[1].alive = false;
     nodes[1].job_count = 0;
+    nodes[1].gone = true;
+    q.all = true;
     const Gradus__V1__NodesResponse *r = well("Nodes", &q.base, &reply);
     assert_int_equal(r->n_nodes, 2);
     const Gradus__V1__NodeInfo *n = r->nodes[0];
@@ -376,18 +378,23 @@ static void nodes_are_listed(void **state)
     assert_string_equal(n->version, "v3");
     assert_string_equal(n->host, "north");
     assert_int_equal(n->role, GRADUS__V1__NODE_ROLE__WORKER);
-    assert_true(n->alive);
-    assert_int_equal(n->n_jobs, 2);
+    assert_true(n->alive && n->n_jobs == 2);
     assert_string_equal(n->jobs[0], "demo-1");
     assert_string_equal(n->jobs[1], "demo-2");
-    assert_int_equal(n->joined_ms, 4);
-    assert_int_equal(n->heartbeat_age_ms, 5);
+    assert_int_equal(n->joined_ms + n->heartbeat_age_ms * 10, 54);
     assert_int_equal(n->pid, 6);
     n = r->nodes[1];
     assert_string_equal(n->id, "ps-1");
     assert_int_equal(n->role, GRADUS__V1__NODE_ROLE__PS);
-    assert_false(n->alive);
-    assert_int_equal(n->n_jobs, 0);
+    assert_false(n->alive || n->n_jobs > 0);
+    rpc_msg_unref(reply);
+    q.all = false; /* it is gone */
+    r = well("Nodes", &q.base, &reply);
+    assert_int_equal(r->n_nodes, 1);
+    rpc_msg_unref(reply);
+    q.all = false; /* it is gone */
+    r = well("Nodes", &q.base, &reply);
+    assert_int_equal(r->n_nodes, 1);
     rpc_msg_unref(reply);
 }
 
