@@ -96,9 +96,11 @@ void table_rows_catch_up(const struct table_rows *rows, const struct table_catch
 
 /* What is done to the gradient of a row before the rule, in the order of a dense update
  * (rule/update/update.h): the gradient times gradient_scale; no element is larger than clip.value;
- * the row is no longer than clip.norm; times the factor; + l2 · w + l1 · sign(w). And after the
- * rule: the values lose decay times what they were. Only rows that are updated are shaped. 0:
- * nothing of that kind. */
+ * the row is no longer than clip.norm; times the factor; + share · (l2 · w + l1 · sign(w)), share
+ * being sightings · gradient_scale, the share of the update's records that had the key. So the loss
+ * of each record has the penalties of the rows that it reads (as in libFM, Rendle 2012), whatever
+ * the batch. And after the rule: the values lose decay times what they were. Only rows that are
+ * updated are shaped. 0: nothing of that kind. */
 struct table_shaping {
     float l1, l2, decay;
     struct table_clip clip; /* of single rows */
@@ -116,7 +118,7 @@ struct table_update {
     float gradient_scale;
     const struct table_shaping *shaping; /* NULL: none */
     const float *base;         /* [n × dim] what the worker read, for rules with a base; or NULL */
-    const uint32_t *sightings; /* [n] of each key in this update; NULL: one */
+    const uint32_t *sightings; /* [n] records of this update that had the key; NULL: one */
 };
 
 /* Updates each row; returns how many. Keys without a row are passed over. With catch-up the rule is

@@ -90,19 +90,26 @@ void table_rows_gather(struct table_rows *rows, const struct table_catch_up *up,
     }
 }
 
-/* The gradient of a row with @values, as the rule gets it. */
-static const float *shape(struct table_rows *rows, const struct table_shaping *s,
-                          const float *gradient, float scale, const float *values)
+static uint32_t sightings_of(const struct table_update *u, size_t i)
 {
+    return u->sightings == NULL ? 1 : u->sightings[i];
+}
+
+/* The gradient of key @i, whose row has @values, as the rule gets it. */
+static const float *shape(struct table_rows *rows, const struct table_update *u, size_t i,
+                          const float *values)
+{
+    const struct table_shaping *s = u->shaping;
     float *to = rows->shaped;
     const size_t n = rows->dim;
-    copy_floats(to, gradient, n);
-    table_row_shape(to, n, scale, &s->clip);
+    copy_floats(to, u->gradient + i * n, n);
+    table_row_shape(to, n, u->gradient_scale, &s->clip);
     if (s->scaled) {
         elements_clip(to, 1.0F, INFINITY, s->factor, n);
     }
     if (s->l1 != 0 || s->l2 != 0) {
-        elements_penalize(to, values, s->l1, s->l2, n);
+        const float share = (float)sightings_of(u, i) * u->gradient_scale;
+        elements_penalize(to, values, s->l1 * share, s->l2 * share, n);
     }
     copy_floats(to + n, values, n);
     return to;
@@ -124,7 +131,7 @@ static void update_one(struct table_rows *rows, const struct table_update *u, si
     span->slots = slots;
     span->gradient = u->gradient + i * rows->dim;
     if (u->shaping != NULL) {
-        span->gradient = shape(rows, u->shaping, span->gradient, u->gradient_scale, record);
+        span->gradient = shape(rows, u, i, record);
     }
     span->base = u->base == NULL ? NULL : u->base + i * rows->dim;
     span->first = u->keys[i] * rows->dim;
@@ -132,7 +139,7 @@ static void update_one(struct table_rows *rows, const struct table_update *u, si
     if (u->shaping != NULL && u->shaping->decay != 0) {
         elements_shrink(record, rows->shaped + rows->dim, u->shaping->decay, rows->dim);
     }
-    const uint32_t sightings = u->sightings == NULL ? 1 : u->sightings[i];
+    const uint32_t sightings = sightings_of(u, i);
     note->seen = u->up.version + 1;
     note->sightings =
         sightings > UINT32_MAX - note->sightings ? UINT32_MAX : note->sightings + sightings;

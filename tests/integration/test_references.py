@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What example jobs reach on public data, beside scikit-learn's solution of the same problem: the same records, scaling and
-penalty. Skipped where GRADUS_TEST_DATA names no directory with the data, or scikit-learn is not installed."""
+"""What example jobs reach as they are on public data, beside scikit-learn's solution of the same problem: the same records and
+scaling, and the penalty that is best on the test records or C = 1. Skipped where GRADUS_TEST_DATA names no directory with the data, or scikit-learn is not installed."""
 
+import json
 import os
 import unittest
 
-from cluster import DATA, SOURCE, ClusterTest
+from cluster import DATA, SOURCE, ClusterTest, gradus
 
-# Part of the area under the curve that a few epochs of mini-batches may lack of the optimum. The criteo sample has 200
-# test records, of which one more in the right place is worth 0.0007.
-MARGIN = {"rcv1": 0.003, "w6a": 0.003, "criteo": 0.015}
+# Part of the area under the curve that a few epochs of mini-batches may lack. The criteo sample has 200 test records, of
+# which one more in the right place is worth 0.0007; there models are ahead by 0.01 to 0.02.
+MARGIN = {"rcv1": 0.003, "w6a": 0.002, "criteo": 0.002}
+RMSE = 0.795  # stars; of FilmTrust: means of users and items 0.8011, matrix factorization of the data sheet 0.7979
 
 
 class References(ClusterTest):
@@ -35,29 +37,33 @@ class References(ClusterTest):
         model = LogisticRegression(C=1 / (l2 * train.shape[0]), max_iter=2000).fit(train, labels)
         return roc_auc_score(test_labels, model.predict_proba(test)[:, 1])
 
-    def train(self, name, **sets):
-        result = self.run_job(name, f"{SOURCE}/examples/{name}.yaml", **{
-            "training__evaluate_every": "never", "cluster__ps": 2, **sets})
-        return result["metrics"]["test"]["auc"]
+    def train(self, name, state="state", metric="auc", **sets):
+        """The example as it is, but for @sets; on two servers."""
+        sets = {"training.evaluate_every": "never", "cluster.ps": 2, **{key.replace("__", "."): value for key, value in sets.items()}}
+        done = gradus("run", f"{SOURCE}/examples/{name}.yaml", "--json", "--state-dir", os.path.join(self.dir, state),
+                      *[item for key, value in sets.items() for item in ("--set", f"{key}={value}")])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["metrics"]["test"][metric]
 
-    def libsvm(self, name, train, test, l2, **sets):
+    def libsvm(self, name, train, test, l2=None, **sets):
+        """Beside C = 1, where no penalty is given."""
         from sklearn.datasets import load_svmlight_files
         directory = self.data(name)
         x, y, other, other_y = load_svmlight_files([os.path.join(directory, f) for f in (train, test)])
-        expected = self.reference(x, y, other, other_y, l2)
+        expected = self.reference(x, y, other, other_y, l2 or 1 / x.shape[0])
         auc = self.train("libsvm-logistic", **{
             "data__dir": directory, "data__train__file": train, "data__test__file": test, "data__scale": "none",
-            "model__loss": "sigmoid_cross_entropy", "model__metrics": "[auc]", "update__l2": l2, **sets})
+            "model__loss": "sigmoid_cross_entropy", "model__metrics": "[auc]", **sets})
         print(f"{name}: AUC {auc:.4f}, scikit-learn {expected:.4f}", flush=True)
         self.assertGreater(auc, expected - MARGIN[name])
 
     def test_words(self):
         """Documents of length one, which are not to be scaled by features: that costs 0.006."""
         self.libsvm("rcv1", "rcv1_small_train.libsvm", "rcv1_small_test.libsvm", 0.0001, training__epochs=20,
-                    update__learning_rate=1)
+                    update__learning_rate=1, update__l2=0.0001)
 
     def test_pages(self):
-        self.libsvm("w6a", "w6a_300d_train.libsvm", "w6a_300d_test.libsvm", 0.0001, training__epochs=20)
+        self.libsvm("w6a", "w6a_300d_train.libsvm", "w6a_300d_test.libsvm")
 
     def test_clicks(self):
         """A weight for each category in a table, and for 13 numbers, beside as many columns of a matrix."""
@@ -80,10 +86,17 @@ class References(ClusterTest):
             return hstack([scaler.transform(numbers[first:end]), columns.transform(categories[first:end])]).tocsr()
         expected = max(self.reference(matrix(0, 800), labels[:800], matrix(800, len(rows)), labels[800:], l2)
                        for l2 in (0.1, 0.01, 0.001))
-        auc = self.train("criteo-logistic", data__dir=self.dir, data__train__file="train", data__test__file="test",
-                         data__test_fraction=0, training__epochs=5)
-        print(f"criteo: AUC {auc:.4f}, scikit-learn {expected:.4f} with the best of three penalties", flush=True)
-        self.assertGreater(auc, expected - MARGIN["criteo"])
+        for model in ("logistic", "fm", "wide-deep", "deepfm", "dlrm", "dcn"):
+            auc = self.train(f"criteo-{model}", f"state-{model}", data__dir=self.dir, data__train__file="train", data__test__file="test",
+                             data__test_fraction=0)
+            print(f"criteo-{model}: AUC {auc:.4f}, scikit-learn {expected:.4f} with the best of three penalties", flush=True)
+            self.assertGreater(auc, expected - MARGIN["criteo"])
+
+    def test_ratings(self):
+        rmse = self.train("ratings-mf", metric="rmse", data__dir=self.data("ratings"), data__train__file="filmtrust_train.tsv",
+                          data__test__file="filmtrust_test.tsv", data__test_fraction=0)
+        print(f"FilmTrust: RMSE {rmse:.4f}", flush=True)
+        self.assertLess(rmse, RMSE)
 
 
 if __name__ == "__main__":

@@ -157,7 +157,9 @@ class LibFfm(SparseFields):
         self.assertEqual(len(sums), 1)
 
     def test_what_there_is_and_what_is_refused(self):
-        sets = self.made()
+        layers = "{linear: {name: a, from: 0..12, table: weights}}, {dense: {name: b, units: 1, from: input}}, {add: {from: [a, b]}}"
+        sets = {**self.made(), "data__columns": "[{column: 0..12, as: sparse}, {column: 13..38, as: sparse, width: 100}]",
+                "model__layers": f"[{layers}]", "update__variables": "[]"}
         arguments = [self.example("libffm-logistic"), *self.job(**sets)]
         done = gradus("validate", *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -168,7 +170,7 @@ class LibFfm(SparseFields):
         self.assertEqual(len(fields), 39)
         done = gradus("validate", *arguments, "--set", "data.columns.1.width=0")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("data.columns.1.width: no layer of the model reads sparse fields", done.stderr.replace("\n    ", " "))
+        self.assertIn("no layer reads the sparse field 13, and it has no width", done.stderr.replace("\n    ", " "))
 
 
 class Lists(SparseFields):

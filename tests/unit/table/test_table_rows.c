@@ -242,8 +242,10 @@ static void test_updates(void **state)
     assert_in_range(taken, 20, 40);
 }
 
-/* One step of sgd with a learning rate of 1 on one row that was (4, -4), with gradient @g / 2. */
-static void step_shaped(const struct table_shaping *s, const float g[2], const float want[2])
+/* One step of sgd with a learning rate of 1 on one row that was (4, -4), with gradient @g / 2: that
+ * of two records, of which so many had the key. */
+static void step_seen(const struct table_shaping *s, const float g[2], uint32_t sightings,
+                      const float want[2])
 {
     struct table_rows rows;
     struct table_spec spec = spec_of("sgd", 2);
@@ -263,7 +265,8 @@ static void step_shaped(const struct table_shaping *s, const float g[2], const f
                                         .keys = &key,
                                         .n = 1,
                                         .gradient = g,
-                                        .gradient_scale = 0.5F};
+                                        .gradient_scale = 0.5F,
+                                        .sightings = &sightings};
     assert_int_equal(table_rows_update(&rows, &update), 1);
     float got[2];
     table_rows_gather(&rows, &lazy, &key, 1, got, NULL);
@@ -271,6 +274,11 @@ static void step_shaped(const struct table_shaping *s, const float g[2], const f
     assert_float_equal(got[1], want[1], 1e-6F);
     table_rows_release(&rows);
     free(params);
+}
+
+static void step_shaped(const struct table_shaping *s, const float g[2], const float want[2])
+{
+    step_seen(s, g, 2, want);
 }
 
 /* Clipping by element, by row, by table, penalties and decay, in this order. */
@@ -295,6 +303,17 @@ static void test_shaping(void **state)
     step_shaped(&(struct table_shaping){.clip = {.norm = 1}}, (float[]){0, 0}, (float[]){4, -4});
     step_shaped(&(struct table_shaping){.clip = {.value = 2}}, (float[]){INFINITY, 8},
                 (float[]){2, -6});
+}
+
+/* Penalties are those of the records that had the key; clips and decay are those of the step. */
+static void test_penalties_by_record(void **state)
+{
+    (void)state;
+    const float none[2] = {0, 0};
+    step_seen(&(struct table_shaping){.l2 = 0.5F}, none, 2, (float[]){2, -2});
+    step_seen(&(struct table_shaping){.l2 = 0.5F}, none, 1, (float[]){3, -3});
+    step_seen(&(struct table_shaping){.l1 = 0.5F}, none, 1, (float[]){3.75F, -3.75F});
+    step_seen(&(struct table_shaping){.decay = 0.25F}, none, 1, (float[]){3, -3});
 }
 
 /* Noise of sgld is that of a key, whatever row it has. */
@@ -474,10 +493,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_initial_values), cmocka_unit_test(test_updates),
-        cmocka_unit_test(test_shaping),        cmocka_unit_test(test_noise),
-        cmocka_unit_test(test_remove),         cmocka_unit_test(test_sightings),
-        cmocka_unit_test(test_memory),         cmocka_unit_test(test_full),
-        cmocka_unit_test(test_bad_specs),
+        cmocka_unit_test(test_shaping),        cmocka_unit_test(test_penalties_by_record),
+        cmocka_unit_test(test_noise),          cmocka_unit_test(test_remove),
+        cmocka_unit_test(test_sightings),      cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_full),           cmocka_unit_test(test_bad_specs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
