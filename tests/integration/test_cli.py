@@ -270,12 +270,16 @@ class Runs(ClusterTest):
 
     def test_losses_are_told(self):
         """Each is a line of its own: what a progress line says is overwritten by the next one."""
-        process = self.run_default(name="losses", training__epochs=ENDLESS, cluster__workers=2, training__checkpoint_every="1 epoch")
+        process = self.run_default(name="losses", training__epochs=ENDLESS, cluster__workers=2, training__checkpoint_every="never")
 
         def job():
             return json.loads(gradus("status", "losses-1", "--json").stdout or "{}")
 
-        self.wait_for("a checkpoint", lambda: job().get("checkpoint"))
+        self.wait_for("the job", lambda: job().get("steps", 0) > 0)
+        self.assertEqual(gradus("checkpoint", "losses-1").returncode, 0)
+        self.wait_for("the checkpoint", lambda: job().get("checkpoint"))
+        reached = job()["steps"]  # the one checkpoint is of this step at most
+        self.wait_for("steps behind the checkpoint", lambda: job()["steps"] > reached)
         os.kill(self.child(process, "gradus-worker")[0], signal.SIGKILL)
         self.wait_for("a new worker", lambda: len(job()["workers"]) == 2 and "worker-3" in job()["workers"])
         os.kill(self.child(process, "gradus-ps")[0], signal.SIGKILL)

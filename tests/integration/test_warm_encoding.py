@@ -95,12 +95,12 @@ class DeepFm(FaultTest):
             self.assertEqual((later["steps"], later["epochs"]), (3, 3))
             self.assertAlmostEqual(later["metrics"]["test"]["loss"], all_six, places=4)
             self.assertGreater(abs(without - all_six), 10 * abs(with_slots - all_six))
-        sets = {"from__checkpoint": first["checkpoint"], "from__slots": "true", "update": "{rule: adam}", "model__layers__5__units": 7,
+        sets = {"from__checkpoint": first["checkpoint"], "from__slots": "true", "update": "{rule: adam}", "model__layers__6__units": 7,
                 "from__strict": "false"}
         done = gradus("validate", SOURCE + "/examples/criteo-deepfm.yaml", *self.job(data__dir=self.dir, data__train__file="monday.tsv", **sets))
         said = " ".join(done.stderr.split())
         self.assertIn("from.slots: rule: adam here, adagrad there; slots: m per parameter, v per parameter here, squares per parameter there; "
-                      "without values there: dense_1.kernel, dense_1.bias, dense_2.kernel (", said)
+                      "without values there: dense_2.kernel, dense_2.bias, dense_3.kernel (", said)
 
 
 class Encoding(FaultTest):
