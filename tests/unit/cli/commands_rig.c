@@ -324,6 +324,15 @@ static void on_remove(struct rpc_call *call, struct rpc_msg *msg, void *service)
     }
 }
 
+/* No command asks for it. */
+static void on_follow(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    struct err err = {.code = ERR_UNSUPPORTED};
+    (void)service;
+    hear("Follow", msg);
+    (void)rpc_fail(call, &err);
+}
+
 static const struct rpc_method METHODS[] = {
     {.name = "Submit", .request = on_submit}, {.name = "Get", .request = on_get},
     {.name = "List", .request = on_list},     {.name = "Watch", .request = on_watch},
@@ -332,6 +341,7 @@ static const struct rpc_method METHODS[] = {
     {.name = "Trace", .request = on_trace},   {.name = "Pause", .request = on_pause},
     {.name = "Resume", .request = on_resume}, {.name = "Tables", .request = on_tables},
     {.name = "DropNode", .request = on_drop}, {.name = "Remove", .request = on_remove},
+    {.name = "Follow", .request = on_follow},
 };
 
 void cli_put(const char *name, const char *text)
