@@ -29,7 +29,7 @@ static int run(const struct cli_args *args)
     const struct query_call call = {.method = "Cancel",
                                     .body = &request.base,
                                     .timeout_ms = client_timeout_ms(),
-                                    .show = query_show_state};
+                                    .text = query_text_state};
     int code = query_job_anywhere(&o->common, request.job, &call);
     free(request.job);
     return code;

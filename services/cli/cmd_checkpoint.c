@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus checkpoint: writes a checkpoint now, and says where it lies. The command waits for as long
  * as that takes, which depends on the job, its disks and other work. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "cli/follow.h"
-#include "cli/output.h"
 #include "cli/query.h"
 
 struct options {
@@ -16,16 +14,9 @@ struct options {
 static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
                                       CLI_JSON_ROW(struct options)};
 
-static void show(const struct cli_common *common, const Gradus__V1__CheckpointJobResponse *r)
+static void text(const ProtobufCMessage *reply, struct buf *out)
 {
-    struct buf out = {0};
-    if (common->json) {
-        output_object(&out, "checkpoint", r->path, (const char *)NULL);
-    } else {
-        buf_printf(&out, "%s\n", r->path);
-    }
-    query_print(common, &out);
-    buf_release(&out);
+    buf_printf(out, "%s\n", ((const Gradus__V1__CheckpointJobResponse *)reply)->path);
 }
 
 static int run(const struct cli_args *args)
@@ -47,7 +38,7 @@ static int run(const struct cli_args *args)
         return FOLLOW_STOPPED;
     }
     if (rc == 0) {
-        show(&o->common, (const Gradus__V1__CheckpointJobResponse *)reply->body);
+        query_show(&o->common, reply->body, text);
     }
     rpc_msg_unref(reply);
     return rc == 0 ? CLI_OK : cli_fail(&err);

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "cli/client_common.h"
 #include "cli/query.h"
-#include "json/json_write.h"
 
 struct options {
     struct cli_common common;
@@ -16,18 +15,10 @@ static const struct field fields[] = {
     CLI_JSON_ROW(struct options),
 };
 
-static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
+static void text(const ProtobufCMessage *reply, struct buf *out)
 {
     const Gradus__V1__DropNodeResponse *r = (const Gradus__V1__DropNodeResponse *)reply;
-    if (common->json) {
-        json_t *o = json_object();
-        json_put(o, "node", json_text(r->node));
-        json_put(o, "was_alive", json_boolean(r->was_alive));
-        json_print(o, 9, true, out);
-    } else {
-        buf_printf(out, "node %s %s\n", r->node,
-                   r->was_alive ? "is given up" : "was given up before");
-    }
+    buf_printf(out, "node %s %s\n", r->node, r->was_alive ? "is given up" : "was given up before");
 }
 
 static int run(const struct cli_args *args)
@@ -39,7 +30,7 @@ static int run(const struct cli_args *args)
     request.node = mem_strdup(args->positional[0]);
     int code =
         client_open_common(&client, &o->common, true, &err) == 0
-            ? query(&client, &o->common, "DropNode", &request.base, client_timeout_ms(), show)
+            ? query(&client, &o->common, "DropNode", &request.base, client_timeout_ms(), text)
             : cli_fail(&err);
     client_close(&client);
     free(request.node);

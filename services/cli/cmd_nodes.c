@@ -19,14 +19,10 @@ static const struct field fields[] = {
      .help = "Also nodes of the last 10 minutes that left, or whose place another one has"},
 };
 
-static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
+static void text(const ProtobufCMessage *reply, struct buf *out)
 {
     const Gradus__V1__NodesResponse *r = (const Gradus__V1__NodesResponse *)reply;
-    if (common->json) {
-        output_nodes_json(r->nodes, r->n_nodes, out);
-    } else {
-        output_nodes_text(r->nodes, r->n_nodes, out);
-    }
+    output_nodes_text(r->nodes, r->n_nodes, out);
 }
 
 static int run(const struct cli_args *args)
@@ -37,7 +33,7 @@ static int run(const struct cli_args *args)
     struct client client = {0};
     struct err err = {0};
     int code = client_open_common(&client, &o->common, true, &err) == 0
-                   ? query(&client, &o->common, "Nodes", &request.base, client_timeout_ms(), show)
+                   ? query(&client, &o->common, "Nodes", &request.base, client_timeout_ms(), text)
                    : cli_fail(&err);
     client_close(&client);
     return code;

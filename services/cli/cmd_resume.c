@@ -141,11 +141,8 @@ static int run(const struct cli_args *args)
     }
     rc = rc != 0 ? rc : ask(&found.client, args, &reply, &err);
     if (rc == 0) {
-        struct buf out = {0};
         tell(found.job);
-        query_show_state(&o->common, reply->body, &out);
-        query_print(&o->common, &out);
-        buf_release(&out);
+        query_show(&o->common, reply->body, query_text_state);
     }
     rpc_msg_unref(reply);
     found_job_release(&found);

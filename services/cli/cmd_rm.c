@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "cli/query.h"
-#include "json/json_write.h"
 
 #define REMOVE_MS 60000 /* the files of many checkpoints may lie in an object store */
 
@@ -23,15 +22,10 @@ static const struct field fields[] = {
      .help = "Remove its checkpoints, too"},
 };
 
-static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
+static void text(const ProtobufCMessage *reply, struct buf *out)
 {
     const Gradus__V1__RemoveJobResponse *r = (const Gradus__V1__RemoveJobResponse *)reply;
-    if (common->json) {
-        json_t *o = json_object();
-        json_put(o, "checkpoints",
-                 r->checkpoints[0] == '\0' ? json_null() : json_text(r->checkpoints));
-        json_print(o, 9, true, out);
-    } else if (r->checkpoints[0] == '\0') {
+    if (r->checkpoints[0] == '\0') {
         buf_add_str(out, "removed\n");
     } else {
         buf_printf(out, "removed; its checkpoints stay in %s\n", r->checkpoints);
@@ -47,7 +41,7 @@ static int run(const struct cli_args *args)
     const struct query_call call = {.method = "Remove",
                                     .body = &request.base,
                                     .timeout_ms = client_at_least_ms(REMOVE_MS),
-                                    .show = show,
+                                    .text = text,
                                     .ended = true};
     int code = query_job_anywhere(&o->common, request.job, &call);
     free(request.job);

@@ -57,17 +57,17 @@ static int show(const struct options *o, const Gradus__V1__Job *before,
                 const Gradus__V1__Job *after)
 {
     struct job_changes changes;
-    job_changes_make(before->text, after->text, &changes);
     struct buf out = {0};
     if (o->common.json) {
-        output_change_json(after, &changes, &out);
+        output_message_json(&after->base, &out);
         (void)fputs(buf_str(&out), stdout);
     } else {
+        job_changes_make(before->text, after->text, &changes);
         output_change_text(after, &changes, &out);
         terminal_print(&out);
+        job_changes_release(&changes);
     }
     buf_release(&out);
-    job_changes_release(&changes);
     return CLI_OK;
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus status: shows all that is known of one job, by its master or by the state directory that a
  * master has left. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/find_checkpoint.h"
 #include "cli/find_job.h"
 #include "cli/output.h"
-#include "cli/query.h"
 #include "cli/terminal.h"
 
 struct options {
@@ -20,7 +20,8 @@ static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
 static void show(const struct cli_common *common, const struct found_job *found, struct buf *out)
 {
     if (common->json) {
-        output_status_json(found->job, out);
+        output_message_json(&found->job->base, out);
+        (void)fputs(buf_str(out), stdout);
         return;
     }
     output_status_text(found->job, terminal_columns(STDOUT_FILENO), out);
@@ -28,6 +29,7 @@ static void show(const struct cli_common *common, const struct found_job *found,
         buf_printf(out, "%sstate dir   %s%s\n", found->job->n_evaluations > 0 ? "\n" : "",
                    found->state_dir, found->row != NULL ? " (no master runs there now)" : "");
     }
+    terminal_print(out);
 }
 
 /* Makes the checkpoint of the best version that of the job. @shown: the job as it is shown then. */
@@ -63,7 +65,6 @@ static int run(const struct cli_args *args)
     free(name);
     if (rc == 0) {
         show(&o->common, &found, &out);
-        query_print(&o->common, &out);
     }
     buf_release(&out);
     found_job_release(&found);

@@ -10,7 +10,7 @@
 #include "cli/follow.h"
 #include "cli/from_source.h"
 #include "cli/job_file.h"
-#include "cli/output.h"
+#include "cli/query.h"
 #include "cli/submit.h"
 
 struct options {
@@ -36,24 +36,24 @@ static const struct field fields[] = {
              "program that was interrupted may submit again; empty: a new one each time"},
 };
 
+static void text(const ProtobufCMessage *reply, struct buf *out)
+{
+    buf_printf(out, "%s\n", ((const Gradus__V1__SubmitResponse *)reply)->job);
+}
+
 /* The id for programs on stdout; what people want to know besides, on stderr. */
 static void tell(const struct cli_args *args, struct client *client, const char *job)
 {
     const struct options *o = args->options;
     Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    Gradus__V1__SubmitResponse submitted = GRADUS__V1__SUBMIT_RESPONSE__INIT;
     struct rpc_msg *reply = NULL;
     struct cluster_counts counts;
     struct err err = {0};
-    if (o->common.json) {
-        struct buf out = {0};
-        output_object(&out, "job", job, (const char *)NULL);
-        (void)fputs(buf_str(&out), stdout);
-        buf_release(&out);
-    } else {
-        (void)printf("%s\n", job);
-    }
-    (void)fflush(stdout);
     request.job = mem_strdup(job);
+    submitted.job = request.job;
+    query_show(&o->common, &submitted.base, text);
+    (void)fflush(stdout);
     if (client_call(client, "Get", &request.base, client_timeout_ms(), &reply, &err) == 0) {
         submit_count_nodes(client, &counts);
         submit_tell_missing(&counts, (const Gradus__V1__Job *)reply->body);

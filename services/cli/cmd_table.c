@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus table: what the tables of a running job hold on its servers. Servers that do not answer
- * are named in a warning; the rest is shown. */
+ * are named in a warning, or in their `problem`; the rest is shown. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -16,7 +16,7 @@ struct options {
 static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
                                       CLI_JSON_ROW(struct options)};
 
-static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
+static void text(const ProtobufCMessage *reply, struct buf *out)
 {
     const Gradus__V1__TablesResponse *r = (const Gradus__V1__TablesResponse *)reply;
     for (size_t i = 0; i < r->n_shards; i++) {
@@ -24,7 +24,7 @@ static void show(const struct cli_common *common, const ProtobufCMessage *reply,
             cli_note("warning: %s is missing: %s", r->shards[i]->ps, r->shards[i]->problem);
         }
     }
-    (common->json ? output_tables_json : output_tables_text)(r, out);
+    output_tables_text(r, out);
 }
 
 static int run(const struct cli_args *args)
@@ -35,7 +35,7 @@ static int run(const struct cli_args *args)
     request.job = mem_strdup(job);
     request.table = mem_strdup(args->positional_count > 1 ? args->positional[1] : "");
     int code =
-        query_job(&o->common, job, "Tables", &request.base, client_at_least_ms(ANSWER_MS), show);
+        query_job(&o->common, job, "Tables", &request.base, client_at_least_ms(ANSWER_MS), text);
     free(request.job);
     free(request.table);
     return code;

@@ -214,7 +214,7 @@ int follow_ended(const Gradus__V1__Job *job, bool json)
 {
     struct buf out = {0};
     if (json) {
-        output_result_json(job, &out);
+        output_message_json(&job->base, &out);
         (void)fputs(buf_str(&out), stdout);
     } else {
         output_result_text(job, &out);

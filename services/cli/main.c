@@ -76,6 +76,8 @@ static void usage(FILE *to)
                 "`gradus COMMAND --help` tells more of each. GRADUS_MASTER, GRADUS_STATE_DIR,\n"
                 "GRADUS_RULES_DIR, GRADUS_TIMEOUT and GRADUS_TLS_CERT, _KEY, _CA, _NAME in the\n"
                 "environment stand for the flags of these names.\n"
+                "--json prints what the master answers, a message of protobuf in one line, with\n"
+                "names like stepsTotal and 64-bit numbers as strings (docs/operations.md).\n"
                 "With --json a command that fails also prints one object on stdout: the result,\n"
                 "for a job that has failed, else file (a job file, or null), status (invalid:\n"
                 "arguments or job file; failed: anything else) and the list errors, each with\n"

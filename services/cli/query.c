@@ -12,51 +12,44 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 
-void query_show_state(const struct cli_common *common, const ProtobufCMessage *reply,
-                      struct buf *out)
+void query_text_state(const ProtobufCMessage *reply, struct buf *out)
 {
-    const Gradus__V1__Job *job = (const Gradus__V1__Job *)reply;
-    (common->json ? output_status_json : output_state_text)(job, out);
+    output_state_text((const Gradus__V1__Job *)reply, out);
 }
 
-void query_print(const struct cli_common *common, const struct buf *out)
-{
-    if (common->json) {
-        (void)fputs(buf_str(out), stdout);
-    } else {
-        terminal_print(out);
-    }
-}
-
-static void show_reply(const struct cli_common *common, const struct rpc_msg *reply,
-                       query_show_fn *show)
+void query_show(const struct cli_common *common, const ProtobufCMessage *reply, query_text_fn *text)
 {
     struct buf out = {0};
-    show(common, reply->body, &out);
-    query_print(common, &out);
+    if (common->json) {
+        output_message_json(reply, &out);
+        (void)fputs(buf_str(&out), stdout);
+    } else {
+        text(reply, &out);
+        terminal_print(&out);
+    }
     buf_release(&out);
 }
 
 int query(struct client *client, const struct cli_common *common, const char *method,
-          const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show)
+          const ProtobufCMessage *body, unsigned timeout_ms, query_text_fn *text)
 {
     struct rpc_msg *reply = NULL;
     struct err err = {0};
     int rc = client_call(client, method, body, timeout_ms, &reply, &err);
     if (rc == 0) {
-        show_reply(common, reply, show);
+        query_show(common, reply->body, text);
     }
     rpc_msg_unref(reply);
     return rc == 0 ? CLI_OK : cli_fail(&err);
 }
 
 int query_job(const struct cli_common *common, const char *id, const char *method,
-              const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show)
+              const ProtobufCMessage *body, unsigned timeout_ms, query_text_fn *text)
 {
     struct found_job found = {0};
     struct err err = {0};
     int code = find_live_job(common, id, &found, &err) == 0
-                   ? query(&found.client, common, method, body, timeout_ms, show)
+                   ? query(&found.client, common, method, body, timeout_ms, text)
                    : cli_fail(&err);
     found_job_release(&found);
     return code;
@@ -70,12 +63,12 @@ int query_job_anywhere(const struct cli_common *common, const char *id,
     struct err err = {0};
     int code = CLI_OK, rc = find_live_job(common, id, &found, &err);
     if (rc == 0) {
-        code = query(&found.client, common, call->method, call->body, call->timeout_ms, call->show);
+        code = query(&found.client, common, call->method, call->body, call->timeout_ms, call->text);
     } else if (rc == ERR_STATE && found.row != NULL && (call->ended || !job_has_ended(found.job))) {
         err = (struct err){0};
         if (local_job_call(found.state_dir, call->method, call->body, call->timeout_ms, &reply,
                            &err) == 0) {
-            show_reply(common, reply, call->show);
+            query_show(common, reply->body, call->text);
         } else {
             code = cli_fail(&err);
         }
@@ -91,7 +84,7 @@ int query_job_state(const struct cli_common *common, const char *id, const char 
 {
     Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
     request.job = mem_strdup(id);
-    int code = query_job(common, id, method, &request.base, client_timeout_ms(), query_show_state);
+    int code = query_job(common, id, method, &request.base, client_timeout_ms(), query_text_state);
     free(request.job);
     return code;
 }

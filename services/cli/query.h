@@ -6,27 +6,24 @@
 #include "cli/cli.h"
 #include "client/master_client.h"
 
-/* Writes @reply to @out: as text, or as JSON where @common says so. */
-typedef void query_show_fn(const struct cli_common *common, const ProtobufCMessage *reply,
-                           struct buf *out);
+/* Writes @reply as text for people. */
+typedef void query_text_fn(const ProtobufCMessage *reply, struct buf *out);
+void query_text_state(const ProtobufCMessage *reply, struct buf *out); /* of a job */
 
-/* Shows a reply that is a job: its state, or all of it in JSON. */
-void query_show_state(const struct cli_common *common, const ProtobufCMessage *reply,
-                      struct buf *out);
-
-/* Prints @out: JSON as it is, text so that it fits the terminal. */
-void query_print(const struct cli_common *common, const struct buf *out);
-/* Makes one call to @client, which is open; @show prints the reply. Returns the exit code. */
+/* Prints @reply: as JSON where @common says so, else as text that fits the terminal. */
+void query_show(const struct cli_common *common, const ProtobufCMessage *reply,
+                query_text_fn *text);
+/* Makes one call to @client, which is open, and shows the reply. Returns the exit code. */
 int query(struct client *client, const struct cli_common *common, const char *method,
-          const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show);
+          const ProtobufCMessage *body, unsigned timeout_ms, query_text_fn *text);
 /* query() to the master that has job @id. */
 int query_job(const struct cli_common *common, const char *id, const char *method,
-              const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show);
+              const ProtobufCMessage *body, unsigned timeout_ms, query_text_fn *text);
 struct query_call {
     const char *method;
     const ProtobufCMessage *body;
     unsigned timeout_ms;
-    query_show_fn *show;
+    query_text_fn *text;
     bool ended; /* of a job that has ended there is something to do, too */
 };
 /* The same; where no master runs, one is started for the call. */

@@ -21,6 +21,9 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+from job_json import read_job  # noqa: E402
+
 PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's torch
 RECORDS = {"mlp": 25600, "resnet": 20480}
 EPOCHS = {"mlp": 6, "resnet": 1}
@@ -68,7 +71,7 @@ def output_of(command, environment=None):
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, env=environment)
     if done.returncode != 0:
         sys.exit(f"{shlex.join(command)}: exit code {done.returncode}\n{done.stderr}")
-    return json.loads(done.stdout)
+    return done.stdout
 
 
 def measure(args, task, batch, data, work):
@@ -83,10 +86,10 @@ def measure(args, task, batch, data, work):
         command = [os.path.join(args.bin_dir, "gradus"), "run", job, "--json", "--state-dir", os.path.join(work, "state"), "--worker",
                    shlex.join(program), "--set", f"training.batch_size={batch}", "--set", f"training.epochs={epochs}", "--set",
                    f"training.seed={seed}"]
-        return output_of(command, one_thread)
+        return read_job(output_of(command, one_thread))
 
     def alone(seed):
-        return output_of([*program, "--alone", str(batch), str(epochs), str(seed)], one_thread)
+        return json.loads(output_of([*program, "--alone", str(batch), str(epochs), str(seed)], one_thread))
 
     taken = [(cluster(seed), alone(seed)) for seed in range(1, args.runs + 1)]
     rates = [[run[side]["examples_per_second"] for run in taken] for side in (0, 1)]

@@ -2,11 +2,10 @@
 """What example jobs reach as they are on public data, beside scikit-learn's solution of the same problem: the same records and
 scaling, and the penalty that is best on the test records or C = 1. Skipped where GRADUS_TEST_DATA names no directory with the data, or scikit-learn is not installed."""
 
-import json
 import os
 import unittest
 
-from cluster import DATA, SOURCE, ClusterTest, gradus
+from cluster import DATA, SOURCE, ClusterTest, gradus, read_job
 
 # Part of the area under the curve that a few epochs of mini-batches may lack. The criteo sample has 200 test records, of
 # which one more in the right place is worth 0.0007; there models are ahead by 0.01 to 0.02.
@@ -43,7 +42,7 @@ class References(ClusterTest):
         done = gradus("run", f"{SOURCE}/examples/{name}.yaml", "--json", "--state-dir", os.path.join(self.dir, state),
                       *[item for key, value in sets.items() for item in ("--set", f"{key}={value}")])
         self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)["metrics"]["test"][metric]
+        return read_job(done.stdout)["metrics"]["test"][metric]
 
     def libsvm(self, name, train, test, l2=None, **sets):
         """Beside C = 1, where no penalty is given."""
