@@ -19,7 +19,7 @@ class FairTest(Digits, FaultTest):
     def ask(self, *command, expect=0):
         done = gradus(*command, "--json", "--master", self.master.address)
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
-        return read_job(done.stdout) if expect == 0 else done.stderr
+        return (read_jobs if command[0] == "list" else read_job)(done.stdout) if expect == 0 else done.stderr
 
     def wait_state(self, job, state, timeout=60):
         def there():

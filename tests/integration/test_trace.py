@@ -210,7 +210,7 @@ class Times(TraceTest):
         master, servers, workers, job = self.running(1, 2)
         self.wait_for("times", lambda: len(self.status(master, job)["worker_times"]) == 2)
         status = self.status(master, job)
-        for times in (status["times"], *status["worker_times"]):
+        for times in (status["times"], *(worker["times"] for worker in status["worker_times"])):
             self.assertGreater(times["steps"], 0)
             self.assertEqual({key[:-3] for key in times if key.endswith("_us")}, set(PARTS))
             for part in ("compute", "wire", "apply"):
