@@ -29,8 +29,6 @@ static const char *const states[] = {"any",      "unfinished", "finished",   "pe
                                      "failed",   "cancelled",  "paused",     NULL};
 
 static const struct field fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_JSON_ROW(struct options),
     {.path = "limit",
      .type = FIELD_INT,
      .offset = offsetof(struct options, limit),
@@ -258,6 +256,7 @@ const struct cli_command cmd_list = {
              "Without --master and --state-dir (and GRADUS_MASTER, GRADUS_STATE_DIR) the jobs of "
              "the master of this machine are listed and, below what to type for each place, those "
              "in the directories that `gradus run` has used, also where no master runs.",
+    .shares = CLI_MASTER | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus rm: a job that has ended is forgotten, with or without its checkpoints. */
-#include <stdlib.h>
-
-#include "base/mem.h"
 #include "cli/query.h"
 
 #define REMOVE_MS 60000 /* the files of many checkpoints may lie in an object store */
@@ -13,8 +10,6 @@ struct options {
 };
 
 static const struct field fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_JSON_ROW(struct options),
     {.path = "checkpoints",
      .type = FIELD_BOOL,
      .offset = offsetof(struct options, checkpoints),
@@ -36,16 +31,13 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     Gradus__V1__RemoveJobRequest request = GRADUS__V1__REMOVE_JOB_REQUEST__INIT;
-    request.job = mem_strdup(args->positional[0]);
+    request.job = client_text(args->positional[0]);
     request.checkpoints = o->checkpoints;
-    const struct query_call call = {.method = "Remove",
-                                    .body = &request.base,
-                                    .timeout_ms = client_at_least_ms(REMOVE_MS),
-                                    .text = text,
-                                    .ended = true};
-    int code = query_job_anywhere(&o->common, request.job, &call);
-    free(request.job);
-    return code;
+    return query_job(args, &(struct query){.method = "Remove",
+                                           .body = &request.base,
+                                           .text = text,
+                                           .timeout_ms = REMOVE_MS,
+                                           .starts_for_ended = true});
 }
 
 const struct cli_command cmd_rm = {
@@ -57,6 +49,7 @@ const struct cli_command cmd_rm = {
              "given to another job. A job of `gradus run` is removed in its state directory, "
              "where no master has to run. Checkpoints that stay can be exported and evaluated by "
              "their directory.",
+    .shares = CLI_MASTER | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

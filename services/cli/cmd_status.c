@@ -10,13 +10,6 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 
-struct options {
-    struct cli_common common;
-};
-
-static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
-                                      CLI_JSON_ROW(struct options)};
-
 static void show(const struct cli_common *common, const struct found_job *found, struct buf *out)
 {
     if (common->json) {
@@ -51,20 +44,20 @@ static int take_best(struct found_job *found, Gradus__V1__Job *shown, struct err
 
 static int run(const struct cli_args *args)
 {
-    const struct options *o = args->options;
+    const struct cli_common *o = args->options;
     struct found_job found = {0};
     Gradus__V1__Job shown;
     struct err err = {0};
     struct buf out = {0};
     bool best = false;
     char *name = find_checkpoint_name(args->positional[0], &best);
-    int rc = find_job(&o->common, name, &found, &err);
+    int rc = find_job(o, name, &found, &err);
     if (rc == 0 && best) {
         rc = take_best(&found, &shown, &err);
     }
     free(name);
     if (rc == 0) {
-        show(&o->common, &found, &out);
+        show(o, &found, &out);
     }
     buf_release(&out);
     found_job_release(&found);
@@ -79,9 +72,7 @@ const struct cli_command cmd_status = {
                 "  gradus status digits-1 --master master:7000\n",
     .notes = "With @best behind it the checkpoint is that of the best version "
              "(training.checkpoints_keep.best).\n" CLI_PLACES_NOTE,
-    .fields = fields,
-    .field_count = sizeof fields / sizeof fields[0],
-    .options_bytes = sizeof(struct options),
+    .shares = CLI_MASTER | CLI_JSON,
     .positional_min = 1,
     .positional_max = 1,
     .run = run,

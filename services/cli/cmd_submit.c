@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/client_common.h"
 #include "cli/follow.h"
@@ -20,9 +19,6 @@ struct options {
 };
 
 static const struct field fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_RULES_DIR_ROW(struct options),
-    CLI_JSON_ROW(struct options),
     {.path = "watch",
      .type = FIELD_BOOL,
      .offset = offsetof(struct options, watch),
@@ -50,7 +46,7 @@ static void tell(const struct cli_args *args, struct client *client, const char 
     struct rpc_msg *reply = NULL;
     struct cluster_counts counts;
     struct err err = {0};
-    request.job = mem_strdup(job);
+    request.job = client_text(job);
     submitted.job = request.job;
     query_show(&o->common, &submitted.base, text);
     (void)fflush(stdout);
@@ -60,7 +56,6 @@ static void tell(const struct cli_args *args, struct client *client, const char 
         cli_note("`gradus watch %s%s` follows it to its end", job, args->where);
     }
     rpc_msg_unref(reply);
-    free(request.job);
 }
 
 static void tell_data_dir(const struct job_file *file)
@@ -122,6 +117,7 @@ const struct cli_command cmd_submit = {
              "store, s3://BUCKET/KEY. Paths in it are those of "
              "the workers; where they are relative, data.dir is sent as an absolute path, from the "
              "directory of the job file, or from the working directory when it was typed.",
+    .shares = CLI_MASTER | CLI_RULES_DIR | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

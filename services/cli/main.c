@@ -76,8 +76,8 @@ static void usage(FILE *to)
                 "`gradus COMMAND --help` tells more of each. GRADUS_MASTER, GRADUS_STATE_DIR,\n"
                 "GRADUS_RULES_DIR, GRADUS_TIMEOUT and GRADUS_TLS_CERT, _KEY, _CA, _NAME in the\n"
                 "environment stand for the flags of these names.\n"
-                "--json prints what the master answers, a message of protobuf in one line, with\n"
-                "names like stepsTotal and 64-bit numbers as strings (docs/operations.md).\n"
+                "With --json commands about jobs, nodes and tables print the master's answer as\n"
+                "protobuf's JSON, in one line (docs/operations.md).\n"
                 "With --json a command that fails also prints one object on stdout: the result,\n"
                 "for a job that has failed, else file (a job file, or null), status (invalid:\n"
                 "arguments or job file; failed: anything else) and the list errors, each with\n"
@@ -243,36 +243,6 @@ static bool wants_json(const struct config_command *c)
     return row != NULL && *(const bool *)value_of(c, row);
 }
 
-/* How the master is found and spoken with; in a command that asks none, --state-dir is its own. */
-static bool is_of_master(const struct cli_command *command, const char *path)
-{
-    static const char *const rows[] = {"master",   "state_dir",  "timeout",
-                                       "tls_cert", "tls_key",    "tls_ca",
-                                       "tls_name", "token_file", TLS_SETTINGS_SECRET};
-    const bool asks = field_find(command->fields, command->field_count, "master") != NULL;
-    for (size_t i = 0; asks && i < sizeof rows / sizeof rows[0]; i++) {
-        if (strcmp(rows[i], path) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The rows of @command: its own first, then those of the master. Returns how many are its own. */
-static size_t sort_rows(const struct cli_command *command, struct field *rows)
-{
-    size_t own = 0, count = 0;
-    for (int turn = 0; turn < 2; turn++) {
-        for (size_t i = 0; i < command->field_count; i++) {
-            if (is_of_master(command, command->fields[i].path) == (turn == 1)) {
-                rows[count++] = command->fields[i];
-            }
-        }
-        own = turn == 0 ? count : own;
-    }
-    return own;
-}
-
 /* The words of the command line are no file. */
 static void remember_wrong(const struct diags *wrong)
 {
@@ -304,12 +274,13 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         "master",   "state_dir",  "rules_dir",         "tls_cert", "tls_key", "tls_ca",
         "tls_name", "token_file", TLS_SETTINGS_SECRET, "timeout",  NULL};
     static const char *const secrets[] = {TLS_SETTINGS_SECRET, NULL};
-    void *options = mem_new(1, command->options_bytes);
-    struct field *rows = mem_new(command->field_count + 1, sizeof *rows);
-    const size_t own = sort_rows(command, rows);
-    const struct config_group groups[] = {{"Options", rows, own, options, false},
-                                          {"Where the master is, and who asks", rows + own,
-                                           command->field_count - own, options, true}};
+    const size_t bytes = command->options_bytes;
+    void *options = mem_new(1, bytes > 0 ? bytes : sizeof(struct cli_common));
+    size_t own, count;
+    struct field *rows = cli_rows(command, &own, &count);
+    const struct config_group groups[] = {
+        {"Options", rows, own, options, false},
+        {"Where the master is, and who asks", rows + own, count - own, options, true}};
     char *program = mem_printf("gradus %s", command->name);
     char *notes = notes_of(command);
     const struct config_command c = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands that are one call to the master and one page of output. */
+/* Commands that are one call to the master and one page of output: they find the master, call, and
+ * print the reply, as JSON with --json, else as text that fits the terminal. */
 #ifndef GRADUS_CLI_QUERY_H
 #define GRADUS_CLI_QUERY_H
 
@@ -10,28 +11,25 @@
 typedef void query_text_fn(const ProtobufCMessage *reply, struct buf *out);
 void query_text_state(const ProtobufCMessage *reply, struct buf *out); /* of a job */
 
-/* Prints @reply: as JSON where @common says so, else as text that fits the terminal. */
-void query_show(const struct cli_common *common, const ProtobufCMessage *reply,
-                query_text_fn *text);
-/* Makes one call to @client, which is open, and shows the reply. Returns the exit code. */
-int query(struct client *client, const struct cli_common *common, const char *method,
-          const ProtobufCMessage *body, unsigned timeout_ms, query_text_fn *text);
-/* query() to the master that has job @id. */
-int query_job(const struct cli_common *common, const char *id, const char *method,
-              const ProtobufCMessage *body, unsigned timeout_ms, query_text_fn *text);
-struct query_call {
+struct query {
     const char *method;
     const ProtobufCMessage *body;
-    unsigned timeout_ms;
     query_text_fn *text;
-    bool ended; /* of a job that has ended there is something to do, too */
+    unsigned timeout_ms; /* 0: --timeout */
+    /* Where no master runs, one is started for the call: if the job has not ended, or in any case.
+     */
+    bool starts, starts_for_ended;
 };
-/* The same; where no master runs, one is started for the call. */
-int query_job_anywhere(const struct cli_common *common, const char *id,
-                       const struct query_call *call);
-/* The same with nothing but the id in the call; the reply is the job, whose state is shown. */
-int query_job_state(const struct cli_common *common, const char *id, const char *method);
-/* The same for what lasts: Ctrl-C ends the waiting. @reply is the caller's to unref; NULL when
+
+/* Calls the master that the options of @args name, or the one of this machine; the exit code. */
+int query_master(const struct cli_args *args, const struct query *q);
+/* Calls the master that has the job that is the first argument; the exit code. */
+int query_job(const struct cli_args *args, const struct query *q);
+/* Prints @reply. */
+void query_show(const struct cli_common *common, const ProtobufCMessage *reply,
+                query_text_fn *text);
+/* Calls the master that has job @id, for what lasts: Ctrl-C ends the waiting. @reply is the
+ * caller's to unref; NULL when
  * @stopped. */
 int query_job_long(const struct cli_common *common, const char *id, const char *method,
                    const ProtobufCMessage *body, unsigned timeout_ms, struct rpc_msg **reply,

@@ -11,10 +11,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "json/json_write.h"
 
 #define CLASSES_SHOWN 16 /* in a table */

@@ -12,20 +12,32 @@ _messages = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_messages)
 
 
+def _nine_digits(metrics):
+    """Sums in another order, on other workers, differ in the last digits."""
+    return {name: value if isinstance(value, list) else float(f"{value:.9g}") for name, value in metrics.items()}
+
+
+def _job(message):
+    job = _messages.job(message)
+    for of in [job.get("metrics", {}), *job.get("evaluations", [])]:
+        of.update({part: _nine_digits(of[part]) for part in ("train", "test") if part in of})
+    return job
+
+
 def read_message(text):
     """Any message; of nodes, tables, ..."""
     return _messages.natural(json.loads(text))
 
 
 def read_job(text):
-    """One job, or the object with errors of a command that has failed."""
+    """One job, its metrics with nine digits, or the object with errors of a command that has failed."""
     message = json.loads(text)
-    return message if "errors" in message else _messages.job(message)
+    return message if "errors" in message else _job(message)
 
 
 def read_jobs(text):
     """Those of `gradus list`, with where they are."""
-    return [_messages.job(job) for job in json.loads(text)["jobs"]]
+    return [_job(job) for job in json.loads(text)["jobs"]]
 
 
 def records_applied(ledger):
