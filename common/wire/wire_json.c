@@ -47,7 +47,6 @@ static void add_bytes(const ProtobufCBinaryData *b, struct buf *out)
 
 static bool reads_back(const char *text, double v, bool single)
 {
-    /* NOLINTNEXTLINE(clang-diagnostic-float-equal): to the bit */
     return single ? (double)strtof(text, NULL) == v : strtod(text, NULL) == v;
 }
 
