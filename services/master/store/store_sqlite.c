@@ -422,6 +422,13 @@ static int open_if_whole(struct sqlite_store *s, const char *state_dir, struct e
     return damaged ? store_damage_error(state_dir, err) : rc;
 }
 
+/* SQLite would read a relative path that begins with "file:" as a URL: %XX, ?mode=memory. */
+static char *database_path(const char *state_dir)
+{
+    const char *here = strncmp(state_dir, "file:", 5) == 0 ? "./" : "";
+    return mem_printf("%s%s/master.db", here, state_dir);
+}
+
 int store_sqlite_open(const char *state_dir, const char *owner, struct store **out, struct err *err)
 {
     int rc = file_make_dirs(state_dir, err);
@@ -430,7 +437,7 @@ int store_sqlite_open(const char *state_dir, const char *owner, struct store **o
     }
     struct sqlite_store *s = mem_new(1, sizeof *s);
     s->base.ops = &OPS;
-    s->path = file_join(state_dir, "master.db");
+    s->path = database_path(state_dir);
     rc = store_lock(state_dir, owner, &s->lock_fd, err);
     rc = rc < 0 ? rc : open_if_whole(s, state_dir, err);
     if (rc < 0) {
@@ -473,7 +480,7 @@ int store_sqlite_read(const char *state_dir, struct store **out, struct err *err
     struct sqlite_store *s = mem_new(1, sizeof *s);
     s->base.ops = &OPS;
     s->lock_fd = -1;
-    s->path = file_join(state_dir, "master.db");
+    s->path = database_path(state_dir);
     int rc = read_database(s, err);
     if (rc < 0) {
         close_store(&s->base);
