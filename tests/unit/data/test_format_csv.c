@@ -148,8 +148,7 @@ static void the_label_is_found(void **state)
     spec.label = (char[]){"prise"};
     fixture_refused(&spec, DATA_LABEL_REAL, ERR_INVALID, "did you mean \"price\"?");
     spec.label = (char[]){"2"};
-    fixture_refused(&spec, DATA_LABEL_REAL, ERR_INVALID,
-                    "2 columns (0 to 1): \"price\", \"size\"");
+    fixture_refused(&spec, DATA_LABEL_REAL, ERR_INVALID, "2 columns (0 to 1): \"price\", \"size\"");
     spec.label = (char[]){"-3"};
     fixture_refused(&spec, DATA_LABEL_REAL, ERR_INVALID, "data.label names column \"-3\"");
     spec = csv_spec("price;size\n1;2\n");
