@@ -57,6 +57,7 @@ struct cli_command {
  * first member of its options, whose rows cli_rows() has. */
 struct cli_common {
     char *master;
+    char *cluster;   /* read before all others, client_config.h */
     char *state_dir; /* of a master on this machine; CLI_RUN: of this run */
     char *rules_dir;
     struct tls_settings tls;

@@ -72,6 +72,11 @@ static const struct field master_rows[] = {
      .help = "Address of the master, host:port, or host where the port is 7000; without it that "
              "of --state-dir, else " SERVICE_MASTER_ADDRESS
              ", else those of `gradus run` on this machine"},
+    {.path = "cluster",
+     .type = FIELD_STRING,
+     .offset = AT(cluster),
+     .def = "",
+     .help = "Name of a cluster (gradus config), instead of the address; none: none of them"},
     TLS_SETTINGS_ROWS(struct cli_common, tls),
     TIMEOUT,
     {.path = "state_dir",

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/client_config.h"
 #include "client/master_client.h"
 #include "config/config.h"
 #include "tensor/blas_kernels.h"
@@ -45,6 +46,7 @@ extern char **environ;
     X(certificates)                                                                                \
     X(token)                                                                                       \
     X(roles)                                                                                       \
+    X(config)                                                                                      \
     X(version)
 
 #define X(name) extern const struct cli_command cmd_##name;
@@ -217,10 +219,13 @@ static int take_line(const struct cli_command *command, const struct config_comm
         return CLI_OK;
     }
     struct buf where = {0};
-    const char *master = typed(c, line, "master"), *state_dir = typed(c, line, "state_dir");
-    if (master != NULL || state_dir != NULL) {
-        buf_add_str(&where, master != NULL ? " --master " : " --state-dir ");
-        cli_add_word(master != NULL ? master : state_dir, &where);
+    static const char *const flags[][2] = {
+        {"master", " --master "}, {"state_dir", " --state-dir "}, {"cluster", " --cluster "}};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && where.len == 0; i++) {
+        if (typed(c, line, flags[i][0]) != NULL) {
+            buf_add_str(&where, flags[i][1]);
+            cli_add_word(typed(c, line, flags[i][0]), &where);
+        }
     }
     prefer_typed(c, line);
     take_timeout(c);
@@ -266,13 +271,28 @@ static int printed(int code)
     return code;
 }
 
+/* What the command takes for its environment: that of the process, and the user's cluster. */
+static int environment_of(const struct cli_command *command, int argc, char **argv, char ***out)
+{
+    struct err err = {0};
+    char **words = mem_new((size_t)argc + 2, sizeof *words);
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    if ((command->shares & CLI_MASTER) == 0) {
+        words[0] = "--master"; /* it is for no cluster of the file */
+        words[1] = NULL;
+    }
+    *out = client_config_environment(words, environ, &err);
+    free(words);
+    return *out != NULL ? CLI_OK : cli_fail(&err);
+}
+
 static int run_command(const struct cli_command *command, int argc, char **argv)
 {
     static const struct config_repeat set = {"set", "KEY=VALUE",
                                              "Override a key of the job file; may be repeated"};
     static const char *const settings[] = {
-        "master",   "state_dir",  "rules_dir",         "tls_cert", "tls_key", "tls_ca",
-        "tls_name", "token_file", TLS_SETTINGS_SECRET, "timeout",  NULL};
+        "master", "cluster",  "state_dir",  "rules_dir",         "tls_cert", "tls_key",
+        "tls_ca", "tls_name", "token_file", TLS_SETTINGS_SECRET, "timeout",  NULL};
     static const char *const secrets[] = {TLS_SETTINGS_SECRET, NULL};
     const size_t bytes = command->options_bytes;
     void *options = mem_new(1, bytes > 0 ? bytes : sizeof(struct cli_common));
@@ -283,6 +303,15 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         {"Where the master is, and who asks", rows + own, count - own, options, true}};
     char *program = mem_printf("gradus %s", command->name);
     char *notes = notes_of(command);
+    char **environment = NULL;
+    int code = environment_of(command, argc, argv, &environment);
+    if (code != CLI_OK) {
+        free(options);
+        free(rows);
+        free(program);
+        free(notes);
+        return code;
+    }
     const struct config_command c = {
         .program = program,
         .summary = command->summary,
@@ -293,7 +322,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         .group_count = sizeof groups / sizeof groups[0],
         .repeats = &set,
         .repeat_count = command->sets ? 1 : 0,
-        .environment = environ,
+        .environment = environment,
         .settings = settings,
         .secrets = secrets,
         .notes = notes,
@@ -301,7 +330,6 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     struct config_line line = {0};
     struct diags diags = {0};
     struct buf text = {0};
-    int code;
     int wrong = config_read(&c, argc, argv, &line, &diags);
     diags_format(&line.warnings, &text);
     diags_format(&diags, &text);
@@ -324,6 +352,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     free(rows);
     free(program);
     free(notes);
+    client_config_environment_free(environment);
     return printed(code);
 }
 
