@@ -46,6 +46,7 @@ static json_t *patterns_of(const struct output_update *o)
             json_put(variable, "weight_decay", json_fraction(p->weight_decay));
             json_put(variable, "l1", json_fraction(p->l1));
             json_put(variable, "l2", json_fraction(p->l2));
+            json_put(variable, "ridge", json_fraction(p->ridge));
         }
         json_append(variables, variable);
     }
