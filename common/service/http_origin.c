@@ -16,7 +16,7 @@ static bool names_loopback(const char *host)
         return false;
     }
     if (bare || host[n - 1] == ']') {
-        const bool brackets = host[0] == '[' && n > 2;
+        const size_t brackets = host[0] == '[' && n > 2 ? 1 : 0;
         memcpy(a.host, host + brackets, n - 2 * brackets);
     } else if (address_parse(host, &a, NULL) != 0) {
         return false;
