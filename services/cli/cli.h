@@ -55,6 +55,7 @@ struct cli_command {
 /* Options that several commands share. */
 struct cli_common {
     char *master;
+    char *cluster; /* read before all others, client_config.h */
     char *state_dir;
     char *rules_dir;
     struct tls_settings tls;
@@ -75,6 +76,11 @@ struct cli_common {
      .help = "Address of the master, host:port, or host where the port is 7000; without it that "  \
              "of --state-dir, "                                                                    \
              "else " SERVICE_MASTER_ADDRESS ", else those of `gradus run` on this machine"},       \
+        {.path = "cluster",                                                                        \
+         .type = FIELD_STRING,                                                                     \
+         .offset = offsetof(owner, common.cluster),                                                \
+         .def = "",                                                                                \
+         .help = "Name of a cluster (gradus config), instead of the address; none: none of them"}, \
         TLS_SETTINGS_ROWS(owner, common.tls), CLI_TIMEOUT_ROW(owner),                              \
     {                                                                                              \
         .path = "state_dir", .type = FIELD_STRING, .offset = offsetof(owner, common.state_dir),    \

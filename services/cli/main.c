@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/client_config.h"
 #include "client/master_client.h"
 #include "config/config.h"
 #include "tensor/blas_kernels.h"
@@ -45,6 +46,7 @@ extern char **environ;
     X(certificates)                                                                                \
     X(token)                                                                                       \
     X(roles)                                                                                       \
+    X(config)                                                                                      \
     X(version)
 
 #define X(name) extern const struct cli_command cmd_##name;
@@ -215,10 +217,13 @@ static int take_line(const struct cli_command *command, const struct config_comm
         return CLI_OK;
     }
     struct buf where = {0};
-    const char *master = typed(c, line, "master"), *state_dir = typed(c, line, "state_dir");
-    if (master != NULL || state_dir != NULL) {
-        buf_add_str(&where, master != NULL ? " --master " : " --state-dir ");
-        cli_add_word(master != NULL ? master : state_dir, &where);
+    static const char *const flags[][2] = {
+        {"master", " --master "}, {"state_dir", " --state-dir "}, {"cluster", " --cluster "}};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && where.len == 0; i++) {
+        if (typed(c, line, flags[i][0]) != NULL) {
+            buf_add_str(&where, flags[i][1]);
+            cli_add_word(typed(c, line, flags[i][0]), &where);
+        }
     }
     prefer_typed(c, line);
     take_timeout(c);
@@ -244,9 +249,9 @@ static bool wants_json(const struct config_command *c)
 /* How the master is found and spoken with; in a command that asks none, --state-dir is its own. */
 static bool is_of_master(const struct cli_command *command, const char *path)
 {
-    static const char *const rows[] = {"master",   "state_dir",  "timeout",
-                                       "tls_cert", "tls_key",    "tls_ca",
-                                       "tls_name", "token_file", TLS_SETTINGS_SECRET};
+    static const char *const rows[] = {"master",     "cluster",          "state_dir", "timeout",
+                                       "tls_cert",   "tls_key",          "tls_ca",    "tls_name",
+                                       "token_file", TLS_SETTINGS_SECRET};
     const bool asks = field_find(command->fields, command->field_count, "master") != NULL;
     for (size_t i = 0; asks && i < sizeof rows / sizeof rows[0]; i++) {
         if (strcmp(rows[i], path) == 0) {
@@ -294,13 +299,29 @@ static int printed(int code)
     return code;
 }
 
+/* What the command takes for its environment: that of the process, and the user's cluster. */
+static int environment_of(const struct cli_command *command, int argc, char **argv, char ***out)
+{
+    const bool asks = field_find(command->fields, command->field_count, "master") != NULL;
+    struct err err = {0};
+    char **words = mem_new((size_t)argc + 2, sizeof *words);
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    if (!asks || strcmp(command->name, "config") == 0) {
+        words[0] = "--master"; /* it is for no cluster of the file */
+        words[1] = NULL;
+    }
+    *out = client_config_environment(words, environ, &err);
+    free(words);
+    return *out != NULL ? CLI_OK : cli_fail(&err);
+}
+
 static int run_command(const struct cli_command *command, int argc, char **argv)
 {
     static const struct config_repeat set = {"set", "KEY=VALUE",
                                              "Override a key of the job file; may be repeated"};
     static const char *const settings[] = {
-        "master",   "state_dir",  "rules_dir",         "tls_cert", "tls_key", "tls_ca",
-        "tls_name", "token_file", TLS_SETTINGS_SECRET, "timeout",  NULL};
+        "master", "cluster",  "state_dir",  "rules_dir",         "tls_cert", "tls_key",
+        "tls_ca", "tls_name", "token_file", TLS_SETTINGS_SECRET, "timeout",  NULL};
     static const char *const secrets[] = {TLS_SETTINGS_SECRET, NULL};
     void *options = mem_new(1, command->options_bytes);
     struct field *rows = mem_new(command->field_count + 1, sizeof *rows);
@@ -310,6 +331,15 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
                                            command->field_count - own, options, true}};
     char *program = mem_printf("gradus %s", command->name);
     char *notes = notes_of(command);
+    char **environment = NULL;
+    int code = environment_of(command, argc, argv, &environment);
+    if (code != CLI_OK) {
+        free(options);
+        free(rows);
+        free(program);
+        free(notes);
+        return code;
+    }
     const struct config_command c = {
         .program = program,
         .summary = command->summary,
@@ -320,7 +350,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         .group_count = sizeof groups / sizeof groups[0],
         .repeats = &set,
         .repeat_count = command->sets ? 1 : 0,
-        .environment = environ,
+        .environment = environment,
         .settings = settings,
         .secrets = secrets,
         .notes = notes,
@@ -328,7 +358,6 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     struct config_line line = {0};
     struct diags diags = {0};
     struct buf text = {0};
-    int code;
     int wrong = config_read(&c, argc, argv, &line, &diags);
     diags_format(&line.warnings, &text);
     diags_format(&diags, &text);
@@ -351,6 +380,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     free(rows);
     free(program);
     free(notes);
+    client_config_environment_free(environment);
     return printed(code);
 }
 
