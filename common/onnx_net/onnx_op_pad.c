@@ -94,21 +94,34 @@ static int64_t source_of(int64_t i, int64_t n, enum pad_mode mode)
     }
 }
 
+/* Of a row along the last dimension, which is the @row-th of the input, from its first on. */
+static void fill_row(size_t row, bool outside, int64_t before, int64_t n, enum pad_mode mode,
+                     size_t count, uint32_t *map)
+{
+    const int64_t first = (int64_t)row * n;
+    for (size_t k = 0; k < count; k++) {
+        const int64_t at = (int64_t)k - before;
+        const int64_t i = at >= 0 && at < n ? at : source_of(at, n, mode);
+        map[k] = outside || i < 0 ? OUTSIDE : (uint32_t)(first + i);
+    }
+}
+
 static void fill_map(const struct onnx_dims *in, const struct onnx_dims *out,
                      const int64_t before[ONNX_DIMS_MAX], enum pad_mode mode, size_t count,
                      uint32_t *map)
 {
     size_t index[ONNX_DIMS_MAX] = {0};
-    for (size_t k = 0; k < count; k++) {
-        size_t at = 0;
+    const size_t last = out->rank - 1, width = out->dims[last];
+    for (size_t k = 0; k < count; k += width) {
+        size_t row = 0;
         bool outside = false;
-        for (size_t d = 0; d < out->rank; d++) {
+        for (size_t d = 0; d < last; d++) {
             const int64_t i = source_of((int64_t)index[d] - before[d], (int64_t)in->dims[d], mode);
             outside = outside || i < 0;
-            at = at * in->dims[d] + (size_t)(i < 0 ? 0 : i);
+            row = row * in->dims[d] + (size_t)(i < 0 ? 0 : i);
         }
-        map[k] = outside ? OUTSIDE : (uint32_t)at;
-        for (size_t d = out->rank; d-- > 0 && ++index[d] == out->dims[d];) {
+        fill_row(row, outside, before[last], (int64_t)in->dims[last], mode, width, map + k);
+        for (size_t d = last; d-- > 0 && ++index[d] == out->dims[d];) {
             index[d] = 0;
         }
     }
@@ -135,7 +148,10 @@ static int pad_shape(struct onnx_step *s, struct err *err)
         return ERR_EXHAUSTED;
     }
     p->value = value;
-    if (s->in[0]->count > 0) { /* else there is nothing to compute, which the caller says */
+    /* Without numbers there is nothing to compute, which the caller says; one is its own copy. */
+    if (out.rank == 0) {
+        p->map[0] = 0;
+    } else if (s->in[0]->count > 0) {
         fill_map(&s->in[0]->shape, &out, before, mode, count, p->map);
     }
     return 0;
