@@ -292,9 +292,7 @@ static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
                  const struct membership_node *node, struct err *err)
 {
     int rc = load(j, r->data == NULL ? "" : r->data->encoding, false, err);
-    if (rc == 0) {
-        rc = wire_plan_from_proto(r->plan, &j->plan, err);
-    }
+    rc = rc != 0 ? rc : wire_plan_from_proto(r->plan, &j->plan, err);
     if (rc == 0) { /* says more than that a fingerprint differs */
         rc = worker_model_check_variables(&j->model, &j->plan, err);
     }
