@@ -43,8 +43,6 @@ const struct auth_row auth_rows[] = {
     {.method = PS "Fill", .roles = AUTH_NODE},
     {.method = PS "SetMembership", .roles = AUTH_NODE},
     {.method = PS "Pull", .roles = READERS}, /* with the key of Jobs.Follow */
-    {.method = PS "Push", .roles = AUTH_NODE},
-    {.method = PS "PushPull", .roles = AUTH_NODE},
     {.method = PS "Exchange", .roles = AUTH_NODE},
     {.method = PS "Pin", .roles = AUTH_NODE},
     {.method = PS "Unpin", .roles = AUTH_NODE},

@@ -197,10 +197,10 @@ const char *text_nearest(const char *typed, const char *const *words, size_t cou
 {
     const char *nearest = NULL;
     size_t len = strlen(typed);
-    size_t best = len / 3 + 2; /* more edits than that and it is another word */
+    size_t best = len / 3 + 2; /* so many edits, or more than half of it: another word */
     for (size_t i = 0; i < count; i++) {
-        size_t distance = text_distance(typed, words[i]);
-        if (distance < best) {
+        size_t distance = text_distance(typed, words[i]), other = strlen(words[i]);
+        if (distance < best && 2 * distance <= (len > other ? len : other)) {
             best = distance;
             nearest = words[i];
         }

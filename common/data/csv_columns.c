@@ -20,6 +20,7 @@
 #include "data/decimal.h"
 #include "data/names.h"
 
+#define CSV_NAMES_BYTES 200 /* of names of columns in a message, about */
 #define CSV_HEADER_ROWS 100 /* rows that are compared with a possible header */
 
 bool csv_is_missing(const char *text)
@@ -220,9 +221,9 @@ static void advise_separator(const struct csv_columns *c, char *out, size_t n)
     } others[] = {{';', "\";\""}, {'\t', "tab"}, {'|', "\"|\""}, {',', "\",\""}};
     size_t most = 0;
     out[0] = '\0';
-    for (size_t i = 0; c->count == 1 && c->header && i < sizeof others / sizeof others[0]; i++) {
+    for (size_t i = 0; c->only != NULL && i < sizeof others / sizeof others[0]; i++) {
         size_t count = 0;
-        for (const char *p = c->names[0]; *p != '\0'; p++) {
+        for (const char *p = c->only; *p != '\0'; p++) {
             count += *p == others[i].sign;
         }
         if (count > most) {
@@ -239,6 +240,7 @@ static int no_such_column(const struct csv_columns *c, const char *path, const c
                           const char *text, struct err *err)
 {
     char shown[64], nearest[128] = "";
+    struct buf all = {0};
     advise_separator(c, nearest, sizeof nearest);
     const char *near =
         c->header ? text_nearest(text, (const char *const *)c->names, c->count) : NULL;
@@ -247,10 +249,21 @@ static int no_such_column(const struct csv_columns *c, const char *path, const c
         (void)snprintf(nearest, sizeof nearest, "; did you mean %s?",
                        cells_mark(near, CSV_SHOWN_BYTES, true, quoted, sizeof quoted));
     }
-    return err_set(err, ERR_INVALID, "%s: %s names column %s, but %s %zu column%s (0 to %zu)%s",
-                   path, key, csv_quote(text, shown, sizeof shown),
-                   c->header ? "there is none among the" : "the file has no header line and",
-                   c->count, c->count == 1 ? "" : "s", c->count - 1, nearest);
+    for (size_t j = 0; c->header && j < c->count; j++) {
+        char quoted[64];
+        if (all.len > CSV_NAMES_BYTES) {
+            buf_printf(&all, " and %zu more", c->count - j);
+            break;
+        }
+        buf_printf(&all, "%s %s", j == 0 ? ":" : ",",
+                   cells_mark(c->names[j], CSV_SHOWN_BYTES, true, quoted, sizeof quoted));
+    }
+    int rc = err_set(err, ERR_INVALID, "%s: %s names column %s, but %s %zu column%s (0 to %zu)%s%s",
+                     path, key, csv_quote(text, shown, sizeof shown),
+                     c->header ? "there is none among the" : "the file has no header line and",
+                     c->count, c->count == 1 ? "" : "s", c->count - 1, buf_str(&all), nearest);
+    buf_release(&all);
+    return rc;
 }
 
 int csv_columns_find(const struct csv_columns *c, const char *path, const char *key,
@@ -426,6 +439,7 @@ int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_r
 {
     struct csv_columns made = {.count = first->count,
                                .header = header,
+                               .only = first->count == 1 ? first->fields[0] : NULL,
                                .first_line = first->line,
                                .weight = SIZE_MAX,
                                .id = SIZE_MAX};
@@ -435,6 +449,7 @@ int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_r
         made.names[j] = header ? mem_strdup(first->fields[j]) : mem_printf("#%zu", j);
     }
     int rc = assign_roles(&made, path, weights, spec, err);
+    made.only = NULL;
     if (rc != 0) {
         csv_columns_release(&made);
         return rc;

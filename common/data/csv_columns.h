@@ -19,6 +19,7 @@ struct csv_columns {
     char **names;         /* [count]; "#3" for the fourth column without a header */
     uint32_t *declared;   /* [count] entry of data.columns; NULL: none are declared */
     bool header;
+    const char *only;    /* while roles are given: the first row's cell, when it is its only one */
     uint64_t first_line; /* the line of the first row, with which every row is compared */
     size_t numbers, categories;
     size_t label;  /* its column */

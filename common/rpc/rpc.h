@@ -205,7 +205,7 @@ enum rpc_method_flag {
  * client streams open?, request(msg)*, half_close? → rpc_send()*, rpc_finish() or rpc_fail();
  *                (without server streaming: one rpc_reply()) */
 struct rpc_method {
-    const char *name; /* as in the proto: "PushPull" */
+    const char *name; /* as in the proto: "OpenShard" */
     void (*request)(struct rpc_call *call, struct rpc_msg *msg, void *service);
     void (*open)(struct rpc_call *call, void *service);       /* optional; client streams only */
     void (*half_close)(struct rpc_call *call, void *service); /* NULL: rpc_finish() */

@@ -186,7 +186,9 @@ grpc_channel *rpc_credentials_channel(const struct rpc_credentials *c, const cha
     }
     grpc_channel_credentials *own = plain ? grpc_insecure_credentials_create() : NULL;
     const grpc_channel_args channel_args = {.num_args = args->count, .args = args->arg};
-    grpc_channel *channel = grpc_channel_create(target, plain ? own : c->channel, &channel_args);
+    char *url = rpc_address_url(target);
+    grpc_channel *channel = grpc_channel_create(url, plain ? own : c->channel, &channel_args);
+    free(url);
     if (own) {
         grpc_channel_credentials_release(own);
     }

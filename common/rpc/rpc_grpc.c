@@ -4,6 +4,7 @@
  * them. */
 #include "rpc/rpc_polling.h"
 
+#include <ctype.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -244,6 +245,19 @@ bool rpc_address_is_valid(const char *address)
     const char *colon = strrchr(address, ':');
     int64_t port = 0;
     return colon && colon != address && text_to_int(colon + 1, &port) && port >= 0 && port <= 65535;
+}
+
+char *rpc_address_url(const char *address)
+{
+    if (strncmp(address, "unix:", 5) != 0) {
+        return mem_strdup(address);
+    }
+    char *url = mem_new(1, 3 * strlen(address) + 1), *end = url;
+    for (const char *c = address; *c != '\0'; c++) {
+        bool plain = isalnum((unsigned char)*c) || strchr(":/-._~", *c) != NULL;
+        end += sprintf(end, plain ? "%c" : "%%%02X", (unsigned char)*c);
+    }
+    return url;
 }
 
 static void add(struct rpc_args *args, const char *key, grpc_arg arg)

@@ -116,6 +116,9 @@ char *rpc_slice_to_str(grpc_slice slice);
 
 /* True for "host:port" (gRPC takes 99999 for another port) and "unix:/path". */
 bool rpc_address_is_valid(const char *address);
+/* @address as gRPC takes it: a URL, so that of "unix:/path" all but letters, digits and "/-._~" is
+ * written as %XX. Returns owned. */
+char *rpc_address_url(const char *address);
 
 /* ---- channel arguments ---- */
 

@@ -255,7 +255,9 @@ static int bind_address(struct rpc_server *s, char **address, struct err *err)
     mode_t mask = is_unix ? umask(0077) : 0; /* of this user alone */
     char said[2048];
     rpc_log_capture(said, sizeof(said));
-    int port = grpc_server_add_http2_port(s->grpc, a, credentials);
+    char *url = rpc_address_url(a);
+    int port = grpc_server_add_http2_port(s->grpc, url, credentials);
+    free(url);
     rpc_log_capture(NULL, 0);
     if (is_unix) {
         (void)umask(mask);

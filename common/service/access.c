@@ -185,21 +185,27 @@ int access_token(struct access *a, const char *authorization, struct auth_identi
 
 /* ---- for services ---- */
 
-void service_done(struct service_context *sc, struct rpc_call *call, const char *action,
-                  const char *job)
+struct service_caller service_caller_of(struct rpc_call *call)
+{
+    return (struct service_caller){
+        .who = rpc_caller(call), .peer = rpc_peer(call), .method = rpc_method_name(call)};
+}
+
+void service_done(struct service_context *sc, const struct service_caller *caller,
+                  const char *action, const char *job)
 {
     const struct audit_record r = {
-        .action = action, .job = job, .who = rpc_caller(call), .peer = rpc_peer(call)};
+        .action = action, .job = job, .who = caller->who, .peer = caller->peer};
     audit_write(sc->access->audit, &r);
 }
 
-void service_refused(struct service_context *sc, struct rpc_call *call, enum access_lack lack,
-                     const char *job, const struct err *why)
+void service_refused(struct service_context *sc, const struct service_caller *caller,
+                     enum access_lack lack, const char *job, const struct err *why)
 {
-    struct audit_record r = {.action = rpc_method_name(call),
+    struct audit_record r = {.action = caller->method,
                              .job = job,
-                             .who = rpc_caller(call),
-                             .peer = rpc_peer(call),
+                             .who = caller->who,
+                             .peer = caller->peer,
                              .refusal = why};
     refuse(sc->access, lack, &r);
 }

@@ -44,11 +44,19 @@ int access_token(struct access *a, const char *authorization, struct auth_identi
 
 /* ---- for services; any thread ---- */
 
-/* @call, which the guard let in, has done @action ("submit") to @job. */
-void service_done(struct service_context *sc, struct rpc_call *call, const char *action,
-                  const char *job);
+/* Who calls, over gRPC or HTTP. Borrows. */
+struct service_caller {
+    const struct auth_identity *who;
+    const char *peer;   /* "ipv4:10.0.0.7:40000" */
+    const char *method; /* "gradus.v1.Jobs/Cancel" */
+};
+struct service_caller service_caller_of(struct rpc_call *call);
+
+/* @caller, whom the guard let in, has done @action ("submit") to @job. */
+void service_done(struct service_context *sc, const struct service_caller *caller,
+                  const char *action, const char *job);
 /* Notes a call that is refused for another reason, @why. */
-void service_refused(struct service_context *sc, struct rpc_call *call, enum access_lack lack,
-                     const char *job, const struct err *why);
+void service_refused(struct service_context *sc, const struct service_caller *caller,
+                     enum access_lack lack, const char *job, const struct err *why);
 
 #endif

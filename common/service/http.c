@@ -4,6 +4,8 @@
 #include "service/http.h"
 
 #include <fcntl.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -22,6 +24,7 @@
 #include "service/address.h"
 #include "service/http_calls.h"
 #include "service/http_crowd.h"
+#include "service/http_origin.h"
 #include "service/http_tls.h"
 
 #define HTTP_REASON_BYTES 512
@@ -41,6 +44,7 @@ struct http {
     int (*token)(void *ctx, const char *authorization, struct auth_identity *who, struct err *err);
     struct http_calls *calls;
     bool guarded;
+    bool local; /* listens on the loopback alone */
     char address[ADDRESS_BYTES];
 };
 
@@ -93,10 +97,9 @@ static void identify_certificate(const struct http *h, int fd, struct auth_ident
 
 /* Decides whether the caller may have @what, by @row of auth_table.h. */
 static int decide(const struct http *h, struct MHD_Connection *c, const char *row, const char *what,
-                  struct err *err)
+                  struct auth_identity *who, struct err *err)
 {
     char why[TLS_REFUSAL_BYTES] = "this port has no TLS";
-    struct auth_identity who = {0};
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
     const char *authorization =
@@ -105,28 +108,69 @@ static int decide(const struct http *h, struct MHD_Connection *c, const char *ro
         return 0;
     }
     if (authorization != NULL && h->token != NULL) { /* a token counts before any certificate */
-        int rc = h->token(h->ctx, authorization, &who, err);
-        return rc != 0 ? rc : auth_decide(&who, row, err);
+        int rc = h->token(h->ctx, authorization, who, err);
+        return rc != 0 ? rc : auth_decide(who, row, err);
     }
     if (h->tls == NULL || http_tls_refusal(h->tls, info->connect_fd, why) != NULL) {
         return err_set(err, ERR_UNAUTHENTICATED,
                        "%s; %s is for holders of a certificate of this cluster%s", why, what,
                        h->token != NULL ? ", or of a token" : "");
     }
-    identify_certificate(h, info->connect_fd, &who);
-    return auth_decide(&who, row, err);
+    identify_certificate(h, info->connect_fd, who);
+    return auth_decide(who, row, err);
+}
+
+/* Decides whether the request may come in, by its row and the page that it is sent from. */
+static int admit(const struct http *h, struct MHD_Connection *c, struct http_asked *asked)
+{
+    const struct http_origin from = {
+        .host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST),
+        .origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin"),
+        .content_type =
+            MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE)};
+    struct err *err = &asked->refusal;
+    const bool changes = strcmp(asked->method, MHD_HTTP_METHOD_POST) == 0 &&
+                         http_calls_changes(h->calls, asked->path);
+    if (asked->row == NULL) {
+        return err_set(err, ERR_NOT_FOUND, "there is no such page");
+    }
+    if (changes && !h->guarded) {
+        return err_set(err, ERR_PERMISSION,
+                       "nobody has to say here who he is, so nothing can be changed by HTTP: use "
+                       "`gradus`, or start the master with --tokens FILE");
+    }
+    if (!h->guarded) {
+        auth_identity_open(&asked->who);
+        return h->local ? http_origin_check_local(&from, err) : 0;
+    }
+    int rc = decide(h, c, asked->row, asked->row, &asked->who, err);
+    return rc == 0 && changes ? http_origin_check_change(&from, err) : rc;
+}
+
+/* "ipv4:10.0.0.7:40000" */
+static void peer_text(struct MHD_Connection *c, char out[HTTP_PEER_BYTES])
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *from = info != NULL ? info->client_addr : NULL;
+    const bool v6 = from != NULL && from->sa_family == AF_INET6;
+    const socklen_t n = v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    char host[INET6_ADDRSTRLEN + IF_NAMESIZE], port[8];
+    if (from == NULL || getnameinfo(from, n, host, sizeof host, port, sizeof port,
+                                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+        snprintf(out, HTTP_PEER_BYTES, "unknown");
+        return;
+    }
+    snprintf(out, HTTP_PEER_BYTES, v6 ? "ipv6:[%s]:%s" : "ipv4:%s:%s", host, port);
 }
 
 static struct http_call *begin_call(const struct http *h, struct MHD_Connection *c, const char *url,
                                     const char *method, const char *row)
 {
-    struct err refusal = {0};
-    if (row == NULL) {
-        (void)err_set(&refusal, ERR_NOT_FOUND, "there is no such page");
-    } else if (h->guarded) {
-        (void)decide(h, c, row, row, &refusal);
-    }
-    return http_calls_begin(h->calls, c, method, url, &refusal);
+    struct http_asked asked = {.method = method, .path = url, .row = row};
+    peer_text(c, asked.peer);
+    (void)admit(h, c, &asked);
+    return http_calls_begin(h->calls, c, &asked);
 }
 
 /* The whole request is there: the connection stays until it has its answer. */
@@ -150,6 +194,7 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *u
     struct http *h = ctx;
     struct buf body = {0};
     struct err err = {0};
+    struct auth_identity who = {0};
     const char *row;
     if (*state != NULL && *upload_bytes == 0) {
         note_asked(c);
@@ -166,7 +211,7 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *u
         return answer(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", &body);
     }
     if (strcmp(url, "/metrics") == 0 && h->tls != NULL &&
-        decide(h, c, AUTH_METRICS, url, &err) != 0) {
+        decide(h, c, AUTH_METRICS, url, &who, &err) != 0) {
         buf_printf(&body, "%s\n", err.msg);
         return answer(c, MHD_HTTP_FORBIDDEN, "text/plain", &body);
     }
@@ -374,6 +419,7 @@ struct http *http_start(const struct http_options *options, struct err *err)
     h->ctx = options->ctx;
     h->token = options->token;
     h->guarded = options->guarded;
+    h->local = address_is_loopback(&a);
     address_format(&a, h->address, sizeof h->address);
     h->calls = http_calls_new(options->pages);
     if (h->calls == NULL) {

@@ -37,6 +37,9 @@ struct http_pages {
     size_t bodies_bytes_max; /* bytes of all bodies that have no answer yet */
     /* The row of auth_table.h for this path; NULL: there is no such page. */
     const char *(*row)(void *ctx, const char *path);
+    /* Paths that change something; NULL: none does. To them, browsers send requests of the port's
+     * own pages alone (Origin), of JSON, and nobody who has not said who it is. */
+    bool (*changes)(void *ctx, const char *path);
     /* Answer @call with http_call_answer(), here or later on any thread. On the HTTP thread. */
     void (*request)(void *ctx, struct http_call *call);
     void *ctx;
@@ -72,6 +75,10 @@ const char *http_call_path(const struct http_call *call);   /* without the part 
 /* The value of a header, or NULL. On the HTTP thread. Borrows. */
 const char *http_call_header(const struct http_call *call, const char *name);
 const struct buf *http_call_body(const struct http_call *call);
+/* Who asks; everybody may do everything at a port without a guard. Borrows. */
+const struct auth_identity *http_call_who(const struct http_call *call);
+const char *http_call_peer(const struct http_call *call); /* "ipv4:10.0.0.7:40000"; borrows */
+const char *http_call_row(const struct http_call *call);  /* what row() said; borrows */
 /* Why the answer has to be an error, whatever the request is: ERR_UNAUTHENTICATED, ERR_PERMISSION,
  * ERR_NOT_FOUND, ERR_EXHAUSTED; NULL: it is well. */
 const struct err *http_call_refusal(const struct http_call *call);

@@ -25,6 +25,9 @@ struct http_call {
     struct http_calls *all;
     struct MHD_Connection *connection;
     char *method, *path;
+    const char *row;
+    struct auth_identity who;
+    char peer[HTTP_PEER_BYTES];
     struct buf body;
     struct err refusal;
     bool asked; /* the service has it, or had it; of the HTTP thread */
@@ -95,15 +98,23 @@ bool http_calls_has(const struct http_calls *cs, const char *path, const char **
     return true;
 }
 
+bool http_calls_changes(const struct http_calls *cs, const char *path)
+{
+    return cs->pages.changes != NULL && cs->pages.changes(cs->pages.ctx, path);
+}
+
 struct http_call *http_calls_begin(struct http_calls *cs, struct MHD_Connection *c,
-                                   const char *method, const char *path, const struct err *refusal)
+                                   const struct http_asked *asked)
 {
     struct http_call *call = mem_new(1, sizeof *call);
     call->all = cs;
     call->connection = c;
-    call->method = mem_strdup(method);
-    call->path = mem_strdup(path);
-    call->refusal = *refusal;
+    call->method = mem_strdup(asked->method);
+    call->path = mem_strdup(asked->path);
+    call->row = asked->row;
+    call->who = asked->who;
+    memcpy(call->peer, asked->peer, sizeof call->peer);
+    call->refusal = asked->refusal;
     call->owners = 1;
     return call;
 }
@@ -233,6 +244,21 @@ const char *http_call_header(const struct http_call *call, const char *name)
 const struct buf *http_call_body(const struct http_call *call)
 {
     return &call->body;
+}
+
+const struct auth_identity *http_call_who(const struct http_call *call)
+{
+    return &call->who;
+}
+
+const char *http_call_peer(const struct http_call *call)
+{
+    return call->peer;
+}
+
+const char *http_call_row(const struct http_call *call)
+{
+    return call->row;
 }
 
 const struct err *http_call_refusal(const struct http_call *call)

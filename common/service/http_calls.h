@@ -22,10 +22,19 @@ void http_calls_close(struct http_calls *cs);
 
 /* The row for a path below the prefix, into *@row (NULL: no such page); false: it is another. */
 bool http_calls_has(const struct http_calls *cs, const char *path, const char **row);
-/* The headers are there. @refusal (code 0: none) is copied. Returns what the library's state of the
- * request becomes. */
+/* Does a request to @path change something? */
+bool http_calls_changes(const struct http_calls *cs, const char *path);
+#define HTTP_PEER_BYTES 80
+struct http_asked { /* copied, but for row */
+    const char *method, *path;
+    const char *row; /* of auth_table.h */
+    struct auth_identity who;
+    char peer[HTTP_PEER_BYTES];
+    struct err refusal; /* code 0: none */
+};
+/* The headers are there. Returns what the library's state of the request becomes. */
 struct http_call *http_calls_begin(struct http_calls *cs, struct MHD_Connection *c,
-                                   const char *method, const char *path, const struct err *refusal);
+                                   const struct http_asked *asked);
 /* A part of the body, or, with none, its end; or the answer is there. */
 enum MHD_Result http_calls_go_on(struct http_call *call, const char *upload, size_t *upload_bytes);
 /* The library is through with the request. */

@@ -13,6 +13,8 @@ static void log_result(void *ctx, const struct plugin_result *result)
     (void)log_quote(result->path, path, sizeof path);
     if (result->rule != NULL) {
         log_info("rule_loaded", "rule=%s file=%s", result->rule->name, path);
+    } else if (result->reason == NULL) {
+        log_info("rule_loading", "file=%s", path);
     } else {
         log_warn("rule_refused", "file=%s reason=%s", path,
                  log_quote(result->reason, reason, sizeof reason));
@@ -24,5 +26,5 @@ int service_load_rules(const char *dir, struct err *err)
     if (dir[0] == '\0') {
         return 0;
     }
-    return plugin_load_dir(dir, PLUGIN_TRIAL_MS, log_result, NULL, err);
+    return plugin_load_dir(dir, log_result, NULL, err);
 }

@@ -16,8 +16,8 @@
  *
  * A rule is pure arithmetic on the arrays that it is given: no memory of its own between calls, no
  * files, clocks, locks or threads. Its functions are called by several threads at the same time.
- * Before a program takes a plug-in, it tries it out in a process of its own and refuses one that
- * crashes, does not come to an end, or breaks what is asked for below. */
+ * When a program starts it checks what a plug-in says of itself, and not what it computes: what is
+ * asked for below is for its author to keep. */
 #ifndef GRADUS_RULE_H
 #define GRADUS_RULE_H
 

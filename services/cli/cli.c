@@ -89,7 +89,7 @@ int cli_fail(const struct err *err)
 static void tell_refused(void *ctx, const struct plugin_result *result)
 {
     (void)ctx;
-    if (result->rule == NULL) {
+    if (result->reason != NULL) {
         cli_note("%s is left out: %s", result->path, result->reason);
     }
 }
@@ -98,7 +98,7 @@ int cli_load_rules(const struct cli_common *common)
 {
     struct err err = {0};
     if (common->rules_dir[0] == '\0' ||
-        plugin_load_dir(common->rules_dir, PLUGIN_TRIAL_MS, tell_refused, NULL, &err) == 0) {
+        plugin_load_dir(common->rules_dir, tell_refused, NULL, &err) == 0) {
         return CLI_OK;
     }
     return cli_fail(&err);

@@ -53,12 +53,14 @@ static const struct yaml_node *named_key(const struct yaml_node *root, const cha
     return found;
 }
 
-/* The key whose file @message begins with, by the last part of its name. */
+/* The key whose file @message begins with ("rows.csv:3: …", "open rows.csv: …"), by the last part
+ * of its name. */
 static const struct yaml_node *named_file(const struct yaml_node *root, const char *message)
 {
     static const char *const keys[] = {"data.train.file", "data.test.file", "data.train.labels",
                                        "data.test.labels"};
-    const size_t n = strcspn(message, ": ");
+    const char *end = strstr(message, ": ");
+    const size_t n = end == NULL ? strlen(message) : (size_t)(end - message);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const struct yaml_node *node = value_of(root, keys[i]);
         const char *name = node == NULL || node->kind != YAML_SCALAR ? "" : node->text;

@@ -8,10 +8,10 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "master/store/store.h"
@@ -24,7 +24,7 @@ static bool has_master(const char *dir, char owner[OWNER_BYTES])
 {
     char *path = file_join(dir, "master.lock");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool has = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0;
+    bool has = fd >= 0 && file_lock(fd, path, FILE_LOCK_SHARED, false, NULL) == ERR_STATE;
     ssize_t n = has ? read(fd, owner, OWNER_BYTES - 1) : 0;
     owner[n > 0 ? n : 0] = '\0';
     if (fd >= 0) {
@@ -54,9 +54,12 @@ static int claim(const char *dir, struct run_dir *out, struct err *err)
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) {
         rc = err_errno(err, errno, "open %s", path);
-    } else if (has_master(dir, owner) || flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        rc = in_use(dir, owner, err);
     } else {
+        rc = has_master(dir, owner) ? ERR_STATE : file_lock(fd, path, FILE_LOCK_ALONE, false, err);
+    }
+    if (rc == ERR_STATE) {
+        rc = in_use(dir, owner, err);
+    } else if (rc == 0) {
         out->path = realpath(dir, NULL);
         rc = out->path != NULL ? 0 : err_errno(err, errno, "resolve %s", dir);
     }
@@ -91,7 +94,7 @@ int run_dir_claim(const char *given, struct run_dir *out, struct err *err)
     }
     free(usual);
     return rc == 0 ? 0
-           : rc == ERR_PERMISSION
+           : rc == ERR_PERMISSION || rc == ERR_UNSUPPORTED
                ? err_set(err, rc, "%s; --state-dir DIR says where a run may write", local.msg)
                : err_set(err, local.code, "%s", local.msg);
 }
@@ -129,8 +132,9 @@ int run_number_take(const char *name, struct run_number *out, struct err *err)
         out->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
         rc = out->lock_fd < 0 ? err_errno(err, errno, "open %s", path) : 0;
     }
-    if (rc == 0 && flock(out->lock_fd, LOCK_EX) != 0) {
-        rc = err_errno(err, errno, "lock %s", path);
+    if (rc == 0) {
+        rc = file_lock(out->lock_fd, path, FILE_LOCK_ALONE, true, err);
+        rc = rc == ERR_UNSUPPORTED ? 0 : rc; /* numbers could only clash at the same moment */
     }
     for (int i = 1; i <= RUNS_MAX && rc == 0; i++) {
         char *dir = nth_dir(usual, i);

@@ -158,21 +158,21 @@ void checkpoint_found_release(struct checkpoint_found *f)
 }
 
 /* In place of those of service.c. */
-void service_refused(struct service_context *sc, struct rpc_call *call, enum access_lack lack,
-                     const char *job, const struct err *why)
+void service_refused(struct service_context *sc, const struct service_caller *caller,
+                     enum access_lack lack, const char *job, const struct err *why)
 {
     (void)sc;
-    (void)call;
+    (void)caller;
     (void)lack;
     (void)job;
     (void)why;
 }
 
-void service_done(struct service_context *sc, struct rpc_call *call, const char *action,
-                  const char *job)
+void service_done(struct service_context *sc, const struct service_caller *caller,
+                  const char *action, const char *job)
 {
     (void)sc;
-    (void)call;
+    (void)caller;
     (void)action;
     (void)job;
 }

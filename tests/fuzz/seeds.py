@@ -367,7 +367,7 @@ def row(head, methods, calls):
 
 # In the order of the tables: ps_methods; jobs_methods, cluster_methods and the answers of fuzz_master.c;
 # worker_shell_methods.
-PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Push", "PushPull", "Exchange", "Pin", "Unpin", "Checkpoint",
+PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Exchange", "Pin", "Unpin", "Checkpoint",
       "Stats", "Trace", "Fill"]
 MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Remove", "Nodes", "DropNode", "Submit", "Set", "Trace", "Tables", "Follow", "Watch", "Join", "Heartbeat", "Leave",
           "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure", "DataInfo", "ShardState",
@@ -386,8 +386,6 @@ def ps_calls():
         pull = "pull { kind: LATEST progress: true clock: 1 }" if mode else "pull { kind: VERSION version: 1 }"
         write("ps", "unary-" + name, row([mode, mode, 7], PS, [
             ("Pull", "PullRequest", f'{ref} worker: "w0" {pull.replace("version: 1", "")}'),
-            ("Push", "PushRequest", f'{ref} worker: "w0" {push % ""} {values}'),
-            ("PushPull", "PushPullRequest", f'{ref} worker: "w1" {push % "replica_first: 1"} {pull} {values}'),
             ("Stats", "StatsRequest", ""), ("Trace", "TraceRequest", 'action: RECORD job: "j-1" id: 1 timeout_ms: 9'),
             ("Trace", "TraceRequest", 'action: TAKE job: "j-1" id: 1')]))
         write("ps", "exchange-" + name, row([mode, 4 + mode, 0], PS, [
@@ -415,7 +413,7 @@ def ps_calls():
         ("Fill", "FillRequest", f'{ref} worker: "w0" ' + 'values: "%s"' % ("\\000" * 16)),
         ("Fill", "FillRequest", f'{ref} worker: "w1" first: 2 ' + 'values: "%s"' % ("\\000" * 28)),
         ("Fill", "FillRequest", f'{ref} worker: "w0" first: 4 ' + 'values: "%s"' % ("\\000\\000\\300\\177")),
-        ("Push", "PushRequest", f'{ref} worker: "w0" {push % ""} {values}')]))
+        ("Exchange", "ExchangeRequest", f'exchange: 1 {ref} worker: "w0" training {{ {push % ""} }} total: 9 {values}')]))
     ledger = "ledger { records: 50 batch_records: 10 split_batches: 2 done: [1, 0, 0] }"
     same = "consistency { replicas: 2 aggregate: 2 push_every: 1 pull_every: 1 }"
     write("ps", "life", row([0, 1, 3], PS, [

@@ -13,6 +13,7 @@ import urllib.request
 from cluster import ENDLESS, SOURCE, ClusterTest, gradus
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
 TIMES = 10  # until the page shows what the master knows already
 
 
@@ -89,6 +90,172 @@ class Api(PageTest):
         self.assertEqual(self.get(master, "/api/v1/jobs", headers={"Authorization": "Bearer x" + token})[0], 401)
 
 
+class Changes(PageTest):
+    """By POST, of who has a token for it."""
+
+    def setUp(self):
+        super().setUp()
+        self.list, self.audit = os.path.join(self.dir, "tokens"), os.path.join(self.dir, "audit")
+        self.tokens = {}
+        for name, role in (("ann", "submitter"), ("bob", "submitter"), ("eve", "viewer"), ("nodes", "node")):
+            done = gradus("token", "new", "--role", role, "--name", name, "--tokens", self.list)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.tokens[name] = done.stdout.strip()
+            with open(os.path.join(self.dir, name), "w") as f:
+                f.write(self.tokens[name])
+            os.chmod(f.name, 0o600)
+        self.master = self.start("master", f"--state-dir={self.dir}/state", f"--tokens={self.list}", f"--audit-log={self.audit}")
+        nodes = [f"--master={self.master.address}", f"--token-file={self.dir}/nodes"]
+        self.start("ps", *nodes, f"--checkpoint-dir={self.dir}/state/checkpoints")
+        self.start("worker", *nodes)
+        done = gradus("submit", SOURCE + "/examples/digits.yaml", "--master", self.master.address, "--token-file", self.dir + "/ann",
+                      *self.job(training__epochs=ENDLESS))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.job_id = done.stdout.strip()
+
+    def post(self, who, what, body="", **headers):
+        given = {"Authorization": "Bearer " + self.tokens[who], "Content-Type": "application/json", **headers}
+        status, _, text = self.get(self.master, f"/api/v1/jobs/{self.job_id}/{what}", "POST", given, body.encode())
+        return status, json.loads(text)
+
+    def seen_job(self):
+        text = self.get(self.master, "/api/v1/jobs/" + self.job_id, headers={"Authorization": "Bearer " + self.tokens["eve"]})[2]
+        return json.loads(text)
+
+    def state(self, wanted):
+        self.wait_for(wanted, lambda: self.seen_job().get("state") == wanted)
+
+    def test_what_a_submitter_may_change(self):
+        self.state("RUNNING")
+        self.assertEqual(self.post("ann", "set", '{"sets": ["update.learning_rate=0.0005"]}')[0], 200)
+        self.assertEqual([(c["by"], c["sets"]) for c in self.seen_job()["changes"]], [("ann", ["update.learning_rate=0.0005"])])
+        status, answer = self.post("ann", "checkpoint")
+        self.assertEqual(status, 200, answer)
+        self.assertIn(self.job_id, answer["path"])
+        self.assertEqual(self.post("ann", "pause", "{}")[0], 200)
+        self.state("PAUSED")
+        self.assertEqual(self.post("ann", "resume", '{"sets": ["update.learning_rate=0.002"]}')[0], 200)
+        self.state("RUNNING")
+        self.assertEqual(self.post("ann", "cancel", '{"now": true}')[0], 200)
+        self.state("CANCELLED")
+        self.assertEqual(self.post("ann", "resume", "{}")[0], 200)
+        self.state("RUNNING")
+        with open(self.audit) as f:
+            done = [json.loads(line) for line in f]
+        self.assertEqual([d["action"] for d in done if d.get("peer", "").startswith("ipv4:127.0.0.1:") and d["action"] != "submit"],
+                         ["set", "pause", "set", "resume", "cancel", "resume"])
+
+    def test_what_is_refused(self):
+        for who, part in (("eve", "Jobs/Pause"), ("bob", "ann")):
+            status, answer = self.post(who, "pause")
+            self.assertEqual(status, 403, answer)
+            self.assertIn(part, answer["error"])
+        for body, part in (("[]", "the body"), ("{", "the body"), ('{"sets": []}', 'unknown key "sets"; cancel takes now'),
+                           ('{"now": 1}', '"now" is true or false')):
+            status, answer = self.post("ann", "cancel", body)
+            self.assertEqual(status, 400, answer)
+            self.assertIn(part, answer["error"])
+        for body, part in (("{}", "0 keys to set"), ('{"sets": "a=b"}', "is a list"), ('{"sets": [1]}', '"sets"[0] is no text'),
+                           ('{"sets": ["update.learning_rate=x"]}', "update.learning_rate")):
+            status, answer = self.post("ann", "set", body)
+            self.assertEqual(status, 400, answer)
+            self.assertIn(part, answer["error"])
+        self.assertEqual(self.get(self.master, f"/api/v1/jobs/{self.job_id}/explode", "POST", data=b"{}")[0], 405)
+        self.assertEqual(self.post("ann", "pause", Origin="http://evil.example")[0], 403)
+        self.assertEqual(self.post("ann", "pause", **{"Content-Type": "text/plain"})[0], 400)
+        page = f"/api/v1/jobs/{self.job_id}/pause"
+        self.assertEqual(self.get(self.master, page, "POST", {"Content-Type": "application/json"}, b"{}")[0], 401)
+        self.assertEqual(self.get(self.master, page, headers={"Authorization": "Bearer " + self.tokens["ann"]})[0], 405)
+        self.assertFalse(self.seen_job().get("paused", False))
+
+    @unittest.skipUnless(DRIVER and BROWSER, "no chromedriver is installed")
+    def test_by_hand(self):
+        page = Driver(self)
+        page.open(f"http://{self.master.http}/#/jobs/{self.job_id}")
+        page.type("#token", self.tokens["ann"] + "\n")
+        page.wait("RUNNING")
+        page.click("#acts button", "Pause")
+        page.wait("PAUSED")
+        self.state("PAUSED")
+        page.click("#acts button", "Resume")
+        page.wait("RUNNING")
+        page.type("#set", "update.learning_rate=0.0007\n")
+        page.wait("set: done")
+        self.assertEqual(self.seen_job()["changes"][-1]["sets"], ["update.learning_rate=0.0007"])
+        page.type("#set", "update.rule=nothing\n")
+        page.wait("update.rule")
+        page.click("#acts button", "Cancel")
+        page.accept()
+        page.wait("CANCELLED")
+        self.state("CANCELLED")
+
+
+class Driver:
+    """Chromium under its driver (w3.org/TR/webdriver), which a test looks at, types into and clicks."""
+
+    def __init__(self, test):
+        self.test = test
+        self.process = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        test.addCleanup(self.end)
+        port = None
+        for line in self.process.stdout:
+            port = re.search(r"started successfully on port (\d+)", line)
+            if port:
+                break
+        self.base = f"http://127.0.0.1:{port.group(1)}/session"
+        options = {"binary": BROWSER, "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                                              "--no-proxy-server", f"--user-data-dir={test.dir}/driven"]}
+        answer = self.call("", {"capabilities": {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options,
+                                                                 "unhandledPromptBehavior": "ignore"}}})
+        self.base += "/" + answer["sessionId"]
+
+    def call(self, path, body=None, method=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=300) as answer:
+            return json.load(answer)["value"]
+
+    def end(self):
+        try:
+            self.call("", method="DELETE")
+        except OSError:
+            pass
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def open(self, url):
+        self.call("/url", {"url": url})
+
+    def run(self, script, *args):
+        return self.call("/execute/sync", {"script": script, "args": list(args)})
+
+    def wait(self, text):
+        self.test.wait_for(f"{text} on the page", lambda: text in self.run("return document.body.innerText"))
+
+    def type(self, selector, text):
+        found = self.test.wait_for(selector, lambda: self.call("/elements", {"using": "css selector", "value": selector}))
+        element = next(iter(found[0].values()))
+        self.call(f"/element/{element}/clear", {})
+        self.call(f"/element/{element}/value", {"text": text})
+
+    def click(self, selector, text):
+        """The first that has this text; the page may draw it anew meanwhile."""
+        self.test.wait_for(f"{selector} with {text}", lambda: self.run(
+            "const e = [...document.querySelectorAll(arguments[0])].find(e => e.textContent === arguments[1] && !e.disabled);"
+            "if (e) setTimeout(() => e.click()); return !!e", selector, text))
+
+    def accept(self):
+        def accepted():
+            try:
+                self.call("/alert/accept", {})
+                return True
+            except urllib.error.HTTPError as e:  # there is none yet
+                e.close()
+                return False
+        self.test.wait_for("a question", accepted)
+
+
 @unittest.skipUnless(BROWSER, "no chromium is installed")
 class Browser(PageTest):
     def show(self, master, view):
@@ -121,6 +288,25 @@ class Browser(PageTest):
         self.assertRegex(page, r'aria-label="loss"')
         self.assertRegex(page, r'<path d="M[\d. L]+" fill="none" stroke="var\(--c1\)"')
         self.seen(master, "#/jobs/none-7", "no job none-7")
+
+    @unittest.skipUnless(DRIVER, "no chromedriver is installed")
+    def test_jobs_side_by_side(self):
+        master, _, _ = self.start_cluster(1, 1)
+        jobs = [self.submit(master, training__epochs=3, training__seed=seed) for seed in (1, 2)]
+        for job in jobs:
+            self.wait_for("the end", lambda: master.job(job)["state"] == "SUCCEEDED")
+        page = Driver(self)
+        page.open(f"http://{master.http}/")
+        for job in jobs:
+            page.click(f"input[aria-label='compare {job}']", "")
+        page.click("a", "Compare 2 jobs")
+        page.wait("Jobs side by side")
+        lines = "return document.querySelectorAll('svg[aria-label=loss] path[fill=none][stroke^=var]').length"
+        self.wait_for("two lines", lambda: page.run(lines) >= 2)
+        for axis in ("steps", "minutes", "epochs"):
+            page.click("button", axis)
+            self.wait_for(axis, lambda: axis in page.run("return document.querySelector('svg[aria-label=loss]').textContent"))
+        self.assertEqual(page.run("return document.querySelector('#acts').textContent"), "")
 
     def test_markup_is_text(self):
         master, _, _ = self.start_cluster(1, 1)

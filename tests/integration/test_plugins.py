@@ -50,12 +50,12 @@ class Plugins(ClusterTest):
                         f"OUT={cls.good}"], check=True, capture_output=True)
         cls.mixed = os.path.join(cls.shared, "mixed")
         shutil.copytree(cls.good, cls.mixed)
-        for mistake in ("ABI", "SYMBOL", "APPLY_CRASHES"):
+        for mistake in ("ABI", "SYMBOL", "KEY_TAKEN"):
             subprocess.run([*CC, f"-DMISTAKE_{mistake}", "-o", f"{cls.mixed}/{mistake.lower()}.so", MISTAKES],
                            check=True)
         cls.reasons = {"abi.so": "it has ABI version 2; this program knows 1",
                        "symbol.so": "it does not define gradus_rule",
-                       "apply_crashes.so": r"it crashed in apply\(\): signal 6"}
+                       "key_taken.so": "the name clip_norm of a hyperparameter is taken"}
 
     def rules_dir(self, name="good"):
         return f"--rules-dir={getattr(self, name)}"

@@ -112,11 +112,12 @@ class PsTest(unittest.TestCase):
             response_deserializer=PROTOS["gradus.v1.ExchangeResponse"].FromString,
         )(iter(requests), timeout=TIMEOUT)
 
-    def push(self, values, **push):
-        return self.call(
-            "Push", "PushResponse", shard=self.ref(), worker="w0", push=message("Push", **push),
-            values=pack(values),
-        )  # fmt: skip
+    def push(self, values, pull=None, **push):
+        (answer,) = self.exchange([message(
+            "ExchangeRequest", exchange=1, shard=self.ref(), worker="w0", total=len(values), values=pack(values),
+            training=message("Training", push=message("Push", **push), pull=pull),
+        )])  # fmt: skip
+        return answer
 
     def pull(self, **pull):
         reply = self.call(
@@ -162,29 +163,24 @@ class PsTest(unittest.TestCase):
         self.assertEqual((state.generation, state.version, state.elements), (1, 0, COUNT))
         self.assertEqual(self.pull(), (0, [0.0] * COUNT))
         first = self.push([2.0] * COUNT, step=0, replica_first=0, replica_end=1, examples=2)
-        self.assertEqual((first.push, first.version), (1, 0))
+        self.assertEqual((first.trained.push, first.version), (1, 0))
         second = self.push([6.0] * COUNT, step=0, replica_first=1, replica_end=2, examples=2)
-        self.assertEqual((second.push, second.version), (2, 1))
+        self.assertEqual((second.trained.push, second.version), (2, 1))
         again = self.push([6.0] * COUNT, step=0, replica_first=1, replica_end=2, examples=2)
-        self.assertEqual(again.push, 3)
+        self.assertEqual(again.trained.push, 3)
         self.assertEqual(self.pull(kind=1, version=1), (1, [-2.0] * COUNT))
         self.assertEqual(self.pull(kind=1, version=0), (0, [0.0] * COUNT))
 
     def test_async_with_progress(self):
         self.open("async")
         reply = self.push([1.0] * COUNT, epoch=0, split=1, batch=0, examples=1)
-        self.assertEqual((reply.push, reply.version), (2, 1))
-        reply = self.call(
-            "PushPull", "PullResponse", shard=self.ref(), worker="w0",
-            push=message("Push", epoch=0, split=1, batch=1, examples=1, base_version=1),
-            pull=message("Pull", progress=True, split=1), values=pack([1.0] * COUNT),
-        )  # fmt: skip
-        self.assertEqual((reply.push, reply.version, reply.progress), (2, 2, 2))
+        self.assertEqual((reply.trained.push, reply.version), (2, 1))
+        reply = self.push([1.0] * COUNT, pull=message("Pull", progress=True, split=1), epoch=0, split=1, batch=1, examples=1, base_version=1)
+        self.assertEqual((reply.trained.push, reply.version, reply.trained.progress), (2, 2, 2))
         self.assertEqual(unpack(reply.values), [-2.0] * COUNT)
-        with self.assertRaises(grpc.RpcError) as caught:
-            self.push([1.0] * COUNT, epoch=0, split=0, batch=1, examples=1)
-        self.assertEqual(caught.exception.code(), grpc.StatusCode.OUT_OF_RANGE)
-        self.assertIn("next is batch 0", caught.exception.details())
+        refused = self.push([1.0] * COUNT, epoch=0, split=0, batch=1, examples=1)
+        self.assertEqual(refused.code, grpc.StatusCode.OUT_OF_RANGE.value[0])
+        self.assertIn("next is batch 0", refused.message)
         (stats,) = self.call("Stats", "StatsResponse").shards
         self.assertEqual((stats.job, stats.version, stats.pushes_applied), ("py-1", 2, 2))
         self.assertEqual((stats.examples, stats.pushes_dropped), (2, 0))
@@ -250,7 +246,7 @@ class PsTest(unittest.TestCase):
 
     def test_garbage_ends_the_call_and_not_the_server(self):
         self.open()
-        for method in ("OpenShard", "Push", "Pull", "Pin", "Checkpoint", "SetMembership"):
+        for method in ("OpenShard", "Fill", "Pull", "Pin", "Checkpoint", "SetMembership"):
             with self.assertRaises(grpc.RpcError) as caught:
                 self.channel.unary_unary("/gradus.v1.ParameterServer/" + method)(
                     b"\xff\xff\xff\xff\x07garbage", timeout=TIMEOUT
@@ -262,9 +258,9 @@ class PsTest(unittest.TestCase):
                     iter([b"\x0a\xff\xff\xff\x0f"]), timeout=TIMEOUT
                 )
             )
-        with self.assertRaises(grpc.RpcError) as caught:
-            self.call("Push", "PushResponse", shard=self.ref(), push=message("Push"), values=b"abc")
-        self.assertIn("no whole number of floats", caught.exception.details())
+        (refused,) = self.exchange([message("ExchangeRequest", exchange=1, shard=self.ref(), worker="w0", total=COUNT, values=b"abc",
+                                            training=message("Training", push=message("Push", examples=1)))])
+        self.assertIn("3 bytes of values at element 0", refused.message)
         self.assertEqual(self.pull()[0], 0)
 
     def test_checkpoint_and_metrics(self):

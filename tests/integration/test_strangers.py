@@ -159,6 +159,14 @@ class FenceTest(ClusterTest):
         request = {"Unpin": "PinRequest", "Checkpoint": "CheckpointShardRequest"}.get(method, method + "Request")
         return self.call(self.ps.address, "ParameterServer", method, response, message(request, **fields))
 
+    def push_to_ps(self, shard, push):
+        request = message("ExchangeRequest", exchange=1, shard=shard, worker="worker-1", training=message("Training", push=push))
+        with grpc.insecure_channel(self.ps.address) as channel:
+            (answer,) = channel.stream_stream(
+                "/gradus.v1.ParameterServer/Exchange", request_serializer=lambda m: m.SerializeToString(),
+                response_deserializer=PROTOS["gradus.v1.ExchangeResponse"].FromString)(iter([request]), timeout=20)
+        return answer
+
     def status(self, job):
         return self.master.job(job)
 
@@ -212,10 +220,12 @@ class Fences(FenceTest):
         for opening in (0, 1):
             shard = message("ShardRef", job=job, generation=generation, opening=opening)
             push = message("Push", step=self.status(job)["steps"], replica_end=1, examples=1)
-            for method, fields in (("Push", {"push": push}), ("Pull", {"pull": message("Pull")})):
-                code, said = self.ask_ps(method, method + "Response", shard=shard, worker="worker-1", **fields)
-                self.assertEqual(code, "ABORTED", (method, said))
-                self.assertIn("another cluster", said)
+            code, said = self.ask_ps("Pull", "PullResponse", shard=shard, worker="worker-1", pull=message("Pull"))
+            self.assertEqual(code, "ABORTED", said)
+            self.assertIn("another cluster", said)
+            answer = self.push_to_ps(shard, push)
+            self.assertEqual(answer.code, grpc.StatusCode.ABORTED.value[0], answer.message)
+            self.assertIn("another cluster", answer.message)
         self.assertEqual(self.status(job)["generation"], generation)
         end = self.finish(job)
         self.assertEqual((end["state"], end["recoveries"]), ("SUCCEEDED", 0), end)

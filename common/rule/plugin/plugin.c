@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads update rules from shared objects: checks who may write the file, tries it in another
- * process (plugin_try.c), opens it (plugin_open.c) and adds it to the table of rules. */
+/* Loads update rules from shared objects: checks who may write the file, opens it
+ * (plugin_open.c) and adds it to the table of rules. */
 #include "rule/plugin/plugin.h"
 
 #include <dirent.h>
@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "rule/plugin/plugin_impl.h"
+#include "rule/plugin/plugin_open.h"
 
 _Static_assert(GRADUS_RULE_SLOTS_MAX <= RULE_SLOTS_MAX, "slots of a plug-in fit");
 _Static_assert(GRADUS_RULE_SCALARS_MAX <= RULE_SCALARS_MAX, "scalars of a plug-in fit");
@@ -163,11 +163,10 @@ static int check_file(const char *path, struct err *err)
     return check_owner(&st, err);
 }
 
-int plugin_load(const char *path, unsigned trial_ms, const struct rule **rule, struct err *err)
+int plugin_load(const char *path, const struct rule **rule, struct err *err)
 {
     const struct gradus_rule *g = NULL;
     int rc = check_file(path, err);
-    rc = rc != 0 ? rc : plugin_try(path, trial_ms, err);
     rc = rc != 0 ? rc : plugin_open(path, &g, err);
     return rc != 0 ? rc : add(g, path, rule, err);
 }
@@ -197,9 +196,8 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-int plugin_load_dir(const char *dir, unsigned trial_ms,
-                    void (*tell)(void *ctx, const struct plugin_result *result), void *ctx,
-                    struct err *err)
+int plugin_load_dir(const char *dir, void (*tell)(void *ctx, const struct plugin_result *result),
+                    void *ctx, struct err *err)
 {
     int rc = check_dir(dir, err);
     char *absolute = rc == 0 ? realpath(dir, NULL) : NULL; /* dlopen() searches for bare names */
@@ -212,7 +210,8 @@ int plugin_load_dir(const char *dir, unsigned trial_ms,
         struct err refused = {0};
         char *path = file_join(absolute, entries[i]->d_name);
         struct plugin_result result = {.path = path};
-        if (plugin_load(path, trial_ms, &result.rule, &refused) != 0) {
+        tell(ctx, &result);
+        if (plugin_load(path, &result.rule, &refused) != 0) {
             result.reason = refused.msg;
         }
         tell(ctx, &result);

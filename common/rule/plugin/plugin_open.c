@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "rule/plugin/plugin.h"
-#include "rule/plugin/plugin_impl.h"
+#include "rule/plugin/plugin_open.h"
 
 /* Keys of a job's `update` that are not the rule's, and slots that are not the rule's. l1, l2 and
  * weight_decay are not among them: a rule that has one of these has its own. */
@@ -151,10 +151,12 @@ static int check_table(const struct gradus_rule *g, struct err *err)
     return rc;
 }
 
-int plugin_check_float_mode(struct err *err)
+/* Checks that floats are rounded in the usual way, and makes it so. */
+static int check_float_mode(const fenv_t *before, struct err *err)
 {
     volatile float least = FLT_MIN;
     if (fegetround() != FE_TONEAREST || least / 4.0F == 0.0F) {
+        (void)fesetenv(before);
         return err_set(err, ERR_INVALID,
                        "it changes the floating-point mode of the process (as libraries linked "
                        "with -ffast-math do)");
@@ -164,12 +166,14 @@ int plugin_check_float_mode(struct err *err)
 
 int plugin_open(const char *path, const struct gradus_rule **out, struct err *err)
 {
+    fenv_t before;
+    (void)fegetenv(&before);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
         const char *why = dlerror();
         return err_set(err, ERR_INVALID, "it cannot be loaded: %s", why == NULL ? "" : why);
     }
-    int rc = plugin_check_float_mode(err);
+    int rc = check_float_mode(&before, err);
     const struct gradus_rule *g = rc == 0 ? dlsym(handle, "gradus_rule") : NULL;
     if (rc == 0 && g == NULL) {
         rc = err_set(err, ERR_INVALID, "it does not define gradus_rule");
@@ -178,6 +182,8 @@ int plugin_open(const char *path, const struct gradus_rule **out, struct err *er
     rc = rc != 0 ? rc : rule_name_is_free(g->name, err);
     if (rc == 0) {
         *out = g;
+    } else {
+        (void)dlclose(handle);
     }
     return rc;
 }

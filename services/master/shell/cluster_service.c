@@ -20,7 +20,8 @@ static bool may_be(struct request *r, const char *id)
     if (auth_check_node(rpc_caller(r->call), id, &err) == 0) {
         return true;
     }
-    service_refused(r->shell->sc, r->call, ACCESS_NODE, NULL, &err);
+    const struct service_caller caller = request_caller(r);
+    service_refused(r->shell->sc, &caller, ACCESS_NODE, NULL, &err);
     request_fail(r, &err);
     return false;
 }

@@ -42,7 +42,7 @@ void job_change_begin(struct request *r, const char *job, char *const *sets, siz
 struct job_set_words job_change_words(const struct request *r)
 {
     const struct job_change *c = r->data;
-    const struct auth_identity *who = rpc_caller(r->call);
+    const struct auth_identity *who = request_caller(r).who;
     return (struct job_set_words){
         .by = who->proof == AUTH_OPEN ? "" : who->name, .sets = c->sets, .set_count = c->set_count};
 }

@@ -102,7 +102,7 @@ static void answer_cancel(struct request *r, const struct master_reply *reply)
     request_reply_job(r, reply->job, JOB_WIRE_EVALUATIONS);
 }
 
-static void run_cancel(struct request *r)
+void run_cancel(struct request *r)
 {
     const Gradus__V1__CancelRequest *q = (const Gradus__V1__CancelRequest *)r->msg->body;
     if (!request_may_change(r, "cancel", q->job)) {
@@ -119,7 +119,7 @@ static void answer_pause(struct request *r, const struct master_reply *reply)
     request_reply_job(r, reply->job, JOB_WIRE_EVALUATIONS);
 }
 
-static void run_pause(struct request *r)
+void run_pause(struct request *r)
 {
     const Gradus__V1__GetJobRequest *q = (const Gradus__V1__GetJobRequest *)r->msg->body;
     if (request_may_change(r, "pause", q->job)) {
@@ -139,7 +139,7 @@ static void answer_checkpoint(struct request *r, const struct master_reply *repl
     free(path);
 }
 
-static void run_checkpoint(struct request *r)
+void run_checkpoint(struct request *r)
 {
     const Gradus__V1__GetJobRequest *q = (const Gradus__V1__GetJobRequest *)r->msg->body;
     if (!request_may_change(r, "checkpoint", q->job)) {

@@ -47,7 +47,7 @@ static void begin(struct request *r)
     job_change_parse(r, record->text);
 }
 
-static void run_set(struct request *r)
+void run_set(struct request *r)
 {
     const Gradus__V1__SetJobRequest *q = (const Gradus__V1__SetJobRequest *)r->msg->body;
     struct err err = {0};

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers to requests for pages: messages as JSON, errors with the status that says the same. */
+#include <stdlib.h>
+
 #include "json/json_write.h"
-#include "master/shell/shell.h"
+#include "master/shell/page_asked.h"
 #include "service/http.h"
 #include "wire/wire_json.h"
 
@@ -9,6 +11,19 @@
 #define POLICY                                                                                     \
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "      \
     "'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+void page_asked_free(struct page_asked *a)
+{
+    if (a == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < a->set_count; i++) {
+        free(a->sets[i]);
+    }
+    free(a->sets);
+    free(a->job);
+    free(a);
+}
 
 void page_answer(struct http_call *call, unsigned status, const char *type, struct buf *body)
 {

@@ -14,6 +14,7 @@
 #include "rpc/rpc.h"
 #include "execution/loop.h"
 #include "execution/pool.h"
+#include "service/access.h"
 
 #define SHELL_WATCHERS_MAX 1024
 #define SHELL_TEXT_BYTES_MAX (1u << 20) /* of a job file */
@@ -22,14 +23,15 @@ struct shell;
 struct watcher;
 struct peer;
 struct tracing;
+struct page_asked;
 
 /* A call that waits for its turn on the loop, or for the core's reply. */
 struct request {
     struct shell *shell;
     struct rpc_call *call;
     struct rpc_msg *msg;
-    struct http_call *page; /* the call came over HTTP: there is no other, and data holds the
-                               message */
+    struct http_call *page;   /* the call came over HTTP: there is no other */
+    struct page_asked *asked; /* then: holds the message */
     /* On the loop: read the message and act; ends with request_event(), request_reply() or
      * request_fail(). */
     void (*run)(struct request *r);
@@ -102,6 +104,7 @@ void request_reply(struct request *r, const ProtobufCMessage *message); /* frees
 void request_fail(struct request *r, const struct err *err);            /* frees @r */
 void requests_end(struct shell *s, const char *why);
 void request_free(struct request *r);
+struct service_caller request_caller(const struct request *r); /* borrows */
 void request_answered(struct shell *s, const struct master_reply *reply);
 
 /* shell_pages.c */
@@ -109,16 +112,22 @@ void request_answered(struct shell *s, const struct master_reply *reply);
 struct http_pages shell_pages(struct shell *s);
 
 /* page_answer.c */
+void page_asked_free(struct page_asked *a); /* NULL is fine */
 #define PAGE_JSON "application/json"
 /* Answer @call, which they take; @body, too. */
 void page_answer(struct http_call *call, unsigned status, const char *type, struct buf *body);
 void page_reply(struct http_call *call, const ProtobufCMessage *message);
 void page_fail(struct http_call *call, const struct err *err);
 
-/* jobs_service.c: what pages show, too */
+/* jobs_service.c: what pages ask for, too */
 void run_get(struct request *r);
 void run_list(struct request *r);
 void run_nodes(struct request *r);
+void run_cancel(struct request *r);
+void run_pause(struct request *r);
+void run_checkpoint(struct request *r);
+/* on_set.c */
+void run_set(struct request *r);
 
 /* shell_access.c */
 /* Notes that the caller is the owner of @job, which is about to be submitted. Errors: those of the

@@ -36,7 +36,7 @@ void owner_restore(struct shell *s, struct job_record *record)
 /* Owners are read again each time: a job is submitted seldom, and the store has them all. */
 int owner_check_room(struct request *r, struct err *err)
 {
-    const struct auth_identity *who = rpc_caller(r->call);
+    const struct auth_identity *who = request_caller(r).who;
     size_t most = (size_t)r->shell->settings->owner_jobs_max, count = 0;
     uint64_t now_ms = chrono_now_ms();
     if (who->proof == AUTH_OPEN || (who->roles & AUTH_ADMIN) != 0) {
@@ -61,8 +61,8 @@ int owner_check_room(struct request *r, struct err *err)
 
 int owner_store(struct request *r, const char *job, struct err *err)
 {
-    const char *name = rpc_caller(r->call)->name;
-    if (rpc_caller(r->call)->proof == AUTH_OPEN) {
+    const char *name = request_caller(r).who->name;
+    if (request_caller(r).who->proof == AUTH_OPEN) {
         return 0;
     }
     struct store *store = r->shell->store;
@@ -90,7 +90,8 @@ static bool exists(struct shell *s, const char *job)
 
 bool request_may_change(struct request *r, const char *action, const char *job)
 {
-    const struct auth_identity *who = rpc_caller(r->call);
+    const struct service_caller caller = request_caller(r);
+    const struct auth_identity *who = caller.who;
     struct buf owner = {0};
     struct err err = {0};
     if ((who->roles & AUTH_ADMIN) != 0 || !exists(r->shell, job)) {
@@ -100,7 +101,7 @@ bool request_may_change(struct request *r, const char *action, const char *job)
     if (rc == 0) {
         rc = auth_check_owner(who, action, job, buf_str(&owner), &err);
         if (rc != 0) {
-            service_refused(r->shell->sc, r->call, ACCESS_OWNER, job, &err);
+            service_refused(r->shell->sc, &caller, ACCESS_OWNER, job, &err);
         }
     }
     buf_release(&owner);
@@ -113,6 +114,7 @@ bool request_may_change(struct request *r, const char *action, const char *job)
 void request_done(struct request *r, const char *action, const char *job)
 {
     if (r->shell->sc != NULL) { /* a shell without a service keeps no log */
-        service_done(r->shell->sc, r->call, action, job);
+        const struct service_caller caller = request_caller(r);
+        service_done(r->shell->sc, &caller, action, job);
     }
 }

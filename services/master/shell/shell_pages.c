@@ -1,64 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages of the master's HTTP port. The one for browsers is one file, compiled in; what it shows are
- * answers of Jobs as JSON, to GET alone: nobody changes anything here. Whoever may call a method
- * over gRPC may read its page, by the same row of auth_table.h. */
+ * answers of Jobs as JSON, and what it changes are calls of Jobs. Whoever may call a method over
+ * gRPC may do so here, by the same row of auth_table.h; changes are for callers who have said who
+ * they are. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "auth/auth_table.h"
 #include "base/mem.h"
-#include "gradus/v1/jobs.pb-c.h"
-#include "master/shell/shell.h"
+#include "master/shell/page_asked.h"
 #include "service/http.h"
 
 #define API "/api/v1/"
 #define JOBS "gradus.v1.Jobs/"
 #define JOBS_SHOWN 200
+#define BODY_BYTES_MAX ((size_t)64 << 10)
+#define BODIES_BYTES_MAX ((size_t)4 << 20)
 extern const unsigned char master_page[], master_page_end[]; /* page/index.html */
 
-/* A message for a handler, as a call over gRPC brings it. */
-struct asked {
-    struct rpc_msg msg;
-    union {
-        Gradus__V1__GetJobRequest get;
-        Gradus__V1__ListJobsRequest list;
-        Gradus__V1__NodesRequest nodes;
-    } body;
-    char *job;
-};
+/* ---- paths ---- */
 
-static void asked_free(void *data)
-{
-    struct asked *a = data;
-    free(a->job);
-    free(a);
-}
-
-/* ---- requests ---- */
-
-static void ask(struct shell *s, struct http_call *call, struct asked *a, ProtobufCMessage *body,
-                void (*run)(struct request *r))
-{
-    struct request *r = mem_new(1, sizeof *r);
-    a->msg.body = body;
-    *r = (struct request){
-        .shell = s, .page = call, .msg = &a->msg, .run = run, .data = a, .free_data = asked_free};
-    request_post(r);
-}
-
-/* "jobs/digits-1" → "digits-1"; NULL: another path. */
-static const char *job_of(const char *path)
+/* "/api/v1/jobs/digits-1/pause" → "digits-1" and "pause", or "" where that is missing. False:
+ * another path. Returns owned @job. */
+static bool split(const char *path, char **job, const char **change)
 {
     static const char prefix[] = API "jobs/";
     const char *id = path + sizeof prefix - 1;
-    return strncmp(path, prefix, sizeof prefix - 1) == 0 && id[0] != '\0' && strchr(id, '/') == NULL
-               ? id
-               : NULL;
+    if (strncmp(path, prefix, sizeof prefix - 1) != 0) {
+        return false;
+    }
+    const size_t n = strcspn(id, "/");
+    if (n == 0 || (id[n] == '/' && (id[n + 1] == '\0' || strchr(id + n + 1, '/') != NULL))) {
+        return false;
+    }
+    *job = mem_printf("%.*s", (int)n, id);
+    *change = id[n] == '/' ? id + n + 1 : "";
+    return true;
+}
+
+static const struct page_change *change_of(const char *path)
+{
+    char *job = NULL;
+    const char *name = "";
+    const struct page_change *c = split(path, &job, &name) ? page_change_find(name) : NULL;
+    free(job);
+    return c;
 }
 
 static const char *row(void *ctx, const char *path)
 {
     (void)ctx;
+    char *job = NULL;
+    const char *name = "";
     if (strcmp(path, "/") == 0 || strcmp(path, "/index.html") == 0) {
         return AUTH_PAGE;
     }
@@ -68,21 +61,76 @@ static const char *row(void *ctx, const char *path)
     if (strcmp(path, API "nodes") == 0) {
         return JOBS "Nodes";
     }
-    return job_of(path) != NULL ? JOBS "Get" : NULL;
+    if (!split(path, &job, &name)) {
+        return NULL;
+    }
+    free(job);
+    const struct page_change *c = page_change_find(name);
+    return c != NULL ? c->method : name[0] == '\0' ? JOBS "Get" : NULL;
+}
+
+static bool changes(void *ctx, const char *path)
+{
+    (void)ctx;
+    return change_of(path) != NULL;
+}
+
+/* ---- requests ---- */
+
+static void ask(struct shell *s, struct http_call *call, struct page_asked *a)
+{
+    struct request *r = mem_new(1, sizeof *r);
+    *r = (struct request){.shell = s, .page = call, .asked = a, .msg = &a->msg, .run = a->run};
+    request_post(r);
+}
+
+static int read_change(struct http_call *call, struct page_asked *a, struct err *err)
+{
+    const char *name = "";
+    (void)split(http_call_path(call), &a->job, &name);
+    return page_change_read(page_change_find(name), http_call_body(call), a, err);
+}
+
+static void read_look(struct http_call *call, struct page_asked *a)
+{
+    const char *path = http_call_path(call), *name = "";
+    if (split(path, &a->job, &name)) {
+        gradus__v1__get_job_request__init(&a->body.get);
+        a->body.get.job = a->job;
+        a->msg.body = &a->body.get.base;
+        a->run = run_get;
+    } else if (strcmp(path, API "jobs") == 0) {
+        gradus__v1__list_jobs_request__init(&a->body.list);
+        a->body.list.limit = JOBS_SHOWN;
+        a->msg.body = &a->body.list.base;
+        a->run = run_list;
+    } else {
+        gradus__v1__nodes_request__init(&a->body.nodes);
+        a->msg.body = &a->body.nodes.base;
+        a->run = run_nodes;
+    }
+}
+
+static void refuse_method(struct http_call *call, const char *allowed)
+{
+    struct buf body = {0};
+    buf_printf(&body, "{\"error\":\"only %s\"}\n", allowed);
+    page_answer(call, 405, PAGE_JSON, &body);
 }
 
 static void request(void *ctx, struct http_call *call)
 {
     struct shell *s = ctx;
-    const char *path = http_call_path(call), *method = http_call_method(call), *job = job_of(path);
+    const char *path = http_call_path(call), *method = http_call_method(call);
+    const bool change = change_of(path) != NULL, posts = strcmp(method, "POST") == 0;
+    const bool gets = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    struct err err = {0};
     if (http_call_refusal(call) != NULL) {
         page_fail(call, http_call_refusal(call));
         return;
     }
-    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
-        struct buf body = {0};
-        buf_add_str(&body, "{\"error\":\"only GET\"}\n");
-        page_answer(call, 405, PAGE_JSON, &body);
+    if (change ? !posts : !gets) {
+        refuse_method(call, change ? "POST" : "GET");
         return;
     }
     if (strncmp(path, API, strlen(API)) != 0) {
@@ -91,22 +139,24 @@ static void request(void *ctx, struct http_call *call)
         page_answer(call, 200, "text/html; charset=utf-8", &body);
         return;
     }
-    struct asked *a = mem_new(1, sizeof *a);
-    if (job != NULL) {
-        gradus__v1__get_job_request__init(&a->body.get);
-        a->body.get.job = a->job = mem_strdup(job);
-        ask(s, call, a, &a->body.get.base, run_get);
-    } else if (strcmp(path, API "jobs") == 0) {
-        gradus__v1__list_jobs_request__init(&a->body.list);
-        a->body.list.limit = JOBS_SHOWN;
-        ask(s, call, a, &a->body.list.base, run_list);
-    } else {
-        gradus__v1__nodes_request__init(&a->body.nodes);
-        ask(s, call, a, &a->body.nodes.base, run_nodes);
+    struct page_asked *a = mem_new(1, sizeof *a);
+    if (!change) {
+        read_look(call, a);
+    } else if (read_change(call, a, &err) != 0) {
+        page_asked_free(a);
+        page_fail(call, &err);
+        return;
     }
+    ask(s, call, a);
 }
 
 struct http_pages shell_pages(struct shell *s)
 {
-    return (struct http_pages){.prefix = "/", .row = row, .request = request, .ctx = s};
+    return (struct http_pages){.prefix = "/",
+                               .body_bytes_max = BODY_BYTES_MAX,
+                               .bodies_bytes_max = BODIES_BYTES_MAX,
+                               .row = row,
+                               .changes = changes,
+                               .request = request,
+                               .ctx = s};
 }

@@ -16,11 +16,20 @@ struct request *request_new(struct shell *s, struct rpc_call *call, struct rpc_m
     return r;
 }
 
+struct service_caller request_caller(const struct request *r)
+{
+    return r->page == NULL ? service_caller_of(r->call)
+                           : (struct service_caller){.who = http_call_who(r->page),
+                                                     .peer = http_call_peer(r->page),
+                                                     .method = http_call_row(r->page)};
+}
+
 void request_free(struct request *r)
 {
     if (r->free_data != NULL) {
         r->free_data(r->data);
     }
+    page_asked_free(r->asked);
     if (r->page == NULL) {
         rpc_msg_unref(r->msg);
         rpc_call_unref(r->call);

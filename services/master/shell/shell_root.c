@@ -22,13 +22,17 @@
 
 struct search {
     const char *root;
+    bool began;
     char owner[CLAIM_OWNER_BYTES];
 };
 
 static int look_at_claim(void *ctx, const struct store_row *row, struct err *err)
 {
-    (void)err;
     struct search *search = ctx;
+    if (!search->began && claim_root_check(search->root, err) != 0) {
+        return err->code; /* under a new owner our checkpoints would be another master's */
+    }
+    search->began = true;
     if (search->owner[0] == '\0') {
         char *dir = file_join(search->root, row->id);
         (void)claim_read(dir, search->owner, NULL);
@@ -37,25 +41,18 @@ static int look_at_claim(void *ctx, const struct store_row *row, struct err *err
     return 0;
 }
 
-/* A new one; but when the store has lost ours, the directories of our jobs still say it. */
+/* A new one for a new store. One that has jobs has lost it with a damaged page: the
+ * directories of its jobs still say it. */
 static int find_owner(struct shell *s, const char *root, struct err *err)
 {
-    struct buf lost = {0};
     struct search search = {.root = root};
-    int rc = 0;
-    if (s->store->ops->get_text(s->store, STORE_TEXTS_LOST, &lost, NULL) == 0) {
-        /* under a new mark our checkpoints would be another master's */
-        rc = claim_root_check(root, err);
-        rc =
-            rc < 0 ? rc : s->store->ops->load(s->store, JOBS_SEARCHED, look_at_claim, &search, err);
-    }
+    int rc = s->store->ops->load(s->store, JOBS_SEARCHED, look_at_claim, &search, err);
     if (search.owner[0] != '\0') {
         memcpy(s->checkpoints.owner, search.owner, sizeof search.owner);
         log_info("owner_found", "owner=%s", search.owner);
     } else {
         claim_owner_new(s->checkpoints.owner);
     }
-    buf_release(&lost);
     return rc;
 }
 

@@ -82,13 +82,11 @@ struct store {
 #define STORE_OWNER_OF "owner:"
 #define STORE_BAD_RECORDS_OF "bad_records:"
 #define STORE_NUMBER_OF "number:"
-/* The key of a text that is there when others were lost with a damaged page. */
-#define STORE_TEXTS_LOST "texts_lost"
 
-/* @state_dir/master.db, made when it is missing; damaged pages cost the rows on them (see
- * store_repair.h). @owner ("gradus-master pid 7 at host:port") is shown to who tries to open it
- * while we have it. Errors: ERR_STATE another master has it, named; ERR_CORRUPT no row can be read;
- * ERR_INVALID a file of another program; ERR_UNSUPPORTED of a newer version. */
+/* @state_dir/master.db, made when it is missing. @owner ("gradus-master pid 7 at host:port") is
+ * shown to who tries to open it while we have it. Errors: ERR_STATE another master has it, named;
+ * ERR_CORRUPT some page of it cannot be read; ERR_INVALID a file of another program;
+ * ERR_UNSUPPORTED of a newer version. */
 int store_sqlite_open(const char *state_dir, const char *owner, struct store **out,
                       struct err *err);
 /* Opens the store for reading, without a lock, while no master has it: put() fails. Errors:

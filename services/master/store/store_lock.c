@@ -6,10 +6,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 
 /* Writes the owner over that of before, which needs no room. A failure does not matter. */
@@ -31,13 +31,16 @@ int store_lock(const char *state_dir, const char *owner, int *fd, struct err *er
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (*fd < 0) {
         rc = err_errno(err, errno, "open %s", path);
-    } else if (flock(*fd, LOCK_EX | LOCK_NB) != 0) {
+    } else {
+        rc = file_lock(*fd, path, FILE_LOCK_ALONE, false, err);
+    }
+    if (rc == ERR_STATE) {
         char who[256] = "unknown";
         ssize_t n = read(*fd, who, sizeof who - 1);
         who[n > 0 ? n : 0] = '\0';
         rc = err_set(err, ERR_STATE, "state directory %s is in use by %s", state_dir,
                      n > 0 ? who : "another master");
-    } else {
+    } else if (rc == 0) {
         say_owner(*fd, owner);
     }
     free(path);

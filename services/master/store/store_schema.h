@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of a master's database, and what brings one of an older version up to date. For the
- * one file that opens databases. */
+/* The tables of a master's database, and what brings one of an older version up to date. */
 #ifndef GRADUS_MASTER_STORE_STORE_SCHEMA_H
 #define GRADUS_MASTER_STORE_STORE_SCHEMA_H
 

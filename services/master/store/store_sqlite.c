@@ -14,8 +14,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "master/core/job_record.h"
+#include "master/store/store_damage.h"
 #include "master/store/store_lock.h"
-#include "master/store/store_repair.h"
 #include "master/store/store_schema.h"
 #include "master/store/store_trim.h"
 
@@ -138,7 +138,6 @@ static bool is_whole(sqlite3_stmt *st, int job)
 static const char *damage_of(sqlite3_stmt *st)
 {
     return sqlite3_column_type(st, 0) != SQLITE_TEXT ? "it has no id"
-           : sqlite3_column_bytes(st, 6) == 0        ? "it was on a damaged page of the database"
            : sqlite3_column_int64(st, 2) < 0         ? "its number is negative"
            : !is_whole(st, 6)                        ? "its checksum is not that of its content"
                                                      : NULL;
@@ -416,15 +415,18 @@ static int open_even_if_full(struct sqlite_store *s, struct err *err)
     return rc;
 }
 
-static int open_what_is_whole(struct sqlite_store *s, struct err *err)
+static int open_if_whole(struct sqlite_store *s, const char *state_dir, struct err *err)
 {
     int rc = open_even_if_full(s, err);
-    if (rc < 0 || !store_is_damaged(s->db)) {
-        return rc;
-    }
-    close_database(s);
-    rc = store_repair(s->path, err);
-    return rc < 0 ? rc : open_even_if_full(s, err);
+    bool damaged = rc == ERR_CORRUPT || (rc == 0 && store_is_damaged(s->db));
+    return damaged ? store_damage_error(state_dir, err) : rc;
+}
+
+/* SQLite would read a relative path that begins with "file:" as a URL: %XX, ?mode=memory. */
+static char *database_path(const char *state_dir)
+{
+    const char *here = strncmp(state_dir, "file:", 5) == 0 ? "./" : "";
+    return mem_printf("%s%s/master.db", here, state_dir);
 }
 
 int store_sqlite_open(const char *state_dir, const char *owner, struct store **out, struct err *err)
@@ -435,9 +437,9 @@ int store_sqlite_open(const char *state_dir, const char *owner, struct store **o
     }
     struct sqlite_store *s = mem_new(1, sizeof *s);
     s->base.ops = &OPS;
-    s->path = file_join(state_dir, "master.db");
+    s->path = database_path(state_dir);
     rc = store_lock(state_dir, owner, &s->lock_fd, err);
-    rc = rc < 0 ? rc : open_what_is_whole(s, err);
+    rc = rc < 0 ? rc : open_if_whole(s, state_dir, err);
     if (rc < 0) {
         close_store(&s->base);
         (void)err_wrap(err, "open the store");
@@ -478,7 +480,7 @@ int store_sqlite_read(const char *state_dir, struct store **out, struct err *err
     struct sqlite_store *s = mem_new(1, sizeof *s);
     s->base.ops = &OPS;
     s->lock_fd = -1;
-    s->path = file_join(state_dir, "master.db");
+    s->path = database_path(state_dir);
     int rc = read_database(s, err);
     if (rc < 0) {
         close_store(&s->base);

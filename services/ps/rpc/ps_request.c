@@ -43,7 +43,6 @@ void ps_request_unref(struct ps_request *r)
     }
     free(r->kept);
     ps_rows_free(r->rows);
-    free(r->refused);
     if (r->stream != NULL) {
         ps_stream_unref(r->stream);
     }
@@ -106,11 +105,6 @@ static int check_exchange(const struct ps_request *r, struct err *err)
     if (s->failed.code != 0 && e->ask.kind != EXCHANGE_PINNED) {
         *err = s->failed;
         return s->failed.code;
-    }
-    if (e->ask.has_push && sync && ps_eras_rounds(&s->eras) > 0 && r->stream == NULL) {
-        return err_set(err, ERR_UNSUPPORTED,
-                       "steps of this job take sums over whole variables: push by Exchange, "
-                       "with the sums");
     }
     struct shard_info info;
     shard_info(s->core, &info);
@@ -251,38 +245,6 @@ void ps_request_post_unary(struct ps_request *r)
     ps_request_post(r);
 }
 
-void ps_request_wait_unary(struct ps_request *r)
-{
-    atomic_fetch_add(&r->refs, 2); /* the references of the call, as above, and of the waiter */
-    rpc_set_data(r->call, r);
-    gradient_pool_wait(&r->shard->gradients, &r->waiter);
-}
-
-static void run_waited(struct strand_task *task)
-{
-    struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, task));
-    struct ps_shard *s = ps_shard_ref(r->shard);
-    if (r->answered) {
-        buffer_put(r->event.gradient); /* its client is gone */
-    } else if (r->refused != NULL) {
-        struct shard_action refused = {.kind = SHARD_REPLY, .code = r->refused->code};
-        buffer_put(r->event.gradient);
-        ps_request_answer(r, &refused, r->refused);
-    } else {
-        run_request(task);
-    }
-    ps_request_unref(r);
-    ps_shard_unref(s);
-}
-
-void ps_request_post_waited(struct ps_request *r)
-{
-    struct ps_shard *s = ps_shard_ref(r->shard);
-    r->arrived_ns = chrono_now_ns();
-    (void)strand_post(&s->strand, &r->task, run_waited);
-    ps_shard_unref(s);
-}
-
 static void run_gone(struct strand_task *task)
 {
     struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, gone));
@@ -302,9 +264,6 @@ void ps_unary_done(struct rpc_call *call, bool cancelled, void *service)
     if (!cancelled) {
         ps_request_unref(r);
         return;
-    }
-    if (gradient_wait_cancel(&r->waiter)) {
-        ps_request_unref(r);
     }
     struct ps_shard *s = ps_shard_ref(r->shard);
     (void)strand_post(&s->strand, &r->gone, run_gone);

@@ -199,7 +199,8 @@ static const struct membership_events membership_events = {
 
 static void refused(void *ctx, struct rpc_call *call, const char *job, const struct err *why)
 {
-    service_refused(ctx, call, ACCESS_SECRET, job, why);
+    const struct service_caller caller = service_caller_of(call);
+    service_refused(ctx, &caller, ACCESS_SECRET, job, why);
 }
 
 int ps_service_start(struct service_context *sc, struct err *err)

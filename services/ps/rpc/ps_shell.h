@@ -296,9 +296,7 @@ struct ps_request {
     void *kept;                          /* the bytes of its decision, totals, or given values */
     struct ps_rows *rows;                /* the rows that it reads of tables; NULL: none */
     struct shard_event event;
-    struct gradient_wait waiter; /* of a unary push; keeps a reference */
-    struct err *refused;         /* why it was refused before the core saw it */
-    bool answered;               /* of the strand */
+    bool answered; /* of the strand */
     uint64_t arrived_ns;
     /* Answer with @a, or with @err when a->code is not 0. */
     void (*answer)(struct ps_request *r, const struct shard_action *a, const struct err *err);
@@ -331,10 +329,6 @@ void ps_request_keep(struct ps_request *r);
 void ps_request_post(struct ps_request *r);
 /* ps_request_post() of a unary call: when its client goes away, it waits no longer. */
 void ps_request_post_unary(struct ps_request *r);
-/* The same for one that waits for memory first; its waiter is ready to be told. */
-void ps_request_wait_unary(struct ps_request *r);
-/* It waits no longer: step it, or answer it with r->refused, unless its client went away. */
-void ps_request_post_waited(struct ps_request *r);
 void ps_request_unref(struct ps_request *r);
 /* On the strand, while it is answered: how long the request waited for the update that made the
  * answer (or for the answer, without one), and the time of that update so far. */
@@ -456,8 +450,6 @@ void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns,
     X(set_membership)                                                                              \
     X(close_shard)                                                                                 \
     X(pull)                                                                                        \
-    X(push)                                                                                        \
-    X(push_pull)                                                                                   \
     X(exchange)                                                                                    \
     X(pin)                                                                                         \
     X(unpin)                                                                                       \

@@ -242,6 +242,9 @@ static void test_words_that_are_near(void **state)
     assert_null(text_nearest("e", WORDS, 0));
     assert_null(text_nearest("epXXXX", WORDS, 1)); /* four edits of six letters */
     assert_string_equal(text_nearest("epXXXs", WORDS, 1), "epochs");
+    static const char *const shorts[] = {"set", "ls"};
+    assert_null(text_nearest("out", shorts, 2)); /* most of it would be another */
+    assert_string_equal(text_nearest("sl", shorts, 2), "ls");
 }
 
 static void test_lines(void **state)

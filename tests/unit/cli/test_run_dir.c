@@ -3,6 +3,7 @@
 #include "support/test.h"
 #include "support/tmp_dir.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -109,6 +110,59 @@ static void test_one_that_was_given_is_not_shared(void **state)
     run_dir_release(&second);
     run_dir_release(&first);
     free(given);
+}
+
+/* As the kernel answers on a network file system without locks. */
+static int no_locks; /* an errno */
+int __real_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation)
+{
+    errno = no_locks;
+    return no_locks != 0 ? -1 : __real_flock(fd, operation);
+}
+
+static void test_a_file_system_without_locks(void **state)
+{
+    (void)state;
+    static const int answers[] = {ENOLCK, ENOSYS, EOPNOTSUPP};
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        struct run_dir dir;
+        struct run_number number;
+        struct store *store = NULL;
+        struct err err = {0};
+        no_locks = answers[i];
+        assert_int_equal(run_dir_claim("", &dir, &err), ERR_UNSUPPORTED);
+        assert_non_null(strstr(err.msg, "gradus/run.lock cannot be locked"));
+        assert_non_null(strstr(err.msg, "--state-dir DIR"));
+        char *usual = cli_state_dir(NULL);
+        assert_int_equal(store_sqlite_open(usual, "me", &store, &err), ERR_UNSUPPORTED);
+        assert_non_null(strstr(err.msg, "master.lock cannot be locked"));
+        free(usual);
+        assert_int_equal(run_number_take("digits", &number, &err), 0); /* --state-dir is enough */
+        run_number_release(&number);
+        no_locks = 0;
+    }
+}
+
+/* SQLite would keep what is behind ?mode=memory in memory. */
+static void test_names_that_look_like_urls(void **state)
+{
+    char before[PATH_MAX];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(*state), 0);
+    static const char dir[] = "file:a%41?mode=memory&x=";
+    struct store *store = NULL;
+    struct buf value = {0};
+    assert_int_equal(store_sqlite_open(dir, "me", &store, NULL), 0);
+    assert_int_equal(store->ops->put_text(store, "key", "value", NULL), 0);
+    store->ops->close(store);
+    assert_int_equal(store_sqlite_read(dir, &store, NULL), 0);
+    assert_int_equal(store->ops->get_text(store, "key", &value, NULL), 0);
+    assert_string_equal(buf_str(&value), "value");
+    store->ops->close(store);
+    buf_release(&value);
+    assert_int_equal(chdir(before), 0);
 }
 
 /* ---- places ---- */
@@ -257,6 +311,8 @@ int main(void)
         TEST(test_each_run_has_its_own),
         TEST(test_one_that_a_master_has),
         TEST(test_one_that_was_given_is_not_shared),
+        TEST(test_a_file_system_without_locks),
+        TEST(test_names_that_look_like_urls),
         TEST(test_runs_are_remembered),
         TEST(test_the_list_of_runs_stays_short),
         TEST(test_a_place_that_is_given),

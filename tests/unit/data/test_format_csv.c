@@ -148,9 +148,12 @@ static void the_label_is_found(void **state)
     spec.label = (char[]){"prise"};
     fixture_refused(&spec, DATA_LABEL_REAL, ERR_INVALID, "did you mean \"price\"?");
     spec.label = (char[]){"2"};
-    fixture_refused(&spec, DATA_LABEL_REAL, ERR_INVALID, "2 columns (0 to 1)");
+    fixture_refused(&spec, DATA_LABEL_REAL, ERR_INVALID, "2 columns (0 to 1): \"price\", \"size\"");
     spec.label = (char[]){"-3"};
     fixture_refused(&spec, DATA_LABEL_REAL, ERR_INVALID, "data.label names column \"-3\"");
+    spec = csv_spec("price;size\n1;2\n");
+    spec.label = (char[]){"price"};
+    fixture_refused(&spec, DATA_LABEL_REAL, ERR_INVALID, "is it data.separator: \";\"?");
     spec = csv_spec("1,2\n");
     spec.label = (char[]){"price"};
     fixture_refused(&spec, DATA_LABEL_REAL, ERR_INVALID, "no header line");
@@ -383,6 +386,8 @@ static void files_without_records_are_refused(void **state)
     spec = csv_spec("a,b\n");
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "a header line and no records");
     spec = csv_spec("1;2\n3;4\n");
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "is it data.separator: \";\"?");
+    spec = csv_spec("1\n3\n");
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "is this the right separator?");
     spec = csv_spec("1,2\n");
     spec.train.labels = (char[]){"labels"};

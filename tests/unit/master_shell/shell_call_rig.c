@@ -63,8 +63,6 @@ static void on_request(const char *method, struct rpc_call *call, struct rpc_msg
     X(Fill) \
     X(SetMembership) \
     X(Pull) \
-    X(Push) \
-    X(PushPull) \
     X(Exchange) \
     X(Pin) \
     X(Unpin) \

@@ -2,6 +2,8 @@
 /* How the server is started, called and stopped. */
 #include "ps_rig.h"
 
+#include "support/wait_until.h"
+
 extern const unsigned char gradus_descriptors[];
 extern const unsigned char gradus_descriptors_end[];
 
@@ -115,14 +117,14 @@ int ps_rig_call(struct ps_rig *rig, const char *method, const ProtobufCMessage *
 {
     struct rpc_piece piece = {values, floats * sizeof *values};
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
-    bool pushes = strncmp(method, "Push", 4) == 0 || strcmp(method, "Fill") == 0;
-    bool pulls = strstr(method, "Pull") != NULL;
+    bool fills = strcmp(method, "Fill") == 0;
+    bool pulls = strcmp(method, "Pull") == 0;
     const struct rpc_header key = {.key = SHARD_KEY_HEADER, .value = rig->key};
     struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
                                   .method = method,
                                   .body = body,
                                   .blob = floats > 0 ? &blob : NULL,
-                                  .request_bulk = pushes ? VALUES : 0,
+                                  .request_bulk = fills ? VALUES : 0,
                                   .response_bulk = pulls ? VALUES : 0,
                                   .timeout_ms = 60000,
                                   .wait_for_ready = true,
@@ -309,26 +311,109 @@ int ps_rig_pull(struct ps_rig *rig, char *job, Gradus__V1__Pull__Kind kind, uint
     return 0;
 }
 
+/* A stream with one exchange, and what came of it. */
+struct push {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool answered, over;
+    int code;
+    char message[ERR_MESSAGE_BYTES];
+    Gradus__V1__PushResult result;
+};
+
+static void on_push_answer(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
+{
+    (void)stream;
+    struct push *p = ctx;
+    const Gradus__V1__ExchangeResponse *m = (const Gradus__V1__ExchangeResponse *)msg->body;
+    pthread_mutex_lock(&p->lock);
+    p->answered = true;
+    p->code = -m->code;
+    (void)snprintf(p->message, sizeof p->message, "%s", m->message);
+    if (m->answer_case == GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_TRAINED) {
+        p->result = m->trained->push;
+    }
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void on_push_over(struct rpc_stream *stream, const struct rpc_status *status, void *ctx)
+{
+    (void)stream;
+    struct push *p = ctx;
+    pthread_mutex_lock(&p->lock);
+    p->over = true;
+    if (!p->answered) {
+        p->code = status->err.code;
+        (void)snprintf(p->message, sizeof p->message, "%s", status->err.msg);
+    }
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void send_push(struct ps_rig *rig, const ProtobufCMessage *body, const float *values,
+                      size_t floats, struct push *p)
+{
+    static const struct rpc_stream_events events = {.message = on_push_answer,
+                                                    .done = on_push_over};
+    struct err err;
+    struct rpc_piece piece = {values, floats * sizeof *values};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    const struct rpc_header key = {.key = SHARD_KEY_HEADER, .value = rig->key};
+    const struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
+                                        .method = "Exchange",
+                                        .headers = &key,
+                                        .header_count = rig->key != NULL ? 1 : 0,
+                                        .request_bulk = VALUES,
+                                        .response_bulk = VALUES,
+                                        .wait_for_ready = true};
+    struct rpc_stream *stream = rpc_stream_open(rig->channel, &request, &events, p, &err);
+    assert_non_null(stream);
+    (void)rpc_stream_send(stream, body, floats > 0 ? &blob : NULL, &err); /* or it is over */
+    pthread_mutex_lock(&p->lock);
+    wait_until_signalled(p->answered || p->over, &p->changed, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+    rpc_stream_cancel(stream);
+    pthread_mutex_lock(&p->lock);
+    wait_until_signalled(p->over, &p->changed, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+    rpc_stream_free(stream);
+}
+
+int ps_rig_push_to(struct ps_rig *rig, Gradus__V1__ShardRef *ref, Gradus__V1__Push *push,
+                   const float *values, size_t floats, Gradus__V1__PushResult *result,
+                   struct err *err)
+{
+    Gradus__V1__ExchangeRequest m = GRADUS__V1__EXCHANGE_REQUEST__INIT;
+    Gradus__V1__Training training = GRADUS__V1__TRAINING__INIT;
+    struct push p = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    char worker[] = "w0";
+    training.push = push;
+    m.exchange = 1;
+    m.shard = ref;
+    m.worker = worker;
+    m.what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING;
+    m.training = &training;
+    m.total = floats;
+    send_push(rig, &m.base, values, floats, &p);
+    if (p.code != 0) {
+        return err_set(err, p.code, "%s", p.message);
+    }
+    if (result != NULL) {
+        *result = p.result;
+    }
+    return 0;
+}
+
 int ps_rig_push(struct ps_rig *rig, char *job, uint64_t step, uint32_t lo, uint32_t hi,
                 const float *values, size_t floats, uint64_t examples,
                 Gradus__V1__PushResult *result, struct err *err)
 {
-    Gradus__V1__PushRequest r = GRADUS__V1__PUSH_REQUEST__INIT;
     Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
     Gradus__V1__Push push = GRADUS__V1__PUSH__INIT;
-    struct rpc_msg *reply = NULL;
     push.step = step;
     push.replica_first = lo;
     push.replica_end = hi;
     push.examples = examples;
-    r.shard = &ref;
-    r.push = &push;
-    int rc = ps_rig_call(rig, "Push", &r.base, values, floats, &reply, err);
-    if (rc == 0 && result != NULL) {
-        *result = ((const Gradus__V1__PushResponse *)reply->body)->push;
-    }
-    if (rc == 0) {
-        rpc_msg_unref(reply);
-    }
-    return rc;
+    return ps_rig_push_to(rig, &ref, &push, values, floats, result, err);
 }

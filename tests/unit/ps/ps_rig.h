@@ -125,6 +125,11 @@ void ps_rig_expect(int rc, int code, const struct err *err, const char *says);
 /* Pull of a version (or the latest, or a pin) into @out, which has room for ELEMENTS. */
 int ps_rig_pull(struct ps_rig *rig, char *job, Gradus__V1__Pull__Kind kind, uint64_t version,
                 char *pin_id, float *out, uint64_t *got, struct err *err);
+/* A push by an Exchange on a stream of its own, as worker "w0"; returns the code, of the exchange
+ * or of a stream that ended without an answer. @result may be NULL. */
+int ps_rig_push_to(struct ps_rig *rig, Gradus__V1__ShardRef *ref, Gradus__V1__Push *push,
+                   const float *values, size_t floats, Gradus__V1__PushResult *result,
+                   struct err *err);
 /* Push of replicas [@lo, @hi) of @step; returns the code. @result may be NULL. */
 int ps_rig_push(struct ps_rig *rig, char *job, uint64_t step, uint32_t lo, uint32_t hi,
                 const float *values, size_t floats, uint64_t examples,

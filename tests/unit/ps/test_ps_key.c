@@ -44,17 +44,12 @@ static int pull(struct ps_rig *rig, const char *key, uint64_t opening, struct er
 
 static int push(struct ps_rig *rig, const char *key, struct err *err)
 {
-    Gradus__V1__PushRequest q = GRADUS__V1__PUSH_REQUEST__INIT;
     Gradus__V1__Push replica = GRADUS__V1__PUSH__INIT;
     Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
-    char worker[] = "w0";
     ref.opening = 7;
     replica.replica_end = 1;
-    q.shard = &ref;
-    q.worker = worker;
-    q.push = &replica;
     rig->key = key;
-    return ps_rig_call(rig, "Push", &q.base, NULL, 0, NULL, err);
+    return ps_rig_push_to(rig, &ref, &replica, NULL, 0, NULL, err);
 }
 
 static void test_calls(void **state)

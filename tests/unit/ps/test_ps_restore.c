@@ -61,19 +61,16 @@ static void push_all(struct ps_rig *rig, char *id, uint32_t shards, uint64_t ste
         whole[2][i] = (float)((i + step * 7) % 23) - 11;
     }
     for (uint32_t shard = 0; shard < shards; shard++) {
-        Gradus__V1__PushRequest r = GRADUS__V1__PUSH_REQUEST__INIT;
         Gradus__V1__ShardRef ref = ps_rig_ref(id, 1);
         Gradus__V1__Push push = GRADUS__V1__PUSH__INIT;
         ref.shard = shard;
         push.step = step;
         push.replica_end = 1;
         push.examples = 10;
-        r.shard = &ref;
-        r.push = &push;
         copy_parts(&plan, shard, part, whole[2], false);
         ps_rig_expect(
-            ps_rig_call(rig, "Push", &r.base, part, plan.shard_elements[shard], NULL, &err), 0,
-            &err, "");
+            ps_rig_push_to(rig, &ref, &push, part, plan.shard_elements[shard], NULL, &err), 0, &err,
+            "");
     }
     plan_release(&plan);
 }

@@ -262,25 +262,6 @@ static void test_begun_again(void **state)
     end(&s);
 }
 
-static void test_unary_pushes_are_refused(void **state)
-{
-    (void)state;
-    struct scene s;
-    struct err err;
-    begin(&s, "lamb", "sync");
-    Gradus__V1__PushRequest r = GRADUS__V1__PUSH_REQUEST__INIT;
-    Gradus__V1__ShardRef ref = ps_rig_ref(cut, 1);
-    Gradus__V1__Push push = GRADUS__V1__PUSH__INIT;
-    push.replica_end = 1;
-    push.examples = 10;
-    r.shard = &ref;
-    r.push = &push;
-    ps_rig_expect(
-        ps_rig_call(&s.rig, "Push", &r.base, gradient, s.plan.shard_elements[0], NULL, &err),
-        ERR_UNSUPPORTED, &err, "push by Exchange");
-    end(&s);
-}
-
 /* Async: the norms come with the push. */
 static void test_norms(void **state)
 {
@@ -362,7 +343,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_shards_are_one),
         cmocka_unit_test(test_begun_again),
-        cmocka_unit_test(test_unary_pushes_are_refused),
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_skipped),

@@ -68,11 +68,12 @@ static void test_port_in_use(void **state)
     echo_release(&echo);
 }
 
+/* gRPC would take %41 for A, and a name to end at # or ?. */
 static void test_unix_socket(void **state)
 {
     (void)state;
     char *directory = tmp_dir_make("rpc");
-    char *path = mem_printf("unix:%s/socket", directory);
+    char *path = mem_printf("unix:%s/%s", directory, "a socket%41#1?a=b");
     const char *addresses[] = {path, "127.0.0.1:0"};
     struct rpc_server_options options = {.addresses = addresses, .address_count = 2};
     struct echo echo;
@@ -90,6 +91,7 @@ static void test_unix_socket(void **state)
     options.address_count = 1;
     assert_null(echo_server(&echo, &options, &err));
     assert_non_null(strstr(err.msg, path));
+    assert_int_equal(access(path + strlen("unix:"), F_OK), 0);
     rpc_server_free(s);
     echo_release(&echo);
     unlink(path + strlen("unix:"));

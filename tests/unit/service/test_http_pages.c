@@ -60,6 +60,12 @@ static void request(void *ctx, struct http_call *call)
     }
 }
 
+static bool changes(void *ctx, const char *path)
+{
+    (void)ctx;
+    return strcmp(path, "/own/change") == 0;
+}
+
 static int token(void *ctx, const char *authorization, struct auth_identity *who, struct err *err)
 {
     (void)ctx;
@@ -76,6 +82,7 @@ static void serve(struct fixture *f, bool guarded, bool tokens)
                                      .body_bytes_max = BODY_MAX,
                                      .bodies_bytes_max = BODY_MAX + BODY_MAX / 2,
                                      .row = row,
+                                     .changes = changes,
                                      .request = request,
                                      .ctx = f};
     const struct http_options options = {.address = "127.0.0.1:0",
@@ -116,9 +123,10 @@ static int ask(const struct fixture *f, const char *method, const char *path, co
     int fd = address_connect(&a, 0, NULL);
     assert_true(fd >= 0);
     int n = snprintf(head, sizeof head,
-                     "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: "
+                     "%s %s HTTP/1.1\r\n%sConnection: close\r\nContent-Length: "
                      "%zu\r\n%s\r\n",
-                     method, path, bytes, headers);
+                     method, path, strstr(headers, "Host:") ? "" : "Host: 127.0.0.1\r\n", bytes,
+                     headers);
     assert_int_equal(send(fd, head, (size_t)n, MSG_NOSIGNAL), n);
     char *body = calloc(bytes + 1, 1);
     for (size_t at = 0; at < bytes;) {
@@ -230,6 +238,57 @@ static void test_who_may_ask(void **state)
                 "POST of 7 bytes");
 }
 
+/* A name of another host may lead to the own one, whose port asks nobody who it is. */
+static void test_names_of_the_host(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const own[] = {"localhost:7001", "[::1]:7001", "[::1]", "LocalHost",
+                                      "127.0.0.2:80"};
+    static const char *const others[] = {"evil.example:7001",     "10.0.0.1", "[::2]", "[", "a:b:c",
+                                         "localhost.evil.example"};
+    char host[128];
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        (void)snprintf(host, sizeof host, "Host: %s\r\n", own[i]);
+        assert_says(answer(ask(f, "GET", "/own", host, 0)), "200", "GET of 0 bytes");
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        (void)snprintf(host, sizeof host, "Host: %s\r\n", others[i]);
+        assert_says(answer(ask(f, "GET", "/own", host, 0)), "400", "ask for 127.0.0.1");
+    }
+    http_stop(f->http);
+    serve(f, true, true); /* who asks has a token, which no other page has */
+    assert_says(
+        answer(ask(f, "GET", "/own", "Host: evil.example\r\nAuthorization: Bearer viewer\r\n", 0)),
+        "200", "GET of 0 bytes");
+}
+
+#define VIEWER "Authorization: Bearer viewer\r\nContent-Type: application/json\r\n"
+
+static void test_changes(void **state)
+{
+    struct fixture *f = *state;
+    assert_says(answer(ask(f, "POST", "/own/change", "Content-Type: application/json\r\n", 2)),
+                "400", "nothing can be changed by HTTP");
+    assert_says(answer(ask(f, "GET", "/own/change", "", 0)), "200", "GET of 0 bytes");
+    http_stop(f->http);
+    serve(f, true, true);
+    assert_says(answer(ask(f, "POST", "/own/change", VIEWER, 2)), "200", "POST of 2 bytes");
+    assert_says(answer(ask(f, "POST", "/own/change", VIEWER "Origin: http://127.0.0.1\r\n", 2)),
+                "200", "POST of 2 bytes");
+    assert_says(answer(ask(f, "POST", "/own/change",
+                           "Authorization: Bearer viewer\r\nContent-Type: text/plain\r\n", 2)),
+                "400", "Content-Type: application/json");
+    static const char *const others[] = {"http://evil.example", "null", "http://127.0.0.1:80"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        char headers[256];
+        (void)snprintf(headers, sizeof headers, VIEWER "Origin: %s\r\n", others[i]);
+        assert_says(answer(ask(f, "POST", "/own/change", headers, 2)), "400",
+                    "may change nothing here");
+    }
+    assert_says(answer(ask(f, "POST", "/own/change", "Content-Type: application/json\r\n", 2)),
+                "400", "or of a token");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +297,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_client_that_does_not_wait, start, stop),
         cmocka_unit_test_setup_teardown(test_the_end, start, stop),
         cmocka_unit_test_setup_teardown(test_who_may_ask, start, stop),
+        cmocka_unit_test_setup_teardown(test_names_of_the_host, start, stop),
+        cmocka_unit_test_setup_teardown(test_changes, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
