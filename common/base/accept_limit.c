@@ -5,8 +5,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <netinet/in.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/resource.h>
@@ -14,8 +12,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/accept_share.h"
-#include "base/chrono.h"
 #include "base/log.h"
 #include "base/log_rate.h"
 
@@ -25,8 +21,6 @@
 static atomic_int first_refused = INT_MAX; /* a connection with this number, or a higher one */
 static atomic_int exempt[ACCEPT_LIMIT_EXEMPT_MAX]; /* fd + 1; 0: none */
 static atomic_ullong refused;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the next one */
-static struct accept_share share;
 
 /* Raises the number of descriptors of the process to @wanted, as far as the system allows. Returns
  * the number. */
@@ -52,42 +46,14 @@ static size_t reserve_of(size_t descriptors)
     return part > RESERVE_MIN ? part : RESERVE_MIN;
 }
 
-static uint16_t port_of(const struct sockaddr_storage *a)
+size_t accept_limit_set(size_t connections)
 {
-    return a->ss_family == AF_INET    ? ((const struct sockaddr_in *)a)->sin_port
-           : a->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)a)->sin6_port
-                                      : 0;
-}
-
-/* The peer behind @fd; nobody, if the connection is gone or came through a socket of this host. */
-static struct accept_guest guest_of(int fd)
-{
-    struct sockaddr_storage peer;
-    socklen_t n = sizeof peer;
-    if (getpeername(fd, (struct sockaddr *)&peer, &n) != 0) {
-        return (struct accept_guest){0};
-    }
-    return (struct accept_guest){peer_network_of((struct sockaddr *)&peer), port_of(&peer)};
-}
-
-static bool is_there(int fd, const struct accept_guest *guest)
-{
-    struct accept_guest now = guest_of(fd);
-    return now.port == guest->port && peer_network_same(&now.peer, &guest->peer);
-}
-
-size_t accept_limit_set(const struct accept_limits *limits)
-{
-    size_t wanted = limits->connections + ACCEPT_LIMIT_OTHERS, can = limits->connections;
+    size_t wanted = connections + ACCEPT_LIMIT_OTHERS, can = connections;
     size_t all = raise_descriptors(wanted + reserve_of(wanted));
     if (all < wanted + reserve_of(wanted)) {
         wanted = all > (size_t)2 * RESERVE_MIN ? all - reserve_of(all) : all / 2;
         can = wanted - (wanted / 2 < ACCEPT_LIMIT_OTHERS ? wanted / 2 : ACCEPT_LIMIT_OTHERS);
     }
-    pthread_mutex_lock(&lock);
-    share.there = is_there;
-    accept_share_set(&share, limits->peer, limits->peer > 0 ? 0 : can);
-    pthread_mutex_unlock(&lock);
     atomic_store(&first_refused, (int)wanted);
     return can;
 }
@@ -126,32 +92,17 @@ static int none_now(void)
     return -1;
 }
 
-/* Why the new connection @fd is closed; NULL: it stays. */
-static const char *too_many(int fd, bool limited)
-{
-    struct accept_guest guest = {0};
-    if (limited && fd >= atomic_load_explicit(&first_refused, memory_order_relaxed)) {
-        return "as many connections as connections_max allows; new ones are closed";
-    }
-    if (limited) {
-        guest = guest_of(fd);
-    }
-    pthread_mutex_lock(&lock);
-    bool fits = accept_share_enter(&share, fd, &guest, chrono_now_ms());
-    pthread_mutex_unlock(&lock);
-    return fits ? NULL
-                : "as many connections of one address as connections_peer_max allows; new ones "
-                  "from there are closed";
-}
-
-static void refuse(int fd, const char *reason)
+static void refuse(int fd)
 {
     static struct log_rate rate;
     unsigned untold = 0;
     (void)close(fd);
     atomic_fetch_add(&refused, 1);
     if (log_rate_take(&rate, &untold)) {
-        log_warn("connections_full", "untold=%u reason=\"%s\"", untold, reason);
+        log_warn("connections_full",
+                 "untold=%u reason=\"as many connections as connections_max allows; new ones are "
+                 "closed\"",
+                 untold);
     }
 }
 
@@ -168,11 +119,10 @@ int accept_limited(int fd, struct sockaddr *address, socklen_t *bytes, int flags
         if (got < 0) {
             return free_of_limits ? -1 : none_now();
         }
-        const char *reason = too_many(got, !free_of_limits);
-        if (reason == NULL) {
+        if (free_of_limits || got < atomic_load_explicit(&first_refused, memory_order_relaxed)) {
             return got;
         }
-        refuse(got, reason);
+        refuse(got);
         if (bytes != NULL) {
             *bytes = room;
         }

@@ -5,8 +5,7 @@
  * descriptor left for a connection. So accept4() is ours, for all libraries of the process: what
  * comes beyond the limit is closed at once, which its peer sees as a connection that ends, and what
  * is there goes on. Descriptors are counted and not connections: a new one has the lowest free
- * number, so a number tells how many there are. One peer (peer_network.h) has a share of them at
- * most. Until a limit is set all is as ever.
+ * number, so a number tells how many there are. Until a limit is set all is as ever.
  *
  * Any thread. */
 #ifndef GRADUS_BASE_ACCEPT_LIMIT_H
@@ -18,17 +17,10 @@
 /* What a process needs besides connections: files, sockets to others, pipes. */
 #define ACCEPT_LIMIT_OTHERS 256
 
-/* The limits of what a process accepts. */
-struct accept_limits {
-    size_t connections; /* about so many at most; as the system's limit on open files lets it, of
-                           which as many as it allows are asked for first, and some are left free */
-    size_t
-        peer; /* connections of one peer at most; 0: as many as are free, which is half for a single
-                 peer (accept_share.h). Connections through sockets of this host are not counted */
-};
-
-/* Returns how many connections there can be. */
-size_t accept_limit_set(const struct accept_limits *limits);
+/* Sets the limit to about @connections; fewer where the system's limit on open files is low. That
+ * is raised first as far as it goes, and some descriptors are left free. Returns how many
+ * connections there can be. */
+size_t accept_limit_set(size_t connections);
 /* The listening socket @fd bounds its connections itself (http_crowd.h). Before it accepts; at most
  * ACCEPT_LIMIT_EXEMPT_MAX in one process, further ones are not exempt. */
 #define ACCEPT_LIMIT_EXEMPT_MAX 4

@@ -262,10 +262,7 @@ static void on_connection(void *ctx, struct MHD_Connection *c, void **socket_con
         }
         return;
     }
-    const union MHD_ConnectionInfo *peer =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    struct http_guest *guest =
-        http_crowd_enter(&h->crowd, fd, peer != NULL ? peer->client_addr : NULL, chrono_now_ms());
+    struct http_guest *guest = http_crowd_enter(&h->crowd, fd, chrono_now_ms());
     *socket_context = guest;
     if (guest == NULL) {
         (void)shutdown(fd, SHUT_RDWR);

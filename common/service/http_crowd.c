@@ -3,17 +3,13 @@
  * every question walks all of it. */
 #include "service/http_crowd.h"
 
-struct http_guest *http_crowd_enter(struct http_crowd *c, int fd, const struct sockaddr *peer,
-                                    uint64_t now_ms)
+struct http_guest *http_crowd_enter(struct http_crowd *c, int fd, uint64_t now_ms)
 {
     for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
         struct http_guest *g = &c->guests[i];
         if (!g->used) {
-            *g = (struct http_guest){.used = true,
-                                     .fd = fd,
-                                     .since_ms = now_ms,
-                                     .number = ++c->entered,
-                                     .peer = peer_network_of(peer)};
+            *g = (struct http_guest){
+                .used = true, .fd = fd, .since_ms = now_ms, .number = ++c->entered};
             return g;
         }
     }
@@ -41,16 +37,6 @@ static bool stays(const struct http_guest *g)
     return g->used && !g->leaving;
 }
 
-static size_t count_of(const struct http_crowd *c, const struct http_guest *like)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
-        const struct http_guest *g = &c->guests[i];
-        n += stays(g) && (like == NULL || peer_network_same(&g->peer, &like->peer));
-    }
-    return n;
-}
-
 static bool waits_longer(const struct http_guest *a, const struct http_guest *b)
 {
     return a->since_ms != b->since_ms ? a->since_ms < b->since_ms : a->number < b->number;
@@ -58,22 +44,19 @@ static bool waits_longer(const struct http_guest *a, const struct http_guest *b)
 
 struct http_guest *http_crowd_surplus(struct http_crowd *c)
 {
-    if (count_of(c, NULL) <= HTTP_CONNECTIONS_MAX) {
-        return NULL;
-    }
     struct http_guest *goes = NULL;
-    size_t most = 0;
+    size_t count = 0;
     for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
         struct http_guest *g = &c->guests[i];
-        size_t n = stays(g) && !g->asked ? count_of(c, g) : 0;
-        if (n > most || (n == most && n > 0 && waits_longer(g, goes))) {
-            most = n;
+        count += stays(g) ? 1 : 0;
+        if (stays(g) && !g->asked && (goes == NULL || waits_longer(g, goes))) {
             goes = g;
         }
     }
-    if (goes != NULL) {
-        goes->leaving = true;
+    if (count <= HTTP_CONNECTIONS_MAX || goes == NULL) {
+        return NULL;
     }
+    goes->leaving = true;
     return goes;
 }
 

@@ -4,9 +4,8 @@
  *
  * A connection has HTTP_REQUEST_MS_MAX for a request with its answer, counted from its beginning or
  * from the end of the answer before; bytes that trickle in do not prolong it. When there are more
- * than HTTP_CONNECTIONS_MAX, the peer that has most of them loses the one that has waited longest,
- * so a peer that fills the server takes room from itself, and a probe gets in. A connection with a
- * request in hand stays.
+ * than HTTP_CONNECTIONS_MAX, the one that has waited longest is closed, so a probe gets in. A
+ * connection with a request in hand stays.
  *
  * Owner: the thread of the server. Limits: HTTP_CROWD_ROOM entries. */
 #ifndef GRADUS_SERVICE_HTTP_CROWD_H
@@ -15,9 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
-#include "base/peer_network.h"
 #include "service/http.h"
 
 /* Some connections are on their way out while the next ones come in. */
@@ -30,7 +27,6 @@ struct http_guest {
     int fd;       /* borrows */
     uint64_t since_ms;
     uint64_t number; /* among connections of the same millisecond, the lower came first */
-    struct peer_network peer;
 };
 
 /* Zeroed is empty. */
@@ -39,9 +35,8 @@ struct http_crowd {
     uint64_t entered;
 };
 
-/* Adds a connection. NULL: there is no room. @peer may be NULL. */
-struct http_guest *http_crowd_enter(struct http_crowd *c, int fd, const struct sockaddr *peer,
-                                    uint64_t now_ms);
+/* Adds a connection. NULL: there is no room. */
+struct http_guest *http_crowd_enter(struct http_crowd *c, int fd, uint64_t now_ms);
 /* The whole request is there. */
 void http_crowd_asked(struct http_guest *guest);
 /* The answer was sent; the time for the next request begins. */

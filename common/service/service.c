@@ -114,9 +114,9 @@ static void collect(void *ctx)
     meter_set(
         meter_gauge(sc->meters, "rpc_calls", "Calls that the gRPC server has in hand", NULL, 0),
         (double)rpc_server_calls(sc->rpc));
-    struct meter *refused = meter_total(
-        sc->meters, "connections_refused_total",
-        "Connections that were closed because of connections_max or connections_peer_max", NULL, 0);
+    struct meter *refused =
+        meter_total(sc->meters, "connections_refused_total",
+                    "Connections that were closed because of connections_max", NULL, 0);
     meter_change(refused, (double)accept_limit_refused() - meter_value(refused));
 }
 
@@ -248,9 +248,7 @@ static int start_http(struct service_context *sc, struct err *err)
 
 static void limit_connections(const struct service_context *sc)
 {
-    const struct accept_limits limits = {.connections = (size_t)sc->common.connections_max,
-                                         .peer = (size_t)sc->common.connections_peer_max};
-    size_t wanted = limits.connections, can = accept_limit_set(&limits);
+    size_t wanted = (size_t)sc->common.connections_max, can = accept_limit_set(wanted);
     if (can < wanted) {
         log_info("connections_limited",
                  "connections=%zu wanted=%zu reason=\"the system's limit on open files (ulimit "

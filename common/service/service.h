@@ -58,7 +58,6 @@ struct service_config {
     int64_t message_bytes_max;
     int64_t inflight_bytes_max;
     int64_t connections_max;
-    int64_t connections_peer_max; /* 0: as many as are free */
     int64_t calls_max;
     int64_t pollers;
     char *local_sockets; /* a directory, "auto" or "off" (local_socket.h) */

@@ -93,16 +93,6 @@ static const struct field common_fields[] = {
      .max = 1000000,
      .help = "Connections to the gRPC port at once, as far as the system's limit on open files "
              "(ulimit -n) lets it; further ones are closed"},
-    {.path = "connections_peer_max",
-     .type = FIELD_INT,
-     .offset = AT(connections_peer_max),
-     .def = "0",
-     .min = 0,
-     .max = 1000000,
-     .help =
-         "Of these, from one address (of IPv6: from one network of 64 bits) at once; further "
-         "ones of it are closed; 0: as many as are free, so one has half of what there can be, and "
-         "two have a third each"},
     {.path = "calls_max",
      .type = FIELD_INT,
      .offset = AT(calls_max),

@@ -225,7 +225,7 @@ class Page:
         with open(self.tree + "/job.yaml", "w") as f:
             f.write(JOB.format(name=name, data=self.scratch + "/small", epochs=epochs))
 
-    def start_cluster(self):
+    def start_cluster(self, flags=""):
         """A cluster of four workers at the default address, its state in state/, which the demo's is, too."""
         self.stop()
         state = self.tree + "/build/demo/state"
@@ -235,16 +235,16 @@ class Page:
         if not os.path.lexists(self.tree + "/state"):
             os.symlink(state, self.tree + "/state")
         ready = r" ready grpc="
-        self.start("build/bin/gradus-master --listen 127.0.0.1:7000 --state-dir state", ready)
+        self.start(f"build/bin/gradus-master --listen 127.0.0.1:7000 --state-dir state{flags}", ready)
         for _ in range(2):
             self.start("build/bin/gradus-ps --master 127.0.0.1:7000 --checkpoint-dir state/checkpoints", ready)
         for _ in range(4):
             self.start("build/bin/gradus-worker --master 127.0.0.1:7000", ready)
 
-    def submit(self, epochs):
+    def submit(self, epochs, flags=""):
         """A new cluster with one job, digits-1, that is running."""
         self.write_job("digits", epochs)
-        self.start_cluster()
+        self.start_cluster(flags)
         self.submit_to_run("job.yaml", "digits-1")
 
     def submit_to_run(self, file, job):
@@ -264,6 +264,14 @@ def cluster(page):
 
 def running_job(page):
     page.submit(epochs=ENDLESS)
+
+
+def job_of_somebody(page):
+    """A cluster that asks for tokens, and one of an admin, whom everybody is."""
+    tokens = page.scratch + "/tokens"
+    token = page.run(f"build/bin/gradus token new --role admin --name ann --tokens {tokens}").split()[-1]
+    page.environment.update(TOKEN=token, GRADUS_TOKEN=token)
+    page.submit(ENDLESS, f" --tokens {tokens} --http-listen 127.0.0.1:8080")
 
 
 def job_of_a_new_state(page):
@@ -386,6 +394,7 @@ PREPARATIONS = [
     ("docs/cli.md", r"gradus evaluate state/checkpoints/iris-1", iris),
     ("docs/cli.md", r"gradus predict ", flowers_without_kinds),
     ("docs/cli.md", r"gradus rules --rules-dir=plugins", plugins),
+    ("docs/operations.md", r"curl ", job_of_somebody),
     ("docs/onnx.md", r"build/bin/gradus run examples/criteo-deepfm", criteo_file),
     ("docs/serving.md", r"build/bin/gradus-serve --master ", job_of_a_new_state),
     ("docs/plugins.md", r"gradus run job\.yaml", job_file),

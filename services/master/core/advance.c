@@ -236,7 +236,7 @@ static struct step released_sync(struct master *m, struct job *j)
     if (j->phase == PHASE_QUIESCED && j->change != NULL) {
         return begin_change(m, j);
     }
-    j->step_limit = sync_point_next(j, j->step_limit);
+    j->step_limit = checkpoint_due_next(j, j->step_limit);
     if (j->phase != PHASE_QUIESCED && j->phase != PHASE_ASSIGN && j->phase != PHASE_TRAIN) {
         return STAY;
     }

@@ -72,6 +72,11 @@ void node_free(struct node *n);
 void node_lives(struct master *m, struct node *n);
 void node_heard(struct master *m, struct node *n);
 void node_dies(struct master *m, struct node *n);
+
+/* node_patience.c */
+/* Silence after which a node is late, and time to the next look at the clock at most. */
+uint64_t master_late_ms(const struct master_config *config);
+uint64_t nodes_watch_ms(const struct master *m);
 uint64_t nodes_timer(const struct master *m); /* when a node is to be looked at next */
 void nodes_late(struct master *m, uint64_t late_ms);
 /* It should have sent two heartbeats by now; it is so for all of the time-out, and may be waited
@@ -367,19 +372,19 @@ void progress_restore(struct job *j, const struct master_found *found);
 int progress_add_epoch(struct job *j, const struct master_epoch_progress *p, struct err *err);
 void progress_show_train(struct job *j);
 
-/* sync_point_due.c */
-uint64_t sync_point_next(const struct job *j, uint64_t step); /* the next step to stand at */
+/* checkpoint_due.c */
+uint64_t checkpoint_due_next(const struct job *j, uint64_t step); /* the next step to stand at */
 /* finds when the next sync points after @step are due */
-void sync_point_plan(struct job *j, uint64_t step);
+void checkpoint_due_plan(struct job *j, uint64_t step);
 
 /* training.checkpoint_within: when one is to be asked for, UINT64_MAX: not now; does the end of an
  * epoch, at which the job stands, get one; it has one of @step, or will in a moment. */
-uint64_t sync_point_save_ms(const struct job *j);
-bool sync_point_saves_epoch(const struct master *m, const struct job *j, uint64_t step);
-void sync_point_saved(const struct master *m, struct job *j, uint64_t step);
+uint64_t checkpoint_due_ms(const struct job *j);
+bool checkpoint_due_at_epoch(const struct master *m, const struct job *j, uint64_t step);
+void checkpoint_due_saved(const struct master *m, struct job *j, uint64_t step);
 /* The job goes on from a checkpoint of @step: if an evaluation is due there that was not made, all
  * workers stand for it before they train. */
-void sync_point_make_up(struct job *j, uint64_t step);
+void checkpoint_due_make_up(struct job *j, uint64_t step);
 
 /* sync_point.c */
 void sync_point_advance(struct master *m, struct job *j);

@@ -10,21 +10,13 @@
 #include "base/mutant.h"
 #include "master/core/core.h"
 
-#define WATCH_MS_MAX 500
-
 struct master *master_new(const struct master_config *config)
 {
     struct master *m = mem_new(1, sizeof *m);
     m->config = *config;
-    m->late_ms = 2 * master_beat_ms(config);
+    m->late_ms = master_late_ms(config);
     m->calls.late_ms = m->late_ms;
     return m;
-}
-
-uint64_t master_beat_ms(const struct master_config *config)
-{
-    uint64_t ms = config->heartbeat_interval_ms;
-    return ms > 0 ? ms : config->heartbeat_timeout_ms / 5;
 }
 
 void master_free(struct master *m)
@@ -72,7 +64,7 @@ static void end_pauses(struct master *m)
         if (j->phase == PHASE_START && j->go_ms != 0 && j->go_ms <= m->now_ms) {
             job_touch(j);
         }
-        if (sync_point_save_ms(j) <= m->now_ms) {
+        if (checkpoint_due_ms(j) <= m->now_ms) {
             j->hold_checkpoint = true;
             job_touch(j);
         }
@@ -212,7 +204,7 @@ static void job_timer(const struct master *m, const struct job *j, uint64_t *nex
     if (schedule_waits(j) && j->resume && j->resume_fewer_ms > m->now_ms) {
         earlier(next, j->resume_fewer_ms);
     }
-    earlier(next, sync_point_save_ms(j));
+    earlier(next, checkpoint_due_ms(j));
     if (j->store_again_ms != 0) {
         earlier(next, j->store_again_ms);
     }
@@ -240,11 +232,9 @@ static void job_timer(const struct master *m, const struct job *j, uint64_t *nex
 static uint64_t next_timer(const struct master *m)
 {
     uint64_t next = m->sweep ? m->now_ms : UINT64_MAX;
-    uint64_t watch_ms = m->config.heartbeat_timeout_ms / 6;
-    watch_ms = watch_ms < WATCH_MS_MAX ? watch_ms : WATCH_MS_MAX;
     if (m->heard_first != NULL) {
         earlier(&next, nodes_timer(m));
-        earlier(&next, m->now_ms + watch_ms);
+        earlier(&next, m->now_ms + nodes_watch_ms(m));
     }
     earlier(&next, calls_timer(&m->calls));
     for (size_t i = 0; i < m->live_count; i++) {

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node: its jobs, what it says that it is at, and when it should have said something. */
+/* A node: its jobs, and what it says that it is at. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mutant.h"
 #include "base/text.h"
 #include "master/core/core.h"
-
-/* times that a node is judged later because the master was late; even a machine that is always late
- * gives up dead nodes */
-#define OVERDUE_AGAIN_MAX 20
 
 struct node *node_named(struct master *m, const char *id)
 {
@@ -55,17 +51,6 @@ void node_dies(struct master *m, struct node *n)
     unlink_node(m, n);
     m->dead_ms =
         m->dead_count++ == 0 || n->heartbeat_ms < m->dead_ms ? n->heartbeat_ms : m->dead_ms;
-}
-
-/* The batches of a lost worker are computed again by others at once, and a server without a shard
- * has nothing to lose. What a shard has since its last checkpoint is nowhere else. */
-uint64_t node_patience_ms(const struct master *m, const struct node *n)
-{
-    uint64_t beats_ms = m->config.heartbeat_timeout_ms;
-    uint64_t ps_ms =
-        n->shards_open > 0 && !MUTANT(server_as_a_worker) ? m->config.ps_timeout_ms : 0;
-    ps_ms = n->shards_open > 0 && MUTANT(waited_for_ever) ? UINT64_MAX / 2 : ps_ms;
-    return ps_ms > beats_ms ? ps_ms : beats_ms;
 }
 
 struct node *node_find(struct master *m, const char *id, uint64_t incarnation)
@@ -145,70 +130,4 @@ void node_works(struct node *n, const struct master_event *e)
             now->moved_ms = before->moved_ms;
         }
     }
-}
-
-/* The order in which they were heard stays. */
-void nodes_late(struct master *m, uint64_t late_ms)
-{
-    for (size_t i = 0; i < m->node_count; i++) {
-        struct node *n = m->nodes[i];
-        uint64_t *at = &n->heartbeat_ms;
-        if (n->shards_open > 0 && MUTANT(silence_of_the_master)) {
-            continue;
-        }
-        bool marked = n->overdue_ms > *at;
-        *at = m->now_ms - *at < late_ms ? m->now_ms : *at + late_ms;
-        if (marked && n->overdue_again < OVERDUE_AGAIN_MAX && !MUTANT(late_while_it_reads)) {
-            n->overdue_again++;
-            n->overdue_ms = m->now_ms; /* the master has not read messages meanwhile */
-        }
-    }
-}
-
-bool node_is_seen_silent(const struct node *n, uint64_t limit_ms)
-{
-    return n->overdue_ms > n->heartbeat_ms && n->overdue_limit_ms >= limit_ms;
-}
-
-/* The time-out has a mark of its own, also where a node is waited for beyond it: then its name is
- * free for others. */
-static uint64_t node_timer(const struct master *m, const struct node *n)
-{
-    uint64_t beats_ms = m->config.heartbeat_timeout_ms;
-    uint64_t patience_ms = node_patience_ms(m, n);
-    if (!node_is_seen_silent(n, beats_ms)) {
-        return n->heartbeat_ms + beats_ms;
-    }
-    uint64_t due = n->heartbeat_ms + patience_ms;
-    uint64_t judged = node_is_seen_silent(n, patience_ms) ? n->overdue_ms + NODE_READ_MS : due;
-    return judged > due ? judged : due;
-}
-
-bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms)
-{
-    return now_ms >= n->heartbeat_ms + m->late_ms;
-}
-
-bool node_is_silent(const struct master *m, const struct node *n, uint64_t now_ms)
-{
-    return now_ms >= n->heartbeat_ms + m->config.heartbeat_timeout_ms;
-}
-
-bool node_is_given_up(const struct master *m, const struct node *n, uint64_t limit_ms)
-{
-    return m->now_ms - n->heartbeat_ms >= limit_ms && node_is_seen_silent(n, limit_ms) &&
-           m->now_ms - n->overdue_ms >= NODE_READ_MS;
-}
-
-/* No node is looked at before the time-out is over, so nodes that were heard later need no look:
- * the walk ends at the first that is not silent. */
-uint64_t nodes_timer(const struct master *m)
-{
-    uint64_t next = UINT64_MAX;
-    for (const struct node *n = m->heard_first;
-         n != NULL && n->heartbeat_ms + m->config.heartbeat_timeout_ms < next; n = n->heard_after) {
-        uint64_t at = node_timer(m, n);
-        next = at < next ? at : next;
-    }
-    return next;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node that has joined: a parameter server or a worker. Plain data; node.c and node_events.c have
- * the functions, core.h declares them.
+/* A node that has joined: a parameter server or a worker. Plain data; node.c, node_patience.c and
+ * node_events.c have the functions, core.h declares them.
  *
  * A node keeps its address until it is silent (decision 39). The newest process at an address is
  * mostly the old one, started again; but a wrong --advertise, or anybody, could end a live node
- * that way. A heartbeat that is late by a quarter of its interval tells the two apart; until then
- * the node is given nothing new.
+ * that way. Two heartbeats that are missing tell the two apart (node_patience.c); until then the
+ * node is given nothing new.
  *
  * A refused connection proves that a process has ended; silence does not (decision 45). What is
  * silent is most often alive, on a machine without a processor or memory to spare. A worker is

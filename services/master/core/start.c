@@ -101,8 +101,8 @@ int start_step_map(struct job *j, uint64_t step, const struct ledger *ledger, st
     j->record.steps_total = total;
     j->record.epochs_total =
         (double)step_map_examples(&j->step_map, total) / (double)j->train.records;
-    sync_point_plan(j, step);
-    j->step_limit = job_is_sync(j) ? sync_point_next(j, step) : 0;
+    checkpoint_due_plan(j, step);
+    j->step_limit = job_is_sync(j) ? checkpoint_due_next(j, step) : 0;
     return 0;
 }
 
@@ -364,7 +364,7 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
     progress_go_back(j, step);
     j->history_starts = job_history_start(&j->record.history, step + j->version_shift, step);
     if (j->record.resumes > 0) {
-        sync_point_make_up(j, step);
+        checkpoint_due_make_up(j, step);
     }
     action_log(m, LOG_LEVEL_WARN, "job_resumes", "job=%s step=%" PRIu64 " checkpoint=%s",
                j->record.id, step, j->restore == NULL ? "-" : j->restore);

@@ -169,11 +169,11 @@ void sync_point_begin(struct master *m, struct job *j, bool quiesced)
     s->evaluate = j->test.records > 0 && !s->cancel && j->evaluated_step != s->step &&
                   (s->last || s->step >= j->next_evaluate);
     s->checkpoint = s->checkpoint || (quiesced && s->step >= j->next_checkpoint) ||
-                    (quiesced && sync_point_saves_epoch(m, j, s->step));
+                    (quiesced && checkpoint_due_at_epoch(m, j, s->step));
     if (s->checkpoint) {
-        sync_point_saved(m, j, s->step);
+        checkpoint_due_saved(m, j, s->step);
     }
-    sync_point_plan(j, s->step);
+    checkpoint_due_plan(j, s->step);
     if (s->checkpoint && j->checkpointed_step == s->step) {
         s->checkpoint = false;
         reuse(m, j);

@@ -252,6 +252,8 @@ void ps_sums_release(struct ps_sums *sums);
 
 /* ---- the server and its table (ps.c) ---- */
 
+void ps_meters_init(struct ps *ps, struct meter_registry *r); /* ps_meters.c */
+
 struct ps *ps_ref(struct ps *ps);
 void ps_unref(struct ps *ps);
 

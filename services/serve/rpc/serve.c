@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "serve/core/batcher.h"
 #include "serve/rpc/infer_answer.h"
+#include "serve/rpc/serve_meters.h"
 
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_S UINT64_C(1000000000)
@@ -32,8 +33,7 @@ struct request {
 
 struct serve {
     struct serve_options options;
-    struct meter *requests, *failures, *records, *batches, *batch_records, *seconds, *waiting,
-        *version, *swaps;
+    struct serve_meters meters;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t due;
     char *name; /* set once */
@@ -72,8 +72,8 @@ void serve_swap(struct serve *s, struct serve_model *m)
     }
     s->current = m;
     pthread_mutex_unlock(&s->lock);
-    meter_set(s->version, (double)saved_model_about(m->saved)->step);
-    meter_add(s->swaps, before != NULL);
+    meter_set(s->meters.version, (double)saved_model_about(m->saved)->step);
+    meter_add(s->meters.swaps, before != NULL);
     serve_model_unref(before);
 }
 
@@ -140,9 +140,9 @@ size_t serve_busy(struct serve *s)
 /* Answers a request. It is counted first, so that a client with an answer finds it counted. */
 static void finish(struct serve *s, struct request *q, const float *answers, const struct err *err)
 {
-    meter_add(s->requests, 1);
-    meter_add(s->failures, answers == NULL);
-    meter_observe(s->seconds, (double)(now_us() - q->since_us) / 1e6);
+    meter_add(s->meters.requests, 1);
+    meter_add(s->meters.failures, answers == NULL);
+    meter_observe(s->meters.seconds, (double)(now_us() - q->since_us) / 1e6);
     if (answers != NULL) {
         struct infer_answer a;
         infer_answer_make(&a, serve_name(s), q->model, q->message, answers, q->records);
@@ -196,9 +196,9 @@ static void answer_batch(struct serve *s, struct request *q, size_t n, size_t sl
         records += each->records;
     }
     const int rc = compute(q, n, records, slot, &err);
-    meter_add(s->batches, 1);
-    meter_add(s->records, records);
-    meter_observe(s->batch_records, (double)records);
+    meter_add(s->meters.batches, 1);
+    meter_add(s->meters.records, records);
+    meter_observe(s->meters.batch_records, (double)records);
     if (rc != 0 && n > 1) {
         for (size_t i = 0; i < n; i++) { /* one request is wrong, not all of them */
             struct request *next = q->next;
@@ -231,7 +231,7 @@ static struct request *take(struct serve *s, size_t *n, size_t *slot, uint64_t *
         s->first = s->first->next;
     }
     *slot = s->free_slots[--s->free_count];
-    meter_set(s->waiting, (double)batcher_waiting(s->batcher));
+    meter_set(s->meters.waiting, (double)batcher_waiting(s->batcher));
     return batch;
 }
 
@@ -289,7 +289,7 @@ static int put(struct serve *s, struct request *q, struct err *err)
     }
     s->last = q;
     s->busy++;
-    meter_set(s->waiting, (double)batcher_waiting(s->batcher));
+    meter_set(s->meters.waiting, (double)batcher_waiting(s->batcher));
     return 0;
 }
 
@@ -329,8 +329,8 @@ void serve_infer(struct serve *s, const Inference__ModelInferRequest *q,
         rc = rc != 0 ? rc : infer_outputs_check(m, q, &err);
     }
     if (rc != 0) {
-        meter_add(s->requests, 1);
-        meter_add(s->failures, 1);
+        meter_add(s->meters.requests, 1);
+        meter_add(s->meters.failures, 1);
         asker->fail(ctx, &err);
         serve_model_unref(m);
         free(r);
@@ -346,25 +346,6 @@ void serve_infer(struct serve *s, const Inference__ModelInferRequest *q,
 
 /* ---- start and end ---- */
 
-static void make_meters(struct serve *s)
-{
-    static const double batch_bounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
-    struct meter_registry *r = s->options.meters;
-    s->requests = meter_counter(r, "serve_requests_total", "Requests answered", NULL, 0);
-    s->failures =
-        meter_counter(r, "serve_failures_total", "Requests refused, or that failed", NULL, 0);
-    s->records = meter_counter(r, "serve_records_total", "Records computed", NULL, 0);
-    s->batches = meter_counter(r, "serve_batches_total", "Batches computed", NULL, 0);
-    s->batch_records = meter_histogram(r, "serve_batch_records", "Records of a batch", batch_bounds,
-                                       sizeof batch_bounds / sizeof batch_bounds[0], NULL, 0);
-    s->seconds = meter_histogram(r, "serve_seconds", "From a request to its answer", METER_SECONDS,
-                                 METER_SECONDS_COUNT, NULL, 0);
-    s->waiting = meter_gauge(r, "serve_waiting", "Requests that wait", NULL, 0);
-    s->version = meter_gauge(r, "serve_version", "Step of the checkpoint that is served", NULL, 0);
-    s->swaps =
-        meter_counter(r, "serve_swaps_total", "Versions that took the place of others", NULL, 0);
-}
-
 int serve_new(const struct serve_options *options, struct serve **out, struct err *err)
 {
     struct serve *s = mem_new(1, sizeof *s);
@@ -374,7 +355,7 @@ int serve_new(const struct serve_options *options, struct serve **out, struct er
     pthread_condattr_t monotonic;
     s->options = *options;
     s->batcher = batcher_new(&batching);
-    make_meters(s);
+    serve_meters_init(&s->meters, options->meters);
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

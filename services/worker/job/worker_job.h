@@ -21,6 +21,8 @@ struct worker_meters {
     struct meter *bad_records; /* of data that were read, not of data that were still in memory */
     struct meter *steps, *step_seconds[STEP_PART_COUNT];
 };
+/* worker_meters.c */
+void worker_meters_init(struct worker_meters *m, struct meter_registry *r);
 
 /* What heartbeats tell of the job; any thread reads. */
 struct worker_tells {

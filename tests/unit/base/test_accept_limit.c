@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/accept_limit.h"
-#include "support/wait_until.h"
 
 #define MANY 400
 
@@ -24,12 +23,6 @@ static int hold(int fd)
     assert_true(fd >= 0);
     held[held_count++] = fd;
     return fd;
-}
-
-static size_t set(size_t connections)
-{
-    const struct accept_limits limits = {.connections = connections, .peer = connections};
-    return accept_limit_set(&limits);
 }
 
 static int release(void **state)
@@ -60,17 +53,6 @@ static int listening(struct sockaddr_in *at)
     return fd;
 }
 
-/* 127.0.0.@number */
-static int client_of(const struct sockaddr_in *at, uint32_t number)
-{
-    int fd = hold(socket(AF_INET, SOCK_STREAM, 0));
-    const struct sockaddr_in from = {.sin_family = AF_INET,
-                                     .sin_addr = {htonl((INADDR_LOOPBACK & ~0xffU) | number)}};
-    assert_int_equal(bind(fd, (const struct sockaddr *)&from, sizeof from), 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)at, sizeof *at), 0);
-    return fd;
-}
-
 static int client(const struct sockaddr_in *at)
 {
     int fd = hold(socket(AF_INET, SOCK_STREAM, 0));
@@ -90,7 +72,7 @@ static void what_is_too_much_is_closed(void **state)
     (void)state;
     struct sockaddr_in at, peer;
     int server = listening(&at), first = client(&at), second = client(&at);
-    assert_int_equal(set(16), 16);
+    assert_int_equal(accept_limit_set(16), 16);
     uint64_t before = accept_limit_refused();
     fill(16 + ACCEPT_LIMIT_OTHERS - 1); /* room for one */
     socklen_t n = sizeof peer;
@@ -143,55 +125,12 @@ static void the_systems_limit_counts(void **state)
     now = before;
     now.rlim_cur = 128;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
-    assert_int_equal(set(64), 64);
+    assert_int_equal(accept_limit_set(64), 64);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
     assert_true(now.rlim_cur >= 64 + ACCEPT_LIMIT_OTHERS);
     const size_t many = (size_t)1 << 30; /* the kernel allows no process that */
-    assert_true(set(many) < many);
+    assert_true(accept_limit_set(many) < many);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-}
-
-/* Whether 127.0.0.2 is let in; else its connection has ended. */
-static bool let_in(int server, const struct sockaddr_in *at)
-{
-    int fd, again = client_of(at, 2);
-    fd = accept4(server, NULL, NULL, 0);
-    if (fd >= 0) {
-        (void)hold(fd);
-        return true;
-    }
-    assert_true(ended(again));
-    (void)close(again);
-    held_count--;
-    return false;
-}
-
-/* One that has its share takes nothing from another, and what it closed counts no more. */
-static void a_peer_has_a_share(void **state)
-{
-    (void)state;
-    struct sockaddr_in at;
-    const struct accept_limits limits = {.connections = 16, .peer = 8};
-    assert_int_equal(accept_limit_set(&limits), 16);
-    int server = listening(&at), crowd[8], taken[8];
-    for (int i = 0; i < 8; i++) {
-        crowd[i] = client_of(&at, 2);
-        taken[i] = hold(accept4(server, NULL, NULL, 0));
-    }
-    uint64_t before = accept_limit_refused();
-    int refused = client_of(&at, 2);
-    assert_int_equal(accept4(server, NULL, NULL, 0), -1);
-    assert_int_equal(errno, EAGAIN);
-    assert_true(ended(refused));
-    assert_int_equal(accept_limit_refused(), before + 1);
-    (void)client_of(&at, 3);
-    (void)hold(accept4(server, NULL, NULL, 0));
-    (void)shutdown(crowd[5], SHUT_RDWR);
-    (void)shutdown(taken[5], SHUT_RDWR);
-    /* Not looked at again at once: refused until then. */
-    wait_until(let_in(server, &at));
-    (void)client_of(&at, 2);
-    assert_int_equal(accept4(server, NULL, NULL, 0), -1);
 }
 
 int main(void)
@@ -199,7 +138,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_full_table_is_no_broken_port, release),
         cmocka_unit_test_teardown(the_systems_limit_counts, release),
-        cmocka_unit_test_teardown(a_peer_has_a_share, release),
         /* the last one: what is exempt stays so */
         cmocka_unit_test_teardown(what_is_too_much_is_closed, release),
     };

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
-#include <netinet/in.h>
-
 #include "service/http_crowd.h"
 
-static struct http_guest *enter(struct http_crowd *c, uint32_t address, uint64_t now_ms)
+static struct http_guest *enter(struct http_crowd *c, uint64_t now_ms)
 {
-    struct sockaddr_in peer = {.sin_family = AF_INET, .sin_addr.s_addr = address};
-    struct http_guest *g =
-        http_crowd_enter(c, 7, (const struct sockaddr *)(const void *)&peer, now_ms);
+    struct http_guest *g = http_crowd_enter(c, 7, now_ms);
     assert_non_null(g);
     return g;
 }
@@ -19,8 +15,8 @@ static void test_a_request_has_a_deadline(void **state)
     (void)state;
     struct http_crowd c = {0};
     assert_int_equal(http_crowd_wait_ms(&c, 5), UINT64_MAX);
-    struct http_guest *a = enter(&c, 1, 1000);
-    struct http_guest *b = enter(&c, 1, 1500);
+    struct http_guest *a = enter(&c, 1000);
+    struct http_guest *b = enter(&c, 1500);
     assert_int_equal(http_crowd_wait_ms(&c, 1600), HTTP_REQUEST_MS_MAX - 600);
     assert_null(http_crowd_late(&c, 1000 + HTTP_REQUEST_MS_MAX - 1));
     http_crowd_answered(a, 3000);
@@ -31,40 +27,39 @@ static void test_a_request_has_a_deadline(void **state)
     assert_int_equal(http_crowd_wait_ms(&c, 3000), UINT64_MAX);
 }
 
-static void test_the_oldest_of_the_busiest_peer_goes(void **state)
+static void test_the_one_that_waits_longest_goes(void **state)
 {
     (void)state;
     struct http_crowd c = {0};
-    struct http_guest *probe = enter(&c, 2, 1);
-    struct http_guest *first = enter(&c, 1, 10);
+    (void)enter(&c, 20);
+    struct http_guest *first = enter(&c, 10);
     for (int i = 2; i < HTTP_CONNECTIONS_MAX; i++) {
-        (void)enter(&c, 1, 10 + (uint64_t)i);
+        (void)enter(&c, 20 + (uint64_t)i);
     }
     assert_null(http_crowd_surplus(&c));
-    struct http_guest *other = enter(&c, 3, 5);
+    struct http_guest *probe = enter(&c, 500);
     assert_ptr_equal(http_crowd_surplus(&c), first);
     assert_null(http_crowd_surplus(&c)); /* who is leaving is not counted */
     assert_false(probe->leaving);
-    assert_false(other->leaving);
     http_crowd_leave(first);
-    assert_ptr_equal(enter(&c, 1, 500), first); /* its place is free */
+    assert_ptr_equal(enter(&c, 600), first); /* its place is free */
 }
 
 static void test_a_request_in_hand_stays(void **state)
 {
     (void)state;
     struct http_crowd c = {0};
-    struct http_guest *first = enter(&c, 1, 1);
+    struct http_guest *first = enter(&c, 1);
     http_crowd_asked(first);
-    struct http_guest *second = enter(&c, 1, 2);
+    struct http_guest *second = enter(&c, 2);
     for (int i = 2; i < HTTP_CONNECTIONS_MAX; i++) {
-        http_crowd_asked(enter(&c, 1, 3));
+        http_crowd_asked(enter(&c, 3));
     }
-    struct http_guest *newer = enter(&c, 1, 4);
+    struct http_guest *newer = enter(&c, 4);
     assert_ptr_equal(http_crowd_surplus(&c), second);
     http_crowd_leave(second);
     http_crowd_asked(newer);
-    newer = enter(&c, 1, 5);
+    newer = enter(&c, 5);
     http_crowd_asked(newer);
     assert_null(http_crowd_surplus(&c)); /* all have one */
     http_crowd_answered(newer, 6);
@@ -76,17 +71,17 @@ static void test_of_those_that_came_at_once_the_first_goes(void **state)
 {
     (void)state;
     struct http_crowd c = {0};
-    struct http_guest *early = enter(&c, 1, 10);
-    struct http_guest *first = enter(&c, 1, 10);
+    struct http_guest *early = enter(&c, 10);
+    struct http_guest *first = enter(&c, 10);
     http_crowd_leave(early);
     for (int i = 2; i < HTTP_CONNECTIONS_MAX; i++) {
-        (void)enter(&c, 1, 10);
+        (void)enter(&c, 10);
     }
     struct http_guest *newer = &c.guests[0];
     assert_true(newer->used);
     assert_null(http_crowd_surplus(&c));
-    (void)enter(&c, 1, 10);
-    (void)enter(&c, 1, 10);
+    (void)enter(&c, 10);
+    (void)enter(&c, 10);
     assert_ptr_equal(http_crowd_surplus(&c), first);
     assert_false(newer->leaving);
 }
@@ -96,9 +91,9 @@ static void test_room(void **state)
     (void)state;
     struct http_crowd c = {0};
     for (int i = 0; i < HTTP_CROWD_ROOM; i++) {
-        assert_non_null(http_crowd_enter(&c, i, NULL, 0));
+        assert_non_null(http_crowd_enter(&c, i, 0));
     }
-    assert_null(http_crowd_enter(&c, 1, NULL, 0));
+    assert_null(http_crowd_enter(&c, 1, 0));
     int gone = 0;
     while (http_crowd_surplus(&c) != NULL) {
         gone++;
@@ -110,7 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_request_has_a_deadline),
-        cmocka_unit_test(test_the_oldest_of_the_busiest_peer_goes),
+        cmocka_unit_test(test_the_one_that_waits_longest_goes),
         cmocka_unit_test(test_of_those_that_came_at_once_the_first_goes),
         cmocka_unit_test(test_a_request_in_hand_stays),
         cmocka_unit_test(test_room),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* At which steps evaluations and checkpoints are due. */
+/* When a checkpoint is due, and an evaluation: at which step, after how much time, at the end of
+ * which epoch. sync_point.c takes them. */
 #include "master/core/core.h"
 
 /* NO_STEP: never. */
@@ -8,14 +9,14 @@ static uint64_t due_after(const struct job *j, const struct field_interval *ever
     return step_map_next(&j->step_map, step, (uint64_t)every->count, every->epochs);
 }
 
-void sync_point_plan(struct job *j, uint64_t step)
+void checkpoint_due_plan(struct job *j, uint64_t step)
 {
     const struct training_spec *t = &j->spec.training;
     j->next_evaluate = j->test.records == 0 ? NO_STEP : due_after(j, &t->evaluate_every, step);
     j->next_checkpoint = due_after(j, &t->checkpoint_every, step);
 }
 
-uint64_t sync_point_next(const struct job *j, uint64_t step)
+uint64_t checkpoint_due_next(const struct job *j, uint64_t step)
 {
     const struct training_spec *t = &j->spec.training;
     uint64_t next = j->test.records == 0 ? NO_STEP : due_after(j, &t->evaluate_every, step);
@@ -33,7 +34,7 @@ static bool is_evaluated(const struct job *j, uint64_t step)
 }
 
 /* A job that was cancelled has a checkpoint of where it stood, and no evaluation of it. */
-void sync_point_make_up(struct job *j, uint64_t step)
+void checkpoint_due_make_up(struct job *j, uint64_t step)
 {
     const struct field_interval *every = &j->spec.training.evaluate_every;
     uint64_t passed = every->epochs ? ledger_records(&j->step_map.ledger) : step;
@@ -53,7 +54,7 @@ void sync_point_make_up(struct job *j, uint64_t step)
 /* share of that time; the end of an epoch that follows sooner is passed over */
 #define EPOCHS_SHARE 5
 
-uint64_t sync_point_save_ms(const struct job *j)
+uint64_t checkpoint_due_ms(const struct job *j)
 {
     const uint64_t within_ms = (uint64_t)j->spec.training.checkpoint_within_ms;
     const bool trains = j->record.state == JOB_RUNNING && j->phase == PHASE_TRAIN && !j->over &&
@@ -61,14 +62,14 @@ uint64_t sync_point_save_ms(const struct job *j)
     return within_ms > 0 && trains ? j->saved_ms + within_ms : UINT64_MAX;
 }
 
-bool sync_point_saves_epoch(const struct master *m, const struct job *j, uint64_t step)
+bool checkpoint_due_at_epoch(const struct master *m, const struct job *j, uint64_t step)
 {
     const uint64_t within_ms = (uint64_t)j->spec.training.checkpoint_within_ms;
     return within_ms > 0 && step_map_epoch(&j->step_map, step) != j->saved_epoch &&
            m->now_ms - j->saved_ms >= within_ms / EPOCHS_SHARE;
 }
 
-void sync_point_saved(const struct master *m, struct job *j, uint64_t step)
+void checkpoint_due_saved(const struct master *m, struct job *j, uint64_t step)
 {
     j->saved_ms = m->now_ms;
     j->saved_epoch = step_map_epoch(&j->step_map, step);
