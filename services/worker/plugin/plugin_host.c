@@ -22,7 +22,7 @@ struct host {
     void *object; /* of the job's plug-in; NULL: none */
     const struct gradus_compute *compute;
     void *model;
-    bool opened; /* there is one, which may be NULL */
+    bool opened;              /* there is one, which may be NULL */
     struct gradus_keys *keys; /* [table_count] */
     size_t table_count;
     char why[GRADUS_MESSAGE_BYTES_MAX];
