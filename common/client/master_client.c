@@ -33,6 +33,24 @@ unsigned client_at_least_ms(unsigned timeout_ms)
     return timeout_ms > patience_ms ? timeout_ms : patience_ms;
 }
 
+char *client_text(const char *text)
+{
+    const union {
+        const char *in;
+        char *out;
+    } both = {.in = text};
+    return both.out;
+}
+
+char **client_texts(const char *const *texts)
+{
+    const union {
+        const char *const *in;
+        char **out;
+    } both = {.in = texts};
+    return both.out;
+}
+
 int client_open(struct client *c, const char *master, const struct tls_settings *tls,
                 struct err *err)
 {

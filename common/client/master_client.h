@@ -37,6 +37,9 @@ void client_close(struct client *c);
  * mean what they mean to the master. */
 int client_call(struct client *c, const char *method, const ProtobufCMessage *body,
                 unsigned timeout_ms, struct rpc_msg **reply, struct err *err);
+/* Texts for fields of requests, where protobuf's structs have no const: nobody writes to them. */
+char *client_text(const char *text);
+char **client_texts(const char *const *texts);
 /* SIGINT and SIGTERM: whoever waits for long blocks them first of all. */
 sigset_t client_signals(void);
 /* The last call of @c, which is closed. Once the master is connected it may take @timeout_ms, or

@@ -101,3 +101,10 @@ void json_add_string(struct buf *out, const char *s)
     }
     buf_add_char(out, '"');
 }
+
+void json_add_text(struct buf *out, const char *s)
+{
+    char *shown = escape(s);
+    json_add_string(out, shown);
+    free(shown);
+}

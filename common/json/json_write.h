@@ -28,5 +28,7 @@ void json_print(json_t *value, unsigned digits, bool ascii, struct buf *out);
 
 /* Append @s (UTF-8) in quotes, escaped. */
 void json_add_string(struct buf *out, const char *s);
+/* The same for any bytes, as json_text() has them. */
+void json_add_text(struct buf *out, const char *s);
 
 #endif

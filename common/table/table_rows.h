@@ -99,10 +99,14 @@ void table_rows_catch_up(const struct table_rows *rows, const struct table_catch
  * the row is no longer than clip.norm; times the factor; + share · (l2 · w + l1 · sign(w)), share
  * being sightings · gradient_scale, the share of the update's records that had the key. So the loss
  * of each record has the penalties of the rows that it reads (as in libFM, Rendle 2012), whatever
- * the batch. And after the rule: the values lose decay times what they were. Only rows that are
- * updated are shaped. 0: nothing of that kind. */
+ * the batch. + steps · ridge · w, steps being those since the row was last updated, with this one:
+ * what a dense update would have added in each of them; but no more than those of ridge_steps. And
+ * after the rule: the values lose decay times what they were. Only rows that are updated are
+ * shaped. 0: nothing of that kind. */
 struct table_shaping {
     float l1, l2, decay;
+    float ridge;            /* of a step */
+    float ridge_steps;      /* those of an epoch, 1 at least: rows that come back owe no more */
     struct table_clip clip; /* of single rows */
     bool scaled; /* times @factor, that of clips by the norm of the table and by the global norm */
     float factor;

@@ -95,9 +95,16 @@ static uint32_t sightings_of(const struct table_update *u, size_t i)
     return u->sightings == NULL ? 1 : u->sightings[i];
 }
 
-/* The gradient of key @i, whose row has @values, as the rule gets it. */
+/* What ridge adds to the l2 of a row that has had @seen updates. */
+static float ridge_of(const struct table_update *u, uint64_t seen)
+{
+    const uint64_t steps = u->up.version + 1 > seen ? u->up.version + 1 - seen : 1;
+    return u->shaping->ridge * fminf((float)steps, u->shaping->ridge_steps);
+}
+
+/* The gradient of key @i, whose row has @values and has had @seen updates, as the rule gets it. */
 static const float *shape(struct table_rows *rows, const struct table_update *u, size_t i,
-                          const float *values)
+                          const float *values, uint64_t seen)
 {
     const struct table_shaping *s = u->shaping;
     float *to = rows->shaped;
@@ -107,9 +114,9 @@ static const float *shape(struct table_rows *rows, const struct table_update *u,
     if (s->scaled) {
         elements_clip(to, 1.0F, INFINITY, s->factor, n);
     }
-    if (s->l1 != 0 || s->l2 != 0) {
+    if (s->l1 != 0 || s->l2 != 0 || s->ridge != 0) {
         const float share = (float)sightings_of(u, i) * u->gradient_scale;
-        elements_penalize(to, values, s->l1 * share, s->l2 * share, n);
+        elements_penalize(to, values, s->l1 * share, s->l2 * share + ridge_of(u, seen), n);
     }
     copy_floats(to + n, values, n);
     return to;
@@ -131,7 +138,7 @@ static void update_one(struct table_rows *rows, const struct table_update *u, si
     span->slots = slots;
     span->gradient = u->gradient + i * rows->dim;
     if (u->shaping != NULL) {
-        span->gradient = shape(rows, u, i, record);
+        span->gradient = shape(rows, u, i, record, note->seen);
     }
     span->base = u->base == NULL ? NULL : u->base + i * rows->dim;
     span->first = u->keys[i] * rows->dim;

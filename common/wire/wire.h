@@ -117,14 +117,9 @@ void wire_trace_release(struct wire_trace *w);
 
 /* ---- words ---- */
 
-/* The name in the proto ("RUNNING", "PS", "SYNC", "SCALE_LR"); "UNKNOWN" for other numbers. */
+/* The name in the proto ("RUNNING", "PS"); "UNKNOWN" for other numbers. */
 const char *wire_state_name(Gradus__V1__JobState state);
 const char *wire_role_name(Gradus__V1__NodeRole role);
-const char *wire_mode_name(Gradus__V1__Mode mode);
-const char *wire_policy_name(Gradus__V1__StalenessPolicy policy);
-/* The state of that name; false: there is none. */
-bool wire_state_parse(const char *name, Gradus__V1__JobState *state);
-bool wire_role_parse(const char *name, Gradus__V1__NodeRole *role);
 /* enum training_mode ↔ Mode. From the wire: ERR_INVALID for other numbers. */
 Gradus__V1__Mode wire_mode_to_proto(enum training_mode mode);
 int wire_mode_from_proto(Gradus__V1__Mode in, enum training_mode *out, struct err *err);

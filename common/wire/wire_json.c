@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/wire_json.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -8,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "base/text.h"
 #include "json/json_write.h"
 
 /* examples_per_second → examplesPerSecond */
@@ -29,15 +28,6 @@ static void add_name(const char *name, struct buf *out)
     buf_add_str(out, "\":");
 }
 
-static void add_text(const char *s, struct buf *out)
-{
-    const size_t n = 4 * strlen(s) + 1; /* each byte as \xNN */
-    char *shown = mem_new(n, 1);
-    text_utf8(s, shown, n);
-    json_add_string(out, shown);
-    free(shown);
-}
-
 static void add_bytes(const ProtobufCBinaryData *b, struct buf *out)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -55,13 +45,24 @@ static void add_bytes(const ProtobufCBinaryData *b, struct buf *out)
     buf_add_char(out, '"');
 }
 
-static void add_double(double v, int digits, struct buf *out)
+static bool reads_back(const char *text, double v, bool single)
 {
-    if (isfinite(v)) {
-        buf_printf(out, "%.*g", digits, v);
-    } else {
+    return single ? (double)strtof(text, NULL) == v : strtod(text, NULL) == v;
+}
+
+/* The fewest digits that read back to the same bits. */
+static void add_double(double v, bool single, struct buf *out)
+{
+    const size_t at = out->len;
+    int digits = single ? FLT_DIG : DBL_DIG;
+    if (!isfinite(v)) {
         buf_add_str(out, isnan(v) ? "\"NaN\"" : v > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+        return;
     }
+    do {
+        out->len = at;
+        buf_printf(out, "%.*g", digits++, v);
+    } while (!reads_back(buf_str(out) + at, v, single));
 }
 
 static void add_enum(const ProtobufCFieldDescriptor *f, int32_t v, struct buf *out)
@@ -118,10 +119,10 @@ static void add_number(const ProtobufCFieldDescriptor *f, const void *at, struct
         buf_printf(out, "\"%" PRIu64 "\"", *(const uint64_t *)at);
         break;
     case PROTOBUF_C_TYPE_FLOAT:
-        add_double((double)*(const float *)at, 9, out);
+        add_double((double)*(const float *)at, true, out);
         break;
     default:
-        add_double(*(const double *)at, 17, out);
+        add_double(*(const double *)at, false, out);
         break;
     }
 }
@@ -133,7 +134,7 @@ static void add_value(const ProtobufCFieldDescriptor *f, const void *at, struct 
         buf_add_str(out, *(const protobuf_c_boolean *)at ? "true" : "false");
         break;
     case PROTOBUF_C_TYPE_STRING:
-        add_text(*(char *const *)at, out);
+        json_add_text(out, *(char *const *)at != NULL ? *(char *const *)at : "");
         break;
     case PROTOBUF_C_TYPE_BYTES:
         add_bytes(at, out);
@@ -150,31 +151,23 @@ static void add_value(const ProtobufCFieldDescriptor *f, const void *at, struct 
     }
 }
 
-/* A single field says something: it is not what an absent one reads as. */
-static bool is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+/* Messages and members of a oneof are there or not; any other field always is. */
+static bool is_there(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
-    static const char zeros[8];
     const void *at = (const char *)m + f->offset;
+    if (f->id >= WIRE_JSON_PRIVATE) {
+        return false;
+    }
     if ((f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0) {
         return *(const uint32_t *)(const void *)((const char *)m + f->quantifier_offset) == f->id;
     }
-    switch (f->type) {
-    case PROTOBUF_C_TYPE_STRING: {
-        const char *s = *(char *const *)at;
-        return s != NULL && s[0] != '\0';
-    }
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return *(const void *const *)at != NULL;
-    case PROTOBUF_C_TYPE_BYTES:
-        return ((const ProtobufCBinaryData *)at)->len > 0;
-    default:
-        return memcmp(at, zeros, size_of(f->type)) != 0;
-    }
+    return f->label == PROTOBUF_C_LABEL_REPEATED || f->type != PROTOBUF_C_TYPE_MESSAGE ||
+           *(const void *const *)at != NULL;
 }
 
-static void add_list(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, size_t count,
-                     struct buf *out)
+static void add_list(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, struct buf *out)
 {
+    const size_t count = *(const size_t *)(const void *)((const char *)m + f->quantifier_offset);
     const char *items = *(char *const *)(const void *)((const char *)m + f->offset);
     buf_add_char(out, '[');
     for (size_t i = 0; i < count; i++) {
@@ -191,18 +184,14 @@ void wire_json(const ProtobufCMessage *message, struct buf *out)
     buf_add_char(out, '{');
     for (unsigned i = 0; i < d->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &d->fields[i];
-        const bool list = f->label == PROTOBUF_C_LABEL_REPEATED;
-        const size_t count =
-            list ? *(const size_t *)(const void *)((const char *)message + f->quantifier_offset)
-                 : 0;
-        if (list ? count == 0 : !is_set(message, f)) {
+        if (!is_there(message, f)) {
             continue;
         }
         buf_add_str(out, comma);
         comma = ",";
         add_name(f->name, out);
-        if (list) {
-            add_list(message, f, count, out);
+        if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+            add_list(message, f, out);
         } else {
             add_value(f, (const char *)message + f->offset, out);
         }

@@ -53,38 +53,6 @@ const char *wire_role_name(Gradus__V1__NodeRole role)
     return enum_name(&gradus__v1__node_role__descriptor, (int)role);
 }
 
-const char *wire_mode_name(Gradus__V1__Mode mode)
-{
-    return enum_name(&gradus__v1__mode__descriptor, (int)mode);
-}
-
-const char *wire_policy_name(Gradus__V1__StalenessPolicy policy)
-{
-    return enum_name(&gradus__v1__staleness_policy__descriptor, (int)policy);
-}
-
-bool wire_state_parse(const char *name, Gradus__V1__JobState *state)
-{
-    const ProtobufCEnumValue *v =
-        protobuf_c_enum_descriptor_get_value_by_name(&gradus__v1__job_state__descriptor, name);
-    if (v == NULL) {
-        return false;
-    }
-    *state = (Gradus__V1__JobState)v->value;
-    return true;
-}
-
-bool wire_role_parse(const char *name, Gradus__V1__NodeRole *role)
-{
-    const ProtobufCEnumValue *v =
-        protobuf_c_enum_descriptor_get_value_by_name(&gradus__v1__node_role__descriptor, name);
-    if (v == NULL) {
-        return false;
-    }
-    *role = (Gradus__V1__NodeRole)v->value;
-    return true;
-}
-
 Gradus__V1__Mode wire_mode_to_proto(enum training_mode mode)
 {
     switch (mode) {

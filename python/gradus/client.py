@@ -15,7 +15,7 @@ import subprocess
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Optional, TextIO, Union
 
-from gradus import progress
+from gradus import messages, progress
 from gradus.errors import Error, NoWorkerError
 from gradus.library import find_command
 
@@ -50,7 +50,7 @@ class Client:
             self.arguments.append(f"--state-dir={state_dir}")
 
     def run(self, name: str, *arguments: str, stdin: Optional[str] = None) -> Any:
-        """Run a command with --json; returns what it prints. Errors: CommandError."""
+        """Run a command with --json; returns what it prints, as it is. Errors: CommandError."""
         done = subprocess.run([self.command, name, "--json", *self.arguments, *arguments], input=stdin, capture_output=True,
                               text=True, timeout=self.timeout, **({} if stdin is not None else {"stdin": subprocess.DEVNULL}))
         try:
@@ -75,12 +75,13 @@ class Client:
         return str(result["job"])
 
     def status(self, job: str) -> Dict[str, Any]:
-        """All that is known of a job: state, reason, steps, metrics, nodes, ..."""
-        return dict(self.run("status", job))
+        """All that is known of a job: state, reason, steps, metrics, nodes, ...: the fields of `Job` of jobs.proto, with `job`,
+        `steps`, `epochs` and `metrics` for id, step, epoch, and train and test."""
+        return messages.job(self.run("status", job))
 
     def list(self, limit: int = 100) -> List[Dict[str, Any]]:
-        """Jobs, the newest first."""
-        return list(self.run("list", f"--limit={limit}"))
+        """Jobs, the newest first, each with its `master` or `state_dir`."""
+        return [messages.job(job) for job in self.run("list", f"--limit={limit}")["jobs"]]
 
     def watch(self, job: str, interval: float = 0.5) -> Iterator[Dict[str, Any]]:
         """The job's status whenever its state, steps or evaluations have changed, until it has ended: the last one is its
@@ -128,11 +129,11 @@ class Client:
         nothing left for it to do, or its checkpoints are gone.
         """
         sets = [part for change in settings(changes or {}) for part in ("--set", change)]
-        return dict(self.run("resume", *sets, job))
+        return messages.job(self.run("resume", *sets, job))
 
-    def set(self, job: str, changes: Values) -> Any:
-        """Change keys of a job, also while it runs; returns what changed."""
-        return self.run("set", job, *settings(changes))
+    def set(self, job: str, changes: Values) -> Dict[str, Any]:
+        """Change keys of a job, also while it runs; its status afterwards, whose `changes` tell all that were made."""
+        return messages.job(self.run("set", job, *settings(changes)))
 
     def export(self, job: str, file: Union[str, "os.PathLike[str]"]) -> Dict[str, Any]:
         """Write the variables of the newest checkpoint as one safetensors file."""

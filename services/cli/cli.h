@@ -43,70 +43,45 @@ struct cli_command {
     const char *usage;          /* after "gradus <name> " */
     const char *examples;       /* lines for --help */
     const char *notes;          /* more for --help, or NULL */
-    const struct field *fields; /* rows of options: "state_dir" is --state-dir */
+    unsigned shares;            /* enum cli_shares */
+    const struct field *fields; /* rows of its own options: "batch_size" is --batch-size */
     size_t field_count;
-    size_t options_bytes;
+    size_t options_bytes; /* 0: of struct cli_common alone */
     size_t positional_min, positional_max;
     bool sets;     /* takes --set key=value */
     bool computes; /* wants the best matrix kernels (blas_kernels.h) */
     int (*run)(const struct cli_args *args);
 };
 
-/* Options that several commands share. */
+/* Options that several commands share. Which of them a command has, its `shares` say; they are the
+ * first member of its options, whose rows cli_rows() has. */
 struct cli_common {
     char *master;
-    char *state_dir;
+    char *cluster;   /* read before all others, client_config.h */
+    char *state_dir; /* of a master on this machine; CLI_RUN: of this run */
     char *rules_dir;
     struct tls_settings tls;
     int64_t timeout_ms; /* 0: the command has no such option */
-    bool json;
+    char *worker, *tensorboard;
+    bool json, best, overcommit;
 };
-#define CLI_TIMEOUT_ROW(owner)                                                                     \
-    {                                                                                              \
-        .path = "timeout", .type = FIELD_MS, .offset = offsetof(owner, common.timeout_ms),         \
-        .def = "5s", .min = 100, .max = 3600000,                                                   \
-        .help = "How long to try to reach the master, and to wait for its answer"                  \
-    }
-#define CLI_MASTER_ROWS(owner)                                                                     \
-    {.path = "master",                                                                             \
-     .type = FIELD_STRING,                                                                         \
-     .offset = offsetof(owner, common.master),                                                     \
-     .def = "",                                                                                    \
-     .help = "Address of the master, host:port, or host where the port is 7000; without it that "  \
-             "of --state-dir, "                                                                    \
-             "else " SERVICE_MASTER_ADDRESS ", else those of `gradus run` on this machine"},       \
-        TLS_SETTINGS_ROWS(owner, common.tls), CLI_TIMEOUT_ROW(owner),                              \
-    {                                                                                              \
-        .path = "state_dir", .type = FIELD_STRING, .offset = offsetof(owner, common.state_dir),    \
-        .def = "", .help = "State directory of a master, on this machine (gradus run --state-dir)" \
-    }
+enum cli_shares {
+    CLI_MASTER = 1 << 0, /* how a master is found and spoken with */
+    CLI_RUN = 1 << 1,    /* instead of that: where a run on this machine keeps its jobs */
+    CLI_RULES_DIR = 1 << 2,
+    CLI_JSON = 1 << 3,
+    CLI_BEST = 1 << 4,
+    CLI_LOCAL = 1 << 5, /* processes that it starts here */
+    CLI_TENSORBOARD = 1 << 6,
+};
+/* All rows of @command: first those of the group of its own, *@own, then those of the master.
+ * Returns owned; *@count of them. */
+struct field *cli_rows(const struct cli_command *command, size_t *own, size_t *count);
+
 #define CLI_PLACES_NOTE                                                                            \
     "Without --master and --state-dir (and GRADUS_MASTER, GRADUS_STATE_DIR) the job is looked "    \
     "for at the master of this machine and in the directories that `gradus run` has used, where "  \
     "no master need run; where several have one of that name, all are listed."
-#define CLI_BEST_ROW(owner)                                                                        \
-    {                                                                                              \
-        .path = "best", .type = FIELD_BOOL, .offset = offsetof(owner, best), .def = "false",       \
-        .help = "The best version that is kept (training.checkpoints_keep.best of the job file), " \
-                "not the newest"                                                                   \
-    }
-#define CLI_JSON_ROW(owner)                                                                        \
-    {                                                                                              \
-        .path = "json", .type = FIELD_BOOL, .offset = offsetof(owner, common.json),                \
-        .def = "false", .help = "Print JSON"                                                       \
-    }
-#define CLI_STATE_DIR_ROW(owner)                                                                   \
-    {                                                                                              \
-        .path = "state_dir", .type = FIELD_STRING, .offset = offsetof(owner, common.state_dir),    \
-        .def = "",                                                                                 \
-        .help = "Directory of jobs and checkpoints; empty: gradus in $XDG_STATE_HOME or "          \
-                "~/.local/state, or one in it that no other run uses"                              \
-    }
-#define CLI_RULES_DIR_ROW(owner)                                                                   \
-    {                                                                                              \
-        .path = "rules_dir", .type = FIELD_STRING, .offset = offsetof(owner, common.rules_dir),    \
-        .def = "", .help = "Directory of update rules as shared objects, beside those built in"    \
-    }
 
 /* "gradus: " and the message on stderr; returns the exit code that goes with the error. With --json
  * stdout gets it, too, when the command ends with another code than CLI_OK. */
@@ -119,7 +94,7 @@ void cli_remembered(int code, bool print);
 /* Append @word as one word for a shell. */
 void cli_add_word(const char *word, struct buf *out);
 /* Loads the plug-ins of --rules-dir; a plug-in that is refused is told on stderr, and is no error.
- * For commands with CLI_RULES_DIR_ROW, before anything else. Returns CLI_OK, or the exit code when
+ * For commands with CLI_RULES_DIR, before anything else. Returns CLI_OK, or the exit code when
  * there is no such directory. */
 int cli_load_rules(const struct cli_common *common);
 /* "gradus: " and @text, wrapped for the terminal that stderr may be. */

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus cancel: a job ends at its next step, with a checkpoint, or at once. */
-#include <stdlib.h>
-
-#include "base/mem.h"
 #include "cli/query.h"
 
 struct options {
@@ -11,8 +8,6 @@ struct options {
 };
 
 static const struct field fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_JSON_ROW(struct options),
     {.path = "now",
      .type = FIELD_BOOL,
      .offset = offsetof(struct options, now),
@@ -24,15 +19,12 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     Gradus__V1__CancelRequest request = GRADUS__V1__CANCEL_REQUEST__INIT;
-    request.job = mem_strdup(args->positional[0]);
+    request.job = client_text(args->positional[0]);
     request.now = o->now;
-    const struct query_call call = {.method = "Cancel",
-                                    .body = &request.base,
-                                    .timeout_ms = client_timeout_ms(),
-                                    .show = query_show_state};
-    int code = query_job_anywhere(&o->common, request.job, &call);
-    free(request.job);
-    return code;
+    return query_job(args, &(struct query){.method = "Cancel",
+                                           .body = &request.base,
+                                           .text = query_text_state,
+                                           .starts = true});
 }
 
 const struct cli_command cmd_cancel = {
@@ -43,6 +35,7 @@ const struct cli_command cmd_cancel = {
         "A job that a killed `gradus run` has left is cancelled in its state directory, where no "
         "master has to run.",
     .examples = "  gradus cancel digits-1\n  gradus cancel digits-1 --now\n",
+    .shares = CLI_MASTER | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -1,45 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus checkpoint: writes a checkpoint now, and says where it lies. The command waits for as long
  * as that takes, which depends on the job, its disks and other work. */
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "base/mem.h"
 #include "cli/follow.h"
-#include "cli/output.h"
 #include "cli/query.h"
 
-struct options {
-    struct cli_common common;
-};
-
-static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
-                                      CLI_JSON_ROW(struct options)};
-
-static void show(const struct cli_common *common, const Gradus__V1__CheckpointJobResponse *r)
+static void text(const ProtobufCMessage *reply, struct buf *out)
 {
-    struct buf out = {0};
-    if (common->json) {
-        output_object(&out, "checkpoint", r->path, (const char *)NULL);
-    } else {
-        buf_printf(&out, "%s\n", r->path);
-    }
-    query_print(common, &out);
-    buf_release(&out);
+    buf_printf(out, "%s\n", ((const Gradus__V1__CheckpointJobResponse *)reply)->path);
 }
 
 static int run(const struct cli_args *args)
 {
-    const struct options *o = args->options;
+    const struct cli_common *o = args->options;
     const char *job = args->positional[0];
     struct rpc_msg *reply = NULL;
     struct err err = {0};
     bool stopped = false;
     Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
-    request.job = mem_strdup(job);
-    int rc =
-        query_job_long(&o->common, job, "Checkpoint", &request.base, 0, &reply, &stopped, &err);
-    free(request.job);
+    request.job = client_text(job);
+    int rc = query_job_long(o, job, "Checkpoint", &request.base, 0, &reply, &stopped, &err);
     if (rc == 0 && stopped) {
         cli_note("not waiting any more; job %s goes on making its checkpoint, and "
                  "`gradus status %s%s` shows the newest one",
@@ -47,7 +26,7 @@ static int run(const struct cli_args *args)
         return FOLLOW_STOPPED;
     }
     if (rc == 0) {
-        show(&o->common, (const Gradus__V1__CheckpointJobResponse *)reply->body);
+        query_show(o, reply->body, text);
     }
     rpc_msg_unref(reply);
     return rc == 0 ? CLI_OK : cli_fail(&err);
@@ -60,9 +39,7 @@ const struct cli_command cmd_checkpoint = {
     .examples = "  gradus checkpoint digits-1\n",
     .notes = "Its path goes to stdout once it is complete, however long that takes. Ctrl-C stops "
              "waiting; the job goes on making it.",
-    .fields = fields,
-    .field_count = sizeof fields / sizeof fields[0],
-    .options_bytes = sizeof(struct options),
+    .shares = CLI_MASTER | CLI_JSON,
     .positional_min = 1,
     .positional_max = 1,
     .run = run,

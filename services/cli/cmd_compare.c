@@ -27,16 +27,11 @@
 
 struct options {
     struct cli_common common;
-    bool overcommit;
-    char *worker, *modes, *out;
+    char *modes, *out;
     double straggler, pace;
 };
 
 static const struct field fields[] = {
-    CLI_STATE_DIR_ROW(struct options),
-    CLI_RULES_DIR_ROW(struct options),
-    CLI_TIMEOUT_ROW(struct options),
-    CLI_LOCAL_ROWS(struct options),
     {.path = "modes",
      .type = FIELD_STRING,
      .offset = offsetof(struct options, modes),
@@ -120,7 +115,7 @@ static int train(const struct options *o, struct run *r, const char *state_dir)
     const struct local_job job = {.spec = spec,
                                   .state_dir = state_dir,
                                   .rules_dir = o->common.rules_dir,
-                                  .worker = o->worker,
+                                  .worker = o->common.worker,
                                   .where = r->submission.args->where,
                                   .resumed = "",
                                   .slow_downs = slow_downs,
@@ -163,7 +158,7 @@ static int run_mode(const struct cli_args *args, const struct compare_mode *mode
     if (code == CLI_OK) {
         code = from_source_resolve(&file, &o->common, &err) != 0
                    ? cli_fail(&err)
-                   : local_job_check(&file.spec, &file, o->worker, o->overcommit);
+                   : local_job_check(&file.spec, &file, o->common.worker, o->common.overcommit);
         if (code == CLI_OK && r != NULL) {
             (void)fprintf(stderr, "\n== %s\n", mode->name);
             r->submission = (struct local_submission){
@@ -291,6 +286,7 @@ const struct cli_command cmd_compare = {
     .notes = "Each mode is a `gradus run` of its own, one after the other. The page has what the "
              "workers and shards did in each, the loss over time and over epochs, and a table; "
              "docs/sync-or-async.md tells how to read it.",
+    .shares = CLI_RUN | CLI_RULES_DIR | CLI_LOCAL,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

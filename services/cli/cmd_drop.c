@@ -1,49 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus drop: says that a node is gone for good, so that nobody waits for it. */
-#include <stdlib.h>
-
-#include "base/mem.h"
-#include "cli/client_common.h"
 #include "cli/query.h"
-#include "json/json_write.h"
 
-struct options {
-    struct cli_common common;
-};
-
-static const struct field fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_JSON_ROW(struct options),
-};
-
-static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
+static void text(const ProtobufCMessage *reply, struct buf *out)
 {
     const Gradus__V1__DropNodeResponse *r = (const Gradus__V1__DropNodeResponse *)reply;
-    if (common->json) {
-        json_t *o = json_object();
-        json_put(o, "node", json_text(r->node));
-        json_put(o, "was_alive", json_boolean(r->was_alive));
-        json_print(o, 9, true, out);
-    } else {
-        buf_printf(out, "node %s %s\n", r->node,
-                   r->was_alive ? "is given up" : "was given up before");
-    }
+    buf_printf(out, "node %s %s\n", r->node, r->was_alive ? "is given up" : "was given up before");
 }
 
 static int run(const struct cli_args *args)
 {
-    const struct options *o = args->options;
     Gradus__V1__DropNodeRequest request = GRADUS__V1__DROP_NODE_REQUEST__INIT;
-    struct client client = {0};
-    struct err err = {0};
-    request.node = mem_strdup(args->positional[0]);
-    int code =
-        client_open_common(&client, &o->common, true, &err) == 0
-            ? query(&client, &o->common, "DropNode", &request.base, client_timeout_ms(), show)
-            : cli_fail(&err);
-    client_close(&client);
-    free(request.node);
-    return code;
+    request.node = client_text(args->positional[0]);
+    return query_master(args,
+                        &(struct query){.method = "DropNode", .body = &request.base, .text = text});
 }
 
 const struct cli_command cmd_drop = {
@@ -51,9 +21,7 @@ const struct cli_command cmd_drop = {
     .summary = "Say that a node is gone for good: nobody waits for it any longer",
     .usage = "NODE",
     .examples = "  gradus drop ps-2\n  gradus drop ps-2 --master master:7000\n",
-    .fields = fields,
-    .field_count = sizeof fields / sizeof fields[0],
-    .options_bytes = sizeof(struct options),
+    .shares = CLI_MASTER | CLI_JSON,
     .positional_min = 1,
     .positional_max = 1,
     .run = run,

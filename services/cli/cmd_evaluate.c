@@ -20,7 +20,6 @@ static const char *const sources[] = {"test", "train", NULL};
 struct options {
     struct cli_common common;
     int on;
-    bool best;
 };
 
 static const struct field fields[] = {
@@ -30,10 +29,6 @@ static const struct field fields[] = {
      .def = "test",
      .choices = sources,
      .help = "Which records"},
-    CLI_BEST_ROW(struct options),
-    CLI_MASTER_ROWS(struct options),
-    CLI_RULES_DIR_ROW(struct options),
-    CLI_JSON_ROW(struct options),
 };
 
 static void print(const struct options *o, const char *path, const struct metrics *sums,
@@ -81,7 +76,7 @@ static int run(const struct cli_args *args)
     char *path = NULL;
     struct saved_model *model = NULL;
     struct err err = {0};
-    int rc = find_model(args->positional[0], &o->common, o->best, &path, &err);
+    int rc = find_model(args->positional[0], &o->common, o->common.best, &path, &err);
     if (rc == 0) {
         const struct saved_model_request request = {.path = path,
                                                     .sets = args->sets,
@@ -110,6 +105,7 @@ const struct cli_command cmd_evaluate = {
         "Variables and tables are read into memory. With --set data.test.file=- the test records "
         "come "
         "from standard input, plain or packed.\n" CLI_PLACES_NOTE,
+    .shares = CLI_MASTER | CLI_RULES_DIR | CLI_JSON | CLI_BEST,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "cli/cli.h"
@@ -27,7 +26,7 @@ struct options {
     struct cli_common common;
     char *from;
     int format;
-    bool average, external, texts, best, bare;
+    bool average, external, texts, bare;
 };
 
 static const struct field fields[] = {
@@ -66,10 +65,6 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, bare),
      .def = "false",
      .help = "Of safetensors: without metadata, so that equal values give equal bytes"},
-    CLI_BEST_ROW(struct options),
-    CLI_MASTER_ROWS(struct options),
-    CLI_RULES_DIR_ROW(struct options),
-    CLI_JSON_ROW(struct options),
 };
 
 static int export(struct checkpoint *c, const char *path, const struct options *o,
@@ -196,10 +191,10 @@ static int find_source(const struct options *o, const char *job, char **path, st
 {
     char *found = NULL;
     if (o->from[0] == '\0') {
-        return find_checkpoint(job, &o->common, o->best, path, err);
+        return find_checkpoint(job, &o->common, o->common.best, path, err);
     }
-    int rc = find_checkpoint_in(o->from, o->best ? &found : path, err);
-    rc = rc == 0 && o->best ? checkpoint_best(found, path, err) : rc;
+    int rc = find_checkpoint_in(o->from, o->common.best ? &found : path, err);
+    rc = rc == 0 && o->common.best ? checkpoint_best(found, path, err) : rc;
     free(found);
     return rc;
 }
@@ -256,6 +251,7 @@ const struct cli_command cmd_export = {
         "are T.keys and T.values, a row for each key. An ONNX file is the model: it "
         "takes what gradus-serve takes as `features` and answers as it does "
         "(docs/onnx.md).\n" CLI_PLACES_NOTE,
+    .shares = CLI_MASTER | CLI_RULES_DIR | CLI_JSON | CLI_BEST,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -12,6 +12,8 @@
 #include "cli/find_job.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
+#include "json/json_write.h"
+#include "wire/wire_json.h"
 
 struct options {
     struct cli_common common;
@@ -27,8 +29,6 @@ static const char *const states[] = {"any",      "unfinished", "finished",   "pe
                                      "failed",   "cancelled",  "paused",     NULL};
 
 static const struct field fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_JSON_ROW(struct options),
     {.path = "limit",
      .type = FIELD_INT,
      .offset = offsetof(struct options, limit),
@@ -64,6 +64,7 @@ struct page {
     size_t count, capacity;
     struct rpc_msg **replies;
     size_t reply_count, reply_capacity;
+    bool more; /* there are others, which the limit keeps out */
 };
 
 static void page_release(struct page *p)
@@ -79,8 +80,7 @@ static void page_release(struct page *p)
 }
 
 /* Asks for one more answer, with the jobs behind those of the page. */
-static int ask_more(struct client *client, const struct options *o, struct page *p, bool *more,
-                    struct err *err)
+static int ask_more(struct client *client, const struct options *o, struct page *p, struct err *err)
 {
     Gradus__V1__ListJobsRequest request = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
     Gradus__V1__JobState wanted[FIRST_STATE + 8];
@@ -107,18 +107,17 @@ static int ask_more(struct client *client, const struct options *o, struct page 
     for (size_t i = 0; i < r->n_jobs; i++) {
         p->jobs[p->count++] = r->jobs[i];
     }
-    *more = r->more && r->n_jobs > 0 && p->count < (size_t)o->limit;
+    p->more = r->more && r->n_jobs > 0;
     return 0;
 }
 
 static int ask(const struct place *place, const struct options *o, struct page *p, struct err *err)
 {
     struct client client = {0};
-    bool more = true;
     int rc = client_open(&client, place->address, place->tls, err);
-    while (rc == 0 && more) {
-        rc = ask_more(&client, o, p, &more, err);
-    }
+    do {
+        rc = rc != 0 ? rc : ask_more(&client, o, p, err);
+    } while (rc == 0 && p->more && p->count < (size_t)o->limit);
     client_close(&client);
     return rc;
 }
@@ -144,8 +143,13 @@ static int read_page(const struct place *place, const struct options *o, struct 
     if (place->address != NULL) {
         return ask(place, o, p, err);
     }
-    int rc = find_rows(place->state_dir, (size_t)o->limit, &p->jobs, &p->count, err);
+    const size_t limit = (size_t)o->limit;
+    int rc = find_rows(place->state_dir, limit + 1, &p->jobs, &p->count, err);
     if (rc == 0) {
+        p->more = p->count > limit;
+        if (p->more) {
+            gradus__v1__job__free_unpacked(p->jobs[--p->count], NULL);
+        }
         keep_wanted(p, o);
     }
     return rc;
@@ -178,25 +182,26 @@ static void show_text(const struct places *places, const struct page *pages, str
     }
 }
 
+/* ListJobsResponse; each job has one key more, which says where it is. */
 static void show_json(const struct places *places, const struct page *pages, struct buf *out)
 {
-    size_t count = 0, at = 0;
+    const char *comma = "";
+    bool more = false;
+    buf_add_str(out, "{\"jobs\":[");
     for (size_t i = 0; i < places->count; i++) {
-        count += pages[i].count;
-    }
-    Gradus__V1__Job **jobs = mem_new(count + 1, sizeof *jobs);
-    struct output_place *of = mem_new(count + 1, sizeof *of);
-    for (size_t i = 0; i < places->count; i++) {
-        const struct place *place = &places->items[i];
+        const struct place *at = &places->items[i];
         for (size_t k = 0; k < pages[i].count; k++) {
-            jobs[at] = pages[i].jobs[k];
-            of[at].key = place->state_dir != NULL ? "state_dir" : "master";
-            of[at++].value = place->state_dir != NULL ? place->state_dir : place->address;
+            buf_add_str(out, comma);
+            comma = ",";
+            wire_json(&pages[i].jobs[k]->base, out);
+            out->len--; /* the brace */
+            buf_add_str(out, at->state_dir != NULL ? ",\"stateDir\":" : ",\"master\":");
+            json_add_text(out, at->state_dir != NULL ? at->state_dir : at->address);
+            buf_add_char(out, '}');
         }
+        more = more || pages[i].more;
     }
-    output_jobs_json(jobs, of, count, out);
-    free(jobs);
-    free(of);
+    buf_printf(out, "],\"more\":%s}\n", more ? "true" : "false");
 }
 
 static int list(const struct options *o, const struct places *places)
@@ -251,6 +256,7 @@ const struct cli_command cmd_list = {
              "Without --master and --state-dir (and GRADUS_MASTER, GRADUS_STATE_DIR) the jobs of "
              "the master of this machine are listed and, below what to type for each place, those "
              "in the directories that `gradus run` has used, also where no master runs.",
+    .shares = CLI_MASTER | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -2,9 +2,7 @@
 /* gradus plan: show how a job would be spread over parameter servers, the memory that it takes and
  * the time of a step, before anything is started. It needs the job file, but no cluster. */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/from_source.h"
 #include "cli/job_file.h"
@@ -19,9 +17,7 @@ struct options {
     struct plan_speed_options speed;
 };
 
-static const struct field fields[] = {CLI_RULES_DIR_ROW(struct options),
-                                      CLI_JSON_ROW(struct options),
-                                      PLAN_SPEED_ROWS(struct options, speed)};
+static const struct field fields[] = {PLAN_SPEED_ROWS(struct options, speed)};
 
 static int print_plan(const struct options *o, const struct job_spec *spec,
                       const struct model *model, const struct dataset *train,
@@ -102,6 +98,7 @@ const struct cli_command cmd_plan = {
     .examples = "  gradus plan examples/digits.yaml --set data.dir=digits --set cluster.ps=3\n"
                 "  gradus plan job.yaml --set model.input=784\n"
                 "  gradus plan job.yaml --set model.input=784 --step-compute 5ms --link 1Gbit\n",
+    .shares = CLI_RULES_DIR | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

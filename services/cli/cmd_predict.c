@@ -28,7 +28,7 @@ struct options {
     struct cli_common common;
     char *data, *out, *id;
     int format, data_format;
-    bool unlabelled, best;
+    bool unlabelled;
     int64_t step;
 };
 
@@ -77,10 +77,6 @@ static const struct field fields[] = {
      .min = -1,
      .max = 9e18,
      .help = "The checkpoint of that step; -1: the newest"},
-    CLI_BEST_ROW(struct options),
-    CLI_MASTER_ROWS(struct options),
-    CLI_RULES_DIR_ROW(struct options),
-    CLI_JSON_ROW(struct options),
 };
 
 /* ---- where answers go ---- */
@@ -262,7 +258,7 @@ static int check(const struct options *o, struct sink *sink, struct err *err)
                        "--data FILE is missing: gradus predict JOB --data FILE --out FILE");
     }
     sink->id = o->id[0] != '\0' ? o->id : NULL;
-    if (o->best && o->step >= 0) {
+    if (o->common.best && o->step >= 0) {
         return err_set(err, ERR_INVALID, "--step and --best name a version each; allowed: one");
     }
     return choose_format(o, &sink->format, err);
@@ -280,7 +276,7 @@ static int run(const struct cli_args *args)
     char *path = NULL;
     struct saved_model *model = NULL;
     int rc = check(o, &sink, &err);
-    rc = rc != 0 ? rc : find_model(args->positional[0], &o->common, o->best, &path, &err);
+    rc = rc != 0 ? rc : find_model(args->positional[0], &o->common, o->common.best, &path, &err);
     rc = rc != 0 ? rc : choose_step(o, &path, &err);
     if (rc == 0) {
         const struct saved_model_request request = {.path = path,
@@ -315,6 +311,7 @@ const struct cli_command cmd_predict = {
         "--unlabelled there are none: CSV without that column, lines of LIBSVM, libFFM and Criteo "
         "that begin with the first feature; IDX and JSON never need any. OUT appears when it is "
         "complete.\n" CLI_PLACES_NOTE,
+    .shares = CLI_MASTER | CLI_RULES_DIR | CLI_JSON | CLI_BEST,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus resume: a job that is paused, or has ended, goes back into the queue; keys of its file can
  * change at the same moment. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -14,19 +13,6 @@
 #include "wire/wire.h"
 
 #define RESUME_MS 60000 /* the master reads the job's file and looks for its checkpoints */
-
-struct options {
-    struct cli_common common;
-    bool overcommit;
-    char *worker;
-};
-
-static const struct field fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_RULES_DIR_ROW(struct options),
-    CLI_JSON_ROW(struct options),
-    CLI_LOCAL_ROWS(struct options),
-};
 
 /* Says from where a job that has ended goes on: its state only says that it waits. */
 static void tell(const Gradus__V1__Job *before)
@@ -48,14 +34,10 @@ static int ask(struct client *client, const struct cli_args *args, struct rpc_ms
                struct err *err)
 {
     Gradus__V1__ResumeRequest request = GRADUS__V1__RESUME_REQUEST__INIT;
-    request.job = mem_strdup(args->positional[0]);
-    request.sets = mem_copy_texts(args->sets, args->set_count);
+    request.job = client_text(args->positional[0]);
+    request.sets = client_texts(args->sets);
     request.n_sets = args->set_count;
-    int rc =
-        client_call(client, "Resume", &request.base, client_at_least_ms(RESUME_MS), reply, err);
-    mem_free_texts(request.sets, request.n_sets);
-    free(request.job);
-    return rc;
+    return client_call(client, "Resume", &request.base, client_at_least_ms(RESUME_MS), reply, err);
 }
 
 /* ---- jobs of `gradus run`, whose master has ended ---- */
@@ -96,11 +78,11 @@ static int read_spec(const Gradus__V1__Job *job, const struct cli_args *args, st
 
 static int run_here(const struct found_job *found, const struct cli_args *args)
 {
-    const struct options *o = args->options;
+    const struct cli_common *o = args->options;
     struct job_spec spec = {0};
     struct run_dir dir = {.lock_fd = -1};
     struct err err = {0};
-    int code = cli_load_rules(&o->common);
+    int code = cli_load_rules(o);
     if (code == CLI_OK && read_spec(found->job, args, &spec, &err) != 0) {
         code = cli_fail(&err);
     }
@@ -113,11 +95,11 @@ static int run_here(const struct found_job *found, const struct cli_args *args)
         struct resuming resuming = {.args = args, .before = found->job};
         const struct local_job job = {.spec = &spec,
                                       .state_dir = dir.path,
-                                      .rules_dir = o->common.rules_dir,
+                                      .rules_dir = o->rules_dir,
                                       .worker = o->worker,
                                       .where = args->where,
                                       .resumed = found->job->id,
-                                      .json = o->common.json,
+                                      .json = o->json,
                                       .begin = begin,
                                       .ctx = &resuming};
         code = local_job_run(&job);
@@ -129,11 +111,11 @@ static int run_here(const struct found_job *found, const struct cli_args *args)
 
 static int run(const struct cli_args *args)
 {
-    const struct options *o = args->options;
+    const struct cli_common *o = args->options;
     struct found_job found = {0};
     struct rpc_msg *reply = NULL;
     struct err err = {0};
-    int rc = find_live_job(&o->common, args->positional[0], &found, &err);
+    int rc = find_live_job(o, args->positional[0], &found, &err);
     if (rc == ERR_STATE && found.row != NULL) {
         int code = run_here(&found, args);
         found_job_release(&found);
@@ -141,11 +123,8 @@ static int run(const struct cli_args *args)
     }
     rc = rc != 0 ? rc : ask(&found.client, args, &reply, &err);
     if (rc == 0) {
-        struct buf out = {0};
         tell(found.job);
-        query_show_state(&o->common, reply->body, &out);
-        query_print(&o->common, &out);
-        buf_release(&out);
+        query_show(o, reply->body, query_text_state);
     }
     rpc_msg_unref(reply);
     found_job_release(&found);
@@ -167,9 +146,7 @@ const struct cli_command cmd_resume = {
         "of `gradus run`, of which no master runs any more, goes on here as `gradus run` would "
         "train it: processes are started in its state directory, and the job is followed to "
         "its end.",
-    .fields = fields,
-    .field_count = sizeof fields / sizeof fields[0],
-    .options_bytes = sizeof(struct options),
+    .shares = CLI_MASTER | CLI_RULES_DIR | CLI_JSON | CLI_LOCAL,
     .positional_min = 1,
     .positional_max = 1,
     .sets = true,

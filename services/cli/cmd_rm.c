@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus rm: a job that has ended is forgotten, with or without its checkpoints. */
-#include <stdlib.h>
-
-#include "base/mem.h"
 #include "cli/query.h"
-#include "json/json_write.h"
 
 #define REMOVE_MS 60000 /* the files of many checkpoints may lie in an object store */
 
@@ -14,8 +10,6 @@ struct options {
 };
 
 static const struct field fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_JSON_ROW(struct options),
     {.path = "checkpoints",
      .type = FIELD_BOOL,
      .offset = offsetof(struct options, checkpoints),
@@ -23,15 +17,10 @@ static const struct field fields[] = {
      .help = "Remove its checkpoints, too"},
 };
 
-static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
+static void text(const ProtobufCMessage *reply, struct buf *out)
 {
     const Gradus__V1__RemoveJobResponse *r = (const Gradus__V1__RemoveJobResponse *)reply;
-    if (common->json) {
-        json_t *o = json_object();
-        json_put(o, "checkpoints",
-                 r->checkpoints[0] == '\0' ? json_null() : json_text(r->checkpoints));
-        json_print(o, 9, true, out);
-    } else if (r->checkpoints[0] == '\0') {
+    if (r->checkpoints[0] == '\0') {
         buf_add_str(out, "removed\n");
     } else {
         buf_printf(out, "removed; its checkpoints stay in %s\n", r->checkpoints);
@@ -42,16 +31,13 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     Gradus__V1__RemoveJobRequest request = GRADUS__V1__REMOVE_JOB_REQUEST__INIT;
-    request.job = mem_strdup(args->positional[0]);
+    request.job = client_text(args->positional[0]);
     request.checkpoints = o->checkpoints;
-    const struct query_call call = {.method = "Remove",
-                                    .body = &request.base,
-                                    .timeout_ms = client_at_least_ms(REMOVE_MS),
-                                    .show = show,
-                                    .ended = true};
-    int code = query_job_anywhere(&o->common, request.job, &call);
-    free(request.job);
-    return code;
+    return query_job(args, &(struct query){.method = "Remove",
+                                           .body = &request.base,
+                                           .text = text,
+                                           .timeout_ms = REMOVE_MS,
+                                           .starts_for_ended = true});
 }
 
 const struct cli_command cmd_rm = {
@@ -63,6 +49,7 @@ const struct cli_command cmd_rm = {
              "given to another job. A job of `gradus run` is removed in its state directory, "
              "where no master has to run. Checkpoints that stay can be exported and evaluated by "
              "their directory.",
+    .shares = CLI_MASTER | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

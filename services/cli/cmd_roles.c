@@ -7,12 +7,6 @@
 #include "cli/cli.h"
 #include "json/json_write.h"
 
-struct options {
-    struct cli_common common;
-};
-
-static const struct field fields[] = {CLI_JSON_ROW(struct options)};
-
 static json_t *row_json(const struct auth_row *row)
 {
     json_t *o = json_object();
@@ -43,8 +37,8 @@ static void print_json(void)
 
 static int run(const struct cli_args *args)
 {
-    const struct options *o = args->options;
-    if (o->common.json) {
+    const struct cli_common *o = args->options;
+    if (o->json) {
         print_json();
         return CLI_OK;
     }
@@ -65,8 +59,6 @@ const struct cli_command cmd_roles = {
     .examples = "  gradus roles\n"
                 "  gradus roles --json\n",
     .notes = "A role comes with a certificate or a token (docs/security.md).",
-    .fields = fields,
-    .field_count = sizeof fields / sizeof fields[0],
-    .options_bytes = sizeof(struct options),
+    .shares = CLI_JSON,
     .run = run,
 };

@@ -2,7 +2,6 @@
 /* gradus rules: the table of update rules, for people, for programs and as a page of docs/. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,8 +19,6 @@ struct options {
 };
 
 static const struct field fields[] = {
-    CLI_RULES_DIR_ROW(struct options),
-    CLI_JSON_ROW(struct options),
     {.path = "markdown",
      .type = FIELD_BOOL,
      .offset = offsetof(struct options, markdown),
@@ -315,6 +312,7 @@ const struct cli_command cmd_rules = {
                 "  gradus rules adam\n"
                 "  gradus rules --json\n"
                 "  gradus rules --rules-dir=plugins   # and those of shared objects\n",
+    .shares = CLI_RULES_DIR | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -10,39 +10,19 @@
 #include "cli/local_job.h"
 #include "cli/run_dir.h"
 
-struct options {
-    struct cli_common common;
-    bool overcommit;
-    char *worker, *tensorboard;
-};
-
-static const struct field fields[] = {
-    CLI_STATE_DIR_ROW(struct options),
-    CLI_RULES_DIR_ROW(struct options),
-    CLI_TIMEOUT_ROW(struct options),
-    CLI_JSON_ROW(struct options),
-    CLI_LOCAL_ROWS(struct options),
-    {.path = "tensorboard",
-     .type = FIELD_STRING,
-     .offset = offsetof(struct options, tensorboard),
-     .def = "",
-     .help = "Directory for TensorBoard: every evaluation is added to event files below it, "
-             "JOB/train and JOB/test"},
-};
-
 static int run_in(const char *state_dir, const struct job_file *file, const struct cli_args *args)
 {
-    const struct options *o = args->options;
+    const struct cli_common *o = args->options;
     struct local_submission submission = {
-        .file = file, .args = args, .numbered = o->common.state_dir[0] == '\0'};
+        .file = file, .args = args, .numbered = o->state_dir[0] == '\0'};
     const struct local_job job = {.spec = &file->spec,
                                   .state_dir = state_dir,
-                                  .rules_dir = o->common.rules_dir,
+                                  .rules_dir = o->rules_dir,
                                   .worker = o->worker,
                                   .where = args->where,
                                   .resumed = "",
                                   .tensorboard = o->tensorboard,
-                                  .json = o->common.json,
+                                  .json = o->json,
                                   .begin = local_job_submit,
                                   .ctx = &submission};
     return local_job_run(&job);
@@ -50,14 +30,14 @@ static int run_in(const char *state_dir, const struct job_file *file, const stru
 
 static int run(const struct cli_args *args)
 {
-    const struct options *o = args->options;
+    const struct cli_common *o = args->options;
     struct job_file file = {0};
-    int code = job_file_read(&file, args, &o->common);
+    int code = job_file_read(&file, args, o);
     if (code != CLI_OK) {
         return code;
     }
     struct err err = {0};
-    if (from_source_resolve(&file, &o->common, &err) != 0) {
+    if (from_source_resolve(&file, o, &err) != 0) {
         job_file_release(&file);
         return cli_fail(&err);
     }
@@ -68,7 +48,7 @@ static int run(const struct cli_args *args)
     }
     follow_block_signals(true);
     struct run_dir dir;
-    if (run_dir_claim(o->common.state_dir, &dir, &err) != 0) {
+    if (run_dir_claim(o->state_dir, &dir, &err) != 0) {
         code = cli_fail(&err);
     } else {
         if (dir.moved) {
@@ -97,9 +77,7 @@ const struct cli_command cmd_run = {
         "time each take a state directory of their own.\nSettings of the processes can be "
         "given as variables, GRADUS_LOG_LEVEL for instance (`gradus-master --help`, "
         "`gradus-ps --help`, `gradus-worker --help`).",
-    .fields = fields,
-    .field_count = sizeof fields / sizeof fields[0],
-    .options_bytes = sizeof(struct options),
+    .shares = CLI_RUN | CLI_RULES_DIR | CLI_JSON | CLI_LOCAL | CLI_TENSORBOARD,
     .positional_min = 1,
     .positional_max = 1,
     .sets = true,

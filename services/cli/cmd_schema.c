@@ -13,8 +13,6 @@ struct options {
 };
 
 static const struct field fields[] = {
-    CLI_RULES_DIR_ROW(struct options),
-    CLI_JSON_ROW(struct options),
     {.path = "markdown",
      .type = FIELD_BOOL,
      .offset = offsetof(struct options, markdown),
@@ -50,6 +48,7 @@ const struct cli_command cmd_schema = {
     .usage = "",
     .examples = "  gradus schema | less\n"
                 "  gradus schema --json > gradus.schema.json   # for editors\n",
+    .shares = CLI_RULES_DIR | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

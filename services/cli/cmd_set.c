@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus set: change keys of a job that exists, and wait until that is in force. */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/mem.h"
 #include "cli/cli.h"
 #include "client/master_client.h"
 #include "cli/find_job.h"
@@ -20,8 +18,6 @@ struct options {
 };
 
 static const struct field fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_JSON_ROW(struct options),
     {.path = "wait",
      .type = FIELD_MS,
      .offset = offsetof(struct options, wait_ms),
@@ -57,17 +53,17 @@ static int show(const struct options *o, const Gradus__V1__Job *before,
                 const Gradus__V1__Job *after)
 {
     struct job_changes changes;
-    job_changes_make(before->text, after->text, &changes);
     struct buf out = {0};
     if (o->common.json) {
-        output_change_json(after, &changes, &out);
+        output_message_json(&after->base, &out);
         (void)fputs(buf_str(&out), stdout);
     } else {
+        job_changes_make(before->text, after->text, &changes);
         output_change_text(after, &changes, &out);
         terminal_print(&out);
+        job_changes_release(&changes);
     }
     buf_release(&out);
-    job_changes_release(&changes);
     return CLI_OK;
 }
 
@@ -78,12 +74,9 @@ static int change(struct client *client, const struct cli_args *args, struct rpc
     const struct options *o = args->options;
     Gradus__V1__SetJobRequest body = GRADUS__V1__SET_JOB_REQUEST__INIT;
     body.n_sets = args->positional_count - 1;
-    body.sets = mem_copy_texts(args->positional + 1, body.n_sets);
-    body.job = mem_strdup(args->positional[0]);
-    int rc = client_call_last(client, "Set", &body.base, (unsigned)o->wait_ms, after, stopped, err);
-    mem_free_texts(body.sets, body.n_sets);
-    free(body.job);
-    return rc;
+    body.sets = client_texts(args->positional + 1);
+    body.job = client_text(args->positional[0]);
+    return client_call_last(client, "Set", &body.base, (unsigned)o->wait_ms, after, stopped, err);
 }
 
 static int run(const struct cli_args *args)
@@ -128,6 +121,7 @@ const struct cli_command cmd_set = {
              "keys of `update`, but for rule and accumulate; cluster.workers; priority. A running "
              "job changes at a step boundary; nothing is lost or "
              "applied twice. Ctrl-C stops waiting; the change may still happen.",
+    .shares = CLI_MASTER | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -4,13 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/client_common.h"
 #include "cli/follow.h"
 #include "cli/from_source.h"
 #include "cli/job_file.h"
-#include "cli/output.h"
+#include "cli/query.h"
 #include "cli/submit.h"
 
 struct options {
@@ -20,9 +19,6 @@ struct options {
 };
 
 static const struct field fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_RULES_DIR_ROW(struct options),
-    CLI_JSON_ROW(struct options),
     {.path = "watch",
      .type = FIELD_BOOL,
      .offset = offsetof(struct options, watch),
@@ -36,31 +32,30 @@ static const struct field fields[] = {
              "program that was interrupted may submit again; empty: a new one each time"},
 };
 
+static void text(const ProtobufCMessage *reply, struct buf *out)
+{
+    buf_printf(out, "%s\n", ((const Gradus__V1__SubmitResponse *)reply)->job);
+}
+
 /* The id for programs on stdout; what people want to know besides, on stderr. */
 static void tell(const struct cli_args *args, struct client *client, const char *job)
 {
     const struct options *o = args->options;
     Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    Gradus__V1__SubmitResponse submitted = GRADUS__V1__SUBMIT_RESPONSE__INIT;
     struct rpc_msg *reply = NULL;
     struct cluster_counts counts;
     struct err err = {0};
-    if (o->common.json) {
-        struct buf out = {0};
-        output_object(&out, "job", job, (const char *)NULL);
-        (void)fputs(buf_str(&out), stdout);
-        buf_release(&out);
-    } else {
-        (void)printf("%s\n", job);
-    }
+    request.job = client_text(job);
+    submitted.job = request.job;
+    query_show(&o->common, &submitted.base, text);
     (void)fflush(stdout);
-    request.job = mem_strdup(job);
     if (client_call(client, "Get", &request.base, client_timeout_ms(), &reply, &err) == 0) {
         submit_count_nodes(client, &counts);
         submit_tell_missing(&counts, (const Gradus__V1__Job *)reply->body);
         cli_note("`gradus watch %s%s` follows it to its end", job, args->where);
     }
     rpc_msg_unref(reply);
-    free(request.job);
 }
 
 static void tell_data_dir(const struct job_file *file)
@@ -122,6 +117,7 @@ const struct cli_command cmd_submit = {
              "store, s3://BUCKET/KEY. Paths in it are those of "
              "the workers; where they are relative, data.dir is sent as an absolute path, from the "
              "directory of the job file, or from the working directory when it was typed.",
+    .shares = CLI_MASTER | CLI_RULES_DIR | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

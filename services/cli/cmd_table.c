@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus table: what the tables of a running job hold on its servers. Servers that do not answer
- * are named in a warning; the rest is shown. */
-#include <stdlib.h>
-
-#include "base/mem.h"
+ * are named in a warning, or in their `problem`; the rest is shown. */
 #include "cli/output_tables.h"
 #include "cli/query.h"
 
 #define ANSWER_MS 30000 /* of which the master waits 20 s for servers */
 
-struct options {
-    struct cli_common common;
-};
-
-static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
-                                      CLI_JSON_ROW(struct options)};
-
-static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
+static void text(const ProtobufCMessage *reply, struct buf *out)
 {
     const Gradus__V1__TablesResponse *r = (const Gradus__V1__TablesResponse *)reply;
     for (size_t i = 0; i < r->n_shards; i++) {
@@ -24,21 +14,18 @@ static void show(const struct cli_common *common, const ProtobufCMessage *reply,
             cli_note("warning: %s is missing: %s", r->shards[i]->ps, r->shards[i]->problem);
         }
     }
-    (common->json ? output_tables_json : output_tables_text)(r, out);
+    output_tables_text(r, out);
 }
 
 static int run(const struct cli_args *args)
 {
-    const struct options *o = args->options;
-    const char *job = args->positional[0];
     Gradus__V1__TablesRequest request = GRADUS__V1__TABLES_REQUEST__INIT;
-    request.job = mem_strdup(job);
-    request.table = mem_strdup(args->positional_count > 1 ? args->positional[1] : "");
-    int code =
-        query_job(&o->common, job, "Tables", &request.base, client_at_least_ms(ANSWER_MS), show);
-    free(request.job);
-    free(request.table);
-    return code;
+    request.job = client_text(args->positional[0]);
+    request.table = client_text(args->positional_count > 1 ? args->positional[1] : "");
+    return query_job(args, &(struct query){.method = "Tables",
+                                           .body = &request.base,
+                                           .text = text,
+                                           .timeout_ms = ANSWER_MS});
 }
 
 const struct cli_command cmd_table = {
@@ -52,9 +39,7 @@ const struct cli_command cmd_table = {
         "shards were opened. ADMITTED: keys that got rows; EVICTED: rows that went; DROPPED: "
         "rows of gradients whose key had no row; LOAD: rows updated and read on the busiest "
         "server, in times of the mean of all. M stands for a million.",
-    .fields = fields,
-    .field_count = sizeof fields / sizeof fields[0],
-    .options_bytes = sizeof(struct options),
+    .shares = CLI_MASTER | CLI_JSON,
     .positional_min = 1,
     .positional_max = 2,
     .run = run,

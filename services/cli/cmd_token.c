@@ -3,14 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "auth/token_list.h"
 #include "base/file.h"
-#include "base/mem.h"
 #include "cli/cli.h"
 
 #define DAY_S 86400

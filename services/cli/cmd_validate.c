@@ -12,13 +12,6 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 
-struct options {
-    struct cli_common common;
-};
-
-static const struct field fields[] = {CLI_RULES_DIR_ROW(struct options),
-                                      CLI_JSON_ROW(struct options)};
-
 static void print_valid(const char *file, const char *job, const char *checked_against,
                         const struct dataset *train)
 {
@@ -96,15 +89,14 @@ static int check_model(const char *path, struct job_file *file, bool json)
 
 static int run(const struct cli_args *args)
 {
-    const struct options *o = args->options;
+    const struct cli_common *o = args->options;
     const char *path = args->positional[0];
     struct job_file file = {0};
     struct diags diags = {0};
-    int code = o->common.json ? job_file_parse(&file, args, &o->common, &diags)
-                              : job_file_read(&file, args, &o->common);
+    int code = o->json ? job_file_parse(&file, args, o, &diags) : job_file_read(&file, args, o);
     if (code == CLI_OK) {
-        (void)from_source_resolve(&file, &o->common, NULL); /* the job's cluster may be elsewhere */
-        code = check_model(path, &file, o->common.json);
+        (void)from_source_resolve(&file, o, NULL); /* the job's cluster may be elsewhere */
+        code = check_model(path, &file, o->json);
     } else if (diags.count > 0) {
         cli_remember(path, &diags);
     }
@@ -125,9 +117,7 @@ const struct cli_command cmd_validate = {
         "file, line, column (null where there is none), key and message; the exit code is the "
         "same.\nWhen the data is here too, or in an object store that this process may read, the "
         "model is checked against it.",
-    .fields = fields,
-    .field_count = sizeof fields / sizeof fields[0],
-    .options_bytes = sizeof(struct options),
+    .shares = CLI_RULES_DIR | CLI_JSON,
     .positional_min = 1,
     .positional_max = 1,
     .sets = true,

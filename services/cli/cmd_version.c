@@ -5,16 +5,10 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 
-struct options {
-    struct cli_common common;
-};
-
-static const struct field fields[] = {CLI_JSON_ROW(struct options)};
-
 static int run(const struct cli_args *args)
 {
-    const struct options *o = args->options;
-    if (o->common.json) {
+    const struct cli_common *o = args->options;
+    if (o->json) {
         struct buf out = {0};
         output_object(&out, "version", GRADUS_VERSION, (const char *)NULL);
         (void)fputs(buf_str(&out), stdout);
@@ -30,8 +24,6 @@ const struct cli_command cmd_version = {
     .summary = "Print the version",
     .usage = "",
     .examples = "  gradus version\n",
-    .fields = fields,
-    .field_count = sizeof fields / sizeof fields[0],
-    .options_bytes = sizeof(struct options),
+    .shares = CLI_JSON,
     .run = run,
 };

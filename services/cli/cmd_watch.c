@@ -5,25 +5,9 @@
 #include "cli/find_job.h"
 #include "cli/follow.h"
 
-struct options {
-    struct cli_common common;
-    char *tensorboard;
-};
-
-static const struct field fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_JSON_ROW(struct options),
-    {.path = "tensorboard",
-     .type = FIELD_STRING,
-     .offset = offsetof(struct options, tensorboard),
-     .def = "",
-     .help = "Directory for TensorBoard: every evaluation is added to event files below it, "
-             "JOB/train and JOB/test"},
-};
-
 static int run(const struct cli_args *args)
 {
-    const struct options *o = args->options;
+    const struct cli_common *o = args->options;
     follow_block_signals(false);
     struct found_job found = {0};
     struct err err = {0};
@@ -31,12 +15,12 @@ static int run(const struct cli_args *args)
     struct follow_options follow_options = {.job = args->positional[0],
                                             .where = args->where,
                                             .tensorboard = o->tensorboard,
-                                            .json = o->common.json,
+                                            .json = o->json,
                                             .interrupt = FOLLOW_DETACH};
-    if (find_job(&o->common, args->positional[0], &found, &err) != 0) {
+    if (find_job(o, args->positional[0], &found, &err) != 0) {
         code = cli_fail(&err);
     } else if (found.row != NULL) { /* no master runs there: nothing changes any more */
-        code = follow_ended(found.job, o->common.json);
+        code = follow_ended(found.job, o->json);
     } else {
         code = follow(&found.client, &follow_options);
     }
@@ -51,9 +35,7 @@ const struct cli_command cmd_watch = {
     .examples = "  gradus watch digits-1\n"
                 "  gradus watch digits-1 --state-dir build/demo/state\n",
     .notes = "Ctrl-C stops watching; the job goes on.\n" CLI_PLACES_NOTE,
-    .fields = fields,
-    .field_count = sizeof fields / sizeof fields[0],
-    .options_bytes = sizeof(struct options),
+    .shares = CLI_MASTER | CLI_JSON | CLI_TENSORBOARD,
     .positional_min = 1,
     .positional_max = 1,
     .run = run,

@@ -3,10 +3,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/text.h"
 
 #define ALLOWED "sync, sync+backup, sync+speculation, bounded, bounded:N, async"

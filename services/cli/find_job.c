@@ -117,9 +117,8 @@ static int ask(const struct place *place, const char *id, struct found_job *out,
     if (rc != 0) {
         return rc;
     }
-    request.job = mem_strdup(id);
+    request.job = client_text(id);
     rc = client_call(&out->client, "Get", &request.base, client_timeout_ms(), &out->reply, err);
-    free(request.job);
     if (rc == 0) {
         out->job = (const Gradus__V1__Job *)out->reply->body;
     } else {

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/chrono.h"
-#include "base/mem.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -75,8 +74,7 @@ void follow_block_signals(bool suspends)
 static int open_stream(struct follower *f, struct err *err)
 {
     Gradus__V1__GetJobRequest body = GRADUS__V1__GET_JOB_REQUEST__INIT;
-    char *id = mem_strdup(f->options->job);
-    body.job = id;
+    body.job = client_text(f->options->job);
     struct rpc_request request = {
         .service = &gradus__v1__jobs__descriptor,
         .method = "Watch",
@@ -85,7 +83,6 @@ static int open_stream(struct follower *f, struct err *err)
     };
     f->inbox.ended = false;
     f->stream = rpc_stream_open(f->client->channel, &request, &inbox_stream_events, &f->inbox, err);
-    free(id);
     return f->stream == NULL ? (err->code != 0 ? err->code : ERR_INTERNAL) : 0;
 }
 
@@ -214,7 +211,7 @@ int follow_ended(const Gradus__V1__Job *job, bool json)
 {
     struct buf out = {0};
     if (json) {
-        output_result_json(job, &out);
+        output_message_json(&job->base, &out);
         (void)fputs(buf_str(&out), stdout);
     } else {
         output_result_text(job, &out);
@@ -239,8 +236,7 @@ static int finish(struct follower *f, const Gradus__V1__Job *job)
 static void cancel(struct follower *f)
 {
     Gradus__V1__CancelRequest body = GRADUS__V1__CANCEL_REQUEST__INIT;
-    char *id = mem_strdup(f->options->job);
-    body.job = id;
+    body.job = client_text(f->options->job);
     struct rpc_request request = {
         .service = &gradus__v1__jobs__descriptor,
         .method = "Cancel",
@@ -253,7 +249,6 @@ static void cancel(struct follower *f)
     if (rpc_call_start(f->client->channel, &request, inbox_cancelled, &f->inbox, &err) != 0) {
         cli_note("cancel: %s", err.msg);
     }
-    free(id);
 }
 
 /* Ctrl-Z: what belongs to this process stops before it and goes on after it. */

@@ -3,7 +3,6 @@
 #include "cli/job_events.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"

@@ -46,15 +46,4 @@ int local_job_run(const struct local_job *job);
 int local_job_call(const char *state_dir, const char *method, const ProtobufCMessage *body,
                    unsigned timeout_ms, struct rpc_msg **reply, struct err *err);
 
-#define CLI_LOCAL_ROWS(owner)                                                                      \
-    {.path = "overcommit",                                                                         \
-     .type = FIELD_BOOL,                                                                           \
-     .offset = offsetof(owner, overcommit),                                                        \
-     .def = "false",                                                                               \
-     .help = "Go on although the processes may need more memory than this host has left"},         \
-    {                                                                                              \
-        .path = "worker", .type = FIELD_STRING, .offset = offsetof(owner, worker), .def = "",      \
-        .help = "Command that computes the model of a job with model.program, one for each worker" \
-    }
-
 #endif

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/client_config.h"
 #include "client/master_client.h"
 #include "config/config.h"
 #include "tensor/blas_kernels.h"
@@ -45,6 +46,7 @@ extern char **environ;
     X(certificates)                                                                                \
     X(token)                                                                                       \
     X(roles)                                                                                       \
+    X(config)                                                                                      \
     X(version)
 
 #define X(name) extern const struct cli_command cmd_##name;
@@ -76,6 +78,8 @@ static void usage(FILE *to)
                 "`gradus COMMAND --help` tells more of each. GRADUS_MASTER, GRADUS_STATE_DIR,\n"
                 "GRADUS_RULES_DIR, GRADUS_TIMEOUT and GRADUS_TLS_CERT, _KEY, _CA, _NAME in the\n"
                 "environment stand for the flags of these names.\n"
+                "With --json commands about jobs, nodes and tables print the master's answer as\n"
+                "protobuf's JSON, in one line (docs/operations.md).\n"
                 "With --json a command that fails also prints one object on stdout: the result,\n"
                 "for a job that has failed, else file (a job file, or null), status (invalid:\n"
                 "arguments or job file; failed: anything else) and the list errors, each with\n"
@@ -215,10 +219,13 @@ static int take_line(const struct cli_command *command, const struct config_comm
         return CLI_OK;
     }
     struct buf where = {0};
-    const char *master = typed(c, line, "master"), *state_dir = typed(c, line, "state_dir");
-    if (master != NULL || state_dir != NULL) {
-        buf_add_str(&where, master != NULL ? " --master " : " --state-dir ");
-        cli_add_word(master != NULL ? master : state_dir, &where);
+    static const char *const flags[][2] = {
+        {"master", " --master "}, {"state_dir", " --state-dir "}, {"cluster", " --cluster "}};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && where.len == 0; i++) {
+        if (typed(c, line, flags[i][0]) != NULL) {
+            buf_add_str(&where, flags[i][1]);
+            cli_add_word(typed(c, line, flags[i][0]), &where);
+        }
     }
     prefer_typed(c, line);
     take_timeout(c);
@@ -239,36 +246,6 @@ static bool wants_json(const struct config_command *c)
 {
     const struct field *row = row_of(c, "json");
     return row != NULL && *(const bool *)value_of(c, row);
-}
-
-/* How the master is found and spoken with; in a command that asks none, --state-dir is its own. */
-static bool is_of_master(const struct cli_command *command, const char *path)
-{
-    static const char *const rows[] = {"master",   "state_dir",  "timeout",
-                                       "tls_cert", "tls_key",    "tls_ca",
-                                       "tls_name", "token_file", TLS_SETTINGS_SECRET};
-    const bool asks = field_find(command->fields, command->field_count, "master") != NULL;
-    for (size_t i = 0; asks && i < sizeof rows / sizeof rows[0]; i++) {
-        if (strcmp(rows[i], path) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The rows of @command: its own first, then those of the master. Returns how many are its own. */
-static size_t sort_rows(const struct cli_command *command, struct field *rows)
-{
-    size_t own = 0, count = 0;
-    for (int turn = 0; turn < 2; turn++) {
-        for (size_t i = 0; i < command->field_count; i++) {
-            if (is_of_master(command, command->fields[i].path) == (turn == 1)) {
-                rows[count++] = command->fields[i];
-            }
-        }
-        own = turn == 0 ? count : own;
-    }
-    return own;
 }
 
 /* The words of the command line are no file. */
@@ -294,22 +271,47 @@ static int printed(int code)
     return code;
 }
 
+/* What the command takes for its environment: that of the process, and the user's cluster. */
+static int environment_of(const struct cli_command *command, int argc, char **argv, char ***out)
+{
+    struct err err = {0};
+    char **words = mem_new((size_t)argc + 2, sizeof *words);
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    if ((command->shares & CLI_MASTER) == 0) {
+        words[0] = "--master"; /* it is for no cluster of the file */
+        words[1] = NULL;
+    }
+    *out = client_config_environment(words, environ, &err);
+    free(words);
+    return *out != NULL ? CLI_OK : cli_fail(&err);
+}
+
 static int run_command(const struct cli_command *command, int argc, char **argv)
 {
     static const struct config_repeat set = {"set", "KEY=VALUE",
                                              "Override a key of the job file; may be repeated"};
     static const char *const settings[] = {
-        "master",   "state_dir",  "rules_dir",         "tls_cert", "tls_key", "tls_ca",
-        "tls_name", "token_file", TLS_SETTINGS_SECRET, "timeout",  NULL};
+        "master", "cluster",  "state_dir",  "rules_dir",         "tls_cert", "tls_key",
+        "tls_ca", "tls_name", "token_file", TLS_SETTINGS_SECRET, "timeout",  NULL};
     static const char *const secrets[] = {TLS_SETTINGS_SECRET, NULL};
-    void *options = mem_new(1, command->options_bytes);
-    struct field *rows = mem_new(command->field_count + 1, sizeof *rows);
-    const size_t own = sort_rows(command, rows);
-    const struct config_group groups[] = {{"Options", rows, own, options, false},
-                                          {"Where the master is, and who asks", rows + own,
-                                           command->field_count - own, options, true}};
+    const size_t bytes = command->options_bytes;
+    void *options = mem_new(1, bytes > 0 ? bytes : sizeof(struct cli_common));
+    size_t own, count;
+    struct field *rows = cli_rows(command, &own, &count);
+    const struct config_group groups[] = {
+        {"Options", rows, own, options, false},
+        {"Where the master is, and who asks", rows + own, count - own, options, true}};
     char *program = mem_printf("gradus %s", command->name);
     char *notes = notes_of(command);
+    char **environment = NULL;
+    int code = environment_of(command, argc, argv, &environment);
+    if (code != CLI_OK) {
+        free(options);
+        free(rows);
+        free(program);
+        free(notes);
+        return code;
+    }
     const struct config_command c = {
         .program = program,
         .summary = command->summary,
@@ -320,7 +322,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         .group_count = sizeof groups / sizeof groups[0],
         .repeats = &set,
         .repeat_count = command->sets ? 1 : 0,
-        .environment = environ,
+        .environment = environment,
         .settings = settings,
         .secrets = secrets,
         .notes = notes,
@@ -328,7 +330,6 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     struct config_line line = {0};
     struct diags diags = {0};
     struct buf text = {0};
-    int code;
     int wrong = config_read(&c, argc, argv, &line, &diags);
     diags_format(&line.warnings, &text);
     diags_format(&diags, &text);
@@ -351,6 +352,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     free(rows);
     free(program);
     free(notes);
+    client_config_environment_free(environment);
     return printed(code);
 }
 

@@ -5,10 +5,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/text.h"
 #include "cli/job_file.h"
 #include "job/plan/plan.h"

@@ -18,24 +18,16 @@
 #include "graph/metric.h"
 #include "job/plan/plan.h"
 
-/* The result object of run and watch: {job, state, reason, steps, epochs, metrics, …}. */
-void output_result_json(const Gradus__V1__Job *job, struct buf *out);
+/* Writes @message as the master's /api/v1 shows it (wire_json.h): one object, in one line. */
+void output_message_json(const ProtobufCMessage *message, struct buf *out);
+/* Writes how a job ended, or how far it is. */
 void output_result_text(const Gradus__V1__Job *job, struct buf *out);
 /* Writes everything that is known of one job. */
-void output_status_json(const Gradus__V1__Job *job, struct buf *out);
 void output_status_text(const Gradus__V1__Job *job, size_t columns, struct buf *out);
 /* Writes the changes that `gradus set` made, and the job as it is now. */
-void output_change_json(const Gradus__V1__Job *job, const struct job_changes *changes,
-                        struct buf *out);
 void output_change_text(const Gradus__V1__Job *job, const struct job_changes *changes,
                         struct buf *out);
 void output_state_text(const Gradus__V1__Job *job, struct buf *out);
-/* @places: of each job, {"key": "value"} pairs to show with it (NULL: none). */
-struct output_place {
-    const char *key, *value; /* "state_dir", "/x" */
-};
-void output_jobs_json(Gradus__V1__Job *const *jobs, const struct output_place *places, size_t count,
-                      struct buf *out);
 /* A row for each, with how long ago it was submitted and how long it has trained; the reason of a
  * job below it when it does not fit. */
 struct output_view {
@@ -44,7 +36,6 @@ struct output_view {
 };
 void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, const struct output_view *view,
                       struct buf *out);
-void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
 void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
 void output_plan_json(const struct plan *plan, const struct output_update *update,
                       const struct memory_need *need, const struct host_memory *host,

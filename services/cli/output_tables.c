@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the tables of a job: a page of text for people, JSON for programs. */
+/* Prints the tables of a job: a page of text for people. */
 #include "cli/output_tables.h"
 
 #include <inttypes.h>
@@ -9,11 +9,8 @@
 
 #include "base/text.h"
 #include "cli/table_sums.h"
-#include "json/json_write.h"
 
 #define LABEL_MIN 16 /* columns of a table's name; the numbers behind it make 77 */
-
-/* ---- text ---- */
 
 /* A count in at most 6 characters: 123456, 12.3M. */
 static const char *count_text(uint64_t count, char out[32])
@@ -187,123 +184,4 @@ void output_tables_text(const Gradus__V1__TablesResponse *r, struct buf *out)
     totals(&s, out);
     shards(r, out);
     hottest(&s, out);
-}
-
-/* ---- JSON ---- */
-
-static void put_integer(json_t *o, const char *key, uint64_t value)
-{
-    json_put(o, key, json_integer((json_int_t)value));
-}
-
-/* Writes the numbers that a table and its part on a shard both have. */
-static void put_numbers(json_t *o, const Gradus__V1__TableStats *t)
-{
-    put_integer(o, "rows", t->rows);
-    put_integer(o, "bytes", t->bytes);
-    put_integer(o, "bytes_max", t->bytes_max);
-    put_integer(o, "copied_rows", t->copied_rows);
-    put_integer(o, "copies_bytes", t->copies_bytes);
-    put_integer(o, "copies_bytes_max", t->copies_bytes_max);
-    put_integer(o, "admitted", t->admitted);
-    put_integer(o, "evicted", t->evicted);
-    put_integer(o, "dropped", t->dropped);
-    put_integer(o, "updated", t->updated);
-    put_integer(o, "read", t->read);
-    put_integer(o, "refused", t->refused);
-}
-
-static json_t *times_json(double times)
-{
-    return times > 0 ? json_fraction(times) : json_null();
-}
-
-static json_t *imbalance(const struct table_sums *s)
-{
-    json_t *o = json_object();
-    json_put(o, "updated", times_json(s->updated));
-    json_put(o, "read", times_json(s->read));
-    json_put(o, "load", times_json(s->load));
-    return o;
-}
-
-static json_t *shards_json(const Gradus__V1__TablesResponse *r, const char *name)
-{
-    json_t *array = json_array();
-    for (size_t i = 0; i < r->n_shards; i++) {
-        const Gradus__V1__ShardTables *s = r->shards[i];
-        const Gradus__V1__TableStats *t = table_of_shard(s, name);
-        if (t != NULL) {
-            json_t *o = json_object();
-            put_integer(o, "shard", s->shard);
-            json_put(o, "ps", json_text(s->ps));
-            put_integer(o, "version", s->version);
-            put_numbers(o, t);
-            json_append(array, o);
-        }
-    }
-    return array;
-}
-
-static json_t *hottest_json(const struct table_sums *s)
-{
-    json_t *array = json_array();
-    for (size_t i = 0; i < s->hottest_count; i++) {
-        const struct table_sums_key *k = &s->hottest[i];
-        char key[32];
-        (void)snprintf(key, sizeof key, "%" PRIu64, k->key->key);
-        json_t *o = json_object();
-        json_put(o, "key", json_text(key));
-        put_integer(o, "sightings", k->key->sightings);
-        put_integer(o, "shard", k->shard);
-        json_append(array, o);
-    }
-    return array;
-}
-
-static json_t *table_json(const Gradus__V1__TablesResponse *r, const char *name)
-{
-    struct table_sums s;
-    table_sums(r, name, &s);
-    json_t *o = json_object();
-    json_put(o, "name", json_text(name));
-    put_integer(o, "dim", s.sum.dim);
-    put_numbers(o, &s.sum);
-    json_put(o, "imbalance", imbalance(&s));
-    json_put(o, "shards", shards_json(r, name));
-    if (r->table[0] != '\0') {
-        json_put(o, "hottest", hottest_json(&s));
-    }
-    return o;
-}
-
-static json_t *problems(const Gradus__V1__TablesResponse *r)
-{
-    json_t *array = json_array();
-    for (size_t i = 0; i < r->n_shards; i++) {
-        const Gradus__V1__ShardTables *s = r->shards[i];
-        if (s->problem[0] != '\0') {
-            json_t *o = json_object();
-            json_put(o, "ps", json_text(s->ps));
-            json_put(o, "problem", json_text(s->problem));
-            json_append(array, o);
-        }
-    }
-    return array;
-}
-
-void output_tables_json(const Gradus__V1__TablesResponse *r, struct buf *out)
-{
-    size_t count;
-    const char **names = table_names(r, &count);
-    json_t *tables = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_append(tables, table_json(r, names[i]));
-    }
-    free(names);
-    json_t *o = json_object();
-    json_put(o, "job", json_text(r->job));
-    json_put(o, "tables", tables);
-    json_put(o, "problems", problems(r));
-    json_print(o, 9, true, out);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shows the tables of a job, as text and as JSON. */
+/* Shows the tables of a job as text. */
 #ifndef GRADUS_CLI_OUTPUT_TABLES_H
 #define GRADUS_CLI_OUTPUT_TABLES_H
 
@@ -9,8 +9,5 @@
 /* A line for each table; of one that was asked for (r->table) all that is known of it, with its
  * shards and hottest keys. Servers that are missing are not named. */
 void output_tables_text(const Gradus__V1__TablesResponse *r, struct buf *out);
-/* {job, tables: [{name, dim, rows, …, imbalance, shards: […], hottest: […]}], problems: […]}; keys
- * are strings, for they have 64 bits. */
-void output_tables_json(const Gradus__V1__TablesResponse *r, struct buf *out);
 
 #endif

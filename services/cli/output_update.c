@@ -143,8 +143,8 @@ static void say_patterns(const struct output_update *o, struct buf *out)
     if (o->spec->update.pattern_count == 0) {
         return;
     }
-    buf_printf(out, "\n%-*s  %-20s  %13s  %12s  %10s  %10s\n", width, "VARIABLE", "PATTERN",
-               "LEARNING_RATE", "WEIGHT_DECAY", "L1", "L2");
+    buf_printf(out, "\n%-*s  %-20s  %13s  %12s  %10s  %10s  %10s\n", width, "VARIABLE", "PATTERN",
+               "LEARNING_RATE", "WEIGHT_DECAY", "L1", "L2", "RIDGE");
     for (size_t v = 0; v < o->plan->variable_count; v++) {
         const struct update_pattern *p = output_update_pattern(o, v);
         const char *name = o->plan->variables[v].name;
@@ -158,8 +158,8 @@ static void say_patterns(const struct output_update *o, struct buf *out)
         } else {
             char factor[32];
             (void)snprintf(factor, sizeof factor, "x %.6g", p->learning_rate);
-            buf_printf(out, "%-*s  %-20s  %13s  %12.6g  %10.6g  %10.6g\n", width, name, p->match,
-                       factor, p->weight_decay, p->l1, p->l2);
+            buf_printf(out, "%-*s  %-20s  %13s  %12.6g  %10.6g  %10.6g  %10.6g\n", width, name,
+                       p->match, factor, p->weight_decay, p->l1, p->l2, p->ridge);
         }
     }
 }

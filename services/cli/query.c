@@ -3,97 +3,78 @@
 #include "cli/query.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/mem.h"
+#include "cli/client_common.h"
 #include "cli/find_job.h"
 #include "cli/follow.h"
 #include "cli/local_job.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 
-void query_show_state(const struct cli_common *common, const ProtobufCMessage *reply,
-                      struct buf *out)
+void query_text_state(const ProtobufCMessage *reply, struct buf *out)
 {
-    const Gradus__V1__Job *job = (const Gradus__V1__Job *)reply;
-    (common->json ? output_status_json : output_state_text)(job, out);
+    output_state_text((const Gradus__V1__Job *)reply, out);
 }
 
-void query_print(const struct cli_common *common, const struct buf *out)
-{
-    if (common->json) {
-        (void)fputs(buf_str(out), stdout);
-    } else {
-        terminal_print(out);
-    }
-}
-
-static void show_reply(const struct cli_common *common, const struct rpc_msg *reply,
-                       query_show_fn *show)
+void query_show(const struct cli_common *common, const ProtobufCMessage *reply, query_text_fn *text)
 {
     struct buf out = {0};
-    show(common, reply->body, &out);
-    query_print(common, &out);
+    if (common->json) {
+        output_message_json(reply, &out);
+        (void)fputs(buf_str(&out), stdout);
+    } else {
+        text(reply, &out);
+        terminal_print(&out);
+    }
     buf_release(&out);
 }
 
-int query(struct client *client, const struct cli_common *common, const char *method,
-          const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show)
+/* Shows the reply to a call that ended with @rc. */
+static int end(const struct cli_common *common, const struct query *q, int rc,
+               struct rpc_msg *reply, const struct err *err)
 {
-    struct rpc_msg *reply = NULL;
-    struct err err = {0};
-    int rc = client_call(client, method, body, timeout_ms, &reply, &err);
     if (rc == 0) {
-        show_reply(common, reply, show);
+        query_show(common, reply->body, q->text);
     }
     rpc_msg_unref(reply);
-    return rc == 0 ? CLI_OK : cli_fail(&err);
+    return rc == 0 ? CLI_OK : cli_fail(err);
 }
 
-int query_job(const struct cli_common *common, const char *id, const char *method,
-              const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show)
+static unsigned timeout_of(const struct query *q)
 {
-    struct found_job found = {0};
-    struct err err = {0};
-    int code = find_live_job(common, id, &found, &err) == 0
-                   ? query(&found.client, common, method, body, timeout_ms, show)
-                   : cli_fail(&err);
-    found_job_release(&found);
-    return code;
+    return q->timeout_ms == 0 ? client_timeout_ms() : client_at_least_ms(q->timeout_ms);
 }
 
-int query_job_anywhere(const struct cli_common *common, const char *id,
-                       const struct query_call *call)
+int query_master(const struct cli_args *args, const struct query *q)
+{
+    struct client client = {0};
+    struct rpc_msg *reply = NULL;
+    struct err err = {0};
+    int rc = client_open_common(&client, args->options, true, &err);
+    rc = rc != 0 ? rc : client_call(&client, q->method, q->body, timeout_of(q), &reply, &err);
+    client_close(&client);
+    return end(args->options, q, rc, reply, &err);
+}
+
+static bool starts_for(const struct query *q, const struct found_job *found)
+{
+    return found->row != NULL && (q->starts_for_ended || (q->starts && !job_has_ended(found->job)));
+}
+
+int query_job(const struct cli_args *args, const struct query *q)
 {
     struct found_job found = {0};
     struct rpc_msg *reply = NULL;
     struct err err = {0};
-    int code = CLI_OK, rc = find_live_job(common, id, &found, &err);
+    int rc = find_live_job(args->options, args->positional[0], &found, &err);
     if (rc == 0) {
-        code = query(&found.client, common, call->method, call->body, call->timeout_ms, call->show);
-    } else if (rc == ERR_STATE && found.row != NULL && (call->ended || !job_has_ended(found.job))) {
+        rc = client_call(&found.client, q->method, q->body, timeout_of(q), &reply, &err);
+    } else if (rc == ERR_STATE && starts_for(q, &found)) {
         err = (struct err){0};
-        if (local_job_call(found.state_dir, call->method, call->body, call->timeout_ms, &reply,
-                           &err) == 0) {
-            show_reply(common, reply, call->show);
-        } else {
-            code = cli_fail(&err);
-        }
-    } else {
-        code = cli_fail(&err);
+        rc = local_job_call(found.state_dir, q->method, q->body, timeout_of(q), &reply, &err);
     }
-    rpc_msg_unref(reply);
     found_job_release(&found);
-    return code;
-}
-
-int query_job_state(const struct cli_common *common, const char *id, const char *method)
-{
-    Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
-    request.job = mem_strdup(id);
-    int code = query_job(common, id, method, &request.base, client_timeout_ms(), query_show_state);
-    free(request.job);
-    return code;
+    return end(args->options, q, rc, reply, &err);
 }
 
 int query_job_long(const struct cli_common *common, const char *id, const char *method,

@@ -56,13 +56,12 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     }
     make_request_id(drawn, sizeof drawn);
     Gradus__V1__SubmitRequest request = GRADUS__V1__SUBMIT_REQUEST__INIT;
-    char *name = mem_strdup(file->path);
     char *data_dir = submit_data_dir(&file->spec, file->dir_moved);
     char **sets = mem_new(args->set_count + 4, sizeof *sets);
     for (size_t i = 0; i < args->set_count; i++) {
         sets[i] = mem_strdup(args->sets[i]);
     }
-    request.file = name;
+    request.file = client_text(file->path);
     request.text = file->text.data;
     request.sets = sets;
     request.n_sets = args->set_count;
@@ -73,8 +72,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
         sets[request.n_sets++] = mem_printf("from.checkpoint=%s", file->from);
         sets[request.n_sets++] = mem_strdup("from.best=false");
     }
-    char *id = mem_strdup(request_id[0] != '\0' ? request_id : drawn);
-    request.request_id = id;
+    request.request_id = client_text(request_id[0] != '\0' ? request_id : drawn);
     request.number_least = least;
     struct rpc_msg *reply = NULL;
     int rc = client_call(client, "Submit", &request.base, client_at_least_ms(SUBMIT_TIMEOUT_MS),
@@ -85,8 +83,6 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     }
     rpc_msg_unref(reply);
     mem_free_texts(sets, request.n_sets);
-    free(id);
-    free(name);
     free(data_dir);
     return rc;
 }

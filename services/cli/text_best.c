@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "best        accuracy 0.971 at step 400, 3 evaluations ago", below how a job had ended before;
- * and the same for programs. */
+/* "best        accuracy 0.971 at step 400, 3 evaluations ago", below how a job had ended before. */
 #include "cli/text_best.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-#include "json/json_write.h"
 
 static void text_resumed(const Gradus__V1__Job *job, struct buf *out)
 {
@@ -37,18 +34,4 @@ void text_best(const Gradus__V1__Job *job, struct buf *out)
     if (best->checkpoint[0] != '\0' && strcmp(best->checkpoint, job->checkpoint) != 0) {
         buf_printf(out, "best at     %s\n", best->checkpoint);
     }
-}
-
-json_t *text_best_json(const Gradus__V1__BestVersion *best)
-{
-    json_t *o = json_object();
-    json_put(o, "metric", json_text(best->metric));
-    if (best->known) {
-        json_put(o, "value", json_number(best->value));
-        json_put(o, "step", json_integer((json_int_t)best->step));
-    }
-    json_put(o, "evaluations_since", json_integer((json_int_t)best->without));
-    json_put(o, "stopped_early", json_boolean(best->stops));
-    json_put(o, "checkpoint", json_text(best->checkpoint));
-    return o;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best version of a job so far (training.stop), for people and for programs. */
+/* The best version of a job so far (training.stop), as text. */
 #ifndef GRADUS_CLI_TEXT_BEST_H
 #define GRADUS_CLI_TEXT_BEST_H
 
@@ -9,6 +9,5 @@
 /* Append a line for the best version, and one for its checkpoint where that is not the job's; both
  * where there is something to say. Before these, how a job that was resumed had ended. */
 void text_best(const Gradus__V1__Job *job, struct buf *out);
-struct json_t *text_best_json(const Gradus__V1__BestVersion *best);
 
 #endif

@@ -11,10 +11,9 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
+#include "json/json_write.h"
 
 #define CLASSES_SHOWN 16 /* in a table */
 #define CELL_WIDTH_MIN 5
@@ -111,7 +110,9 @@ static json_t *cell_json(double cell)
     return is_count(cell) ? json_integer((json_int_t)cell) : json_fraction(cell);
 }
 
-void text_confusion_json(json_t *metrics, const double *cells, size_t count)
+/* Puts "confusion_matrix" into @metrics: rows are labels, columns what the model said; nothing for
+ * no @cells. */
+static void confusion_json(json_t *metrics, const double *cells, size_t count)
 {
     const size_t classes = classes_of(count);
     if (classes == 0) {
@@ -155,7 +156,7 @@ void text_metrics_json(const char *checkpoint, const char *data, const struct me
                      json_fraction(metrics_value(m, (enum metric_kind)k, label_scale)));
         }
     }
-    text_confusion_json(values, m->confusion.cells, m->confusion.count);
+    confusion_json(values, m->confusion.cells, m->confusion.count);
     json_t *o = json_object();
     json_put(o, "checkpoint", json_text(checkpoint));
     json_put(o, "data", json_text(data));

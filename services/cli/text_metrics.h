@@ -6,7 +6,6 @@
 #include "base/buf.h"
 #include "graph/metric.h"
 #include "gradus/v1/jobs.pb-c.h"
-#include "json/json_write.h"
 
 /* Four places, as long as they say something. */
 void text_metric(const char *name, double value, struct buf *out);
@@ -15,10 +14,8 @@ void text_metric_values(Gradus__V1__MetricValue *const *values, size_t count, st
 /* The confusion matrix of the last evaluation of @job; nothing where there is none. One that is
  * wider than a screen has a line that says where it is. */
 void text_confusion(const Gradus__V1__Job *job, struct buf *out);
-/* Into @metrics, as "confusion_matrix": a list of rows, of labels, of numbers of records, or their
- * weights, by what the model said; nothing for no @cells. */
-void text_confusion_json(json_t *metrics, const double *cells, size_t count);
 void text_metrics(const struct metrics *m, double label_scale, struct buf *out);
+/* For `gradus evaluate --json`; the confusion matrix as a list of rows, of labels. */
 void text_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
                        double label_scale, struct buf *out);
 

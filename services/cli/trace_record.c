@@ -2,31 +2,34 @@
 #include "cli/trace_record.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/mem.h"
+#include "cli/output.h"
 #include "cli/query.h"
 #include "cli/trace_spans.h"
 
 #define ANSWER_MS 100000 /* time that the master takes at most beside the steps */
 
-int trace_record(const struct trace_ask *ask, struct rpc_msg **reply, bool *stopped,
-                 struct err *err)
+int trace_record(const struct trace_options *o, const char *job, struct rpc_msg **reply,
+                 bool *stopped, struct err *err)
 {
     Gradus__V1__TraceJobRequest request = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
-    request.job = mem_strdup(ask->job);
-    request.steps = (uint32_t)ask->steps;
-    request.timeout_ms = (uint32_t)ask->within;
-    int rc = query_job_long(ask->common, ask->job, "Trace", &request.base,
-                            (unsigned)ask->within + ANSWER_MS, reply, stopped, err);
-    free(request.job);
+    request.job = client_text(job);
+    request.steps = (uint32_t)o->steps;
+    request.timeout_ms = (uint32_t)o->within;
+    int rc = query_job_long(&o->common, job, "Trace", &request.base,
+                            (unsigned)o->within + ANSWER_MS, reply, stopped, err);
     if (rc == 0 && *stopped) {
-        cli_note("stopped; job %s is not recorded any more", ask->job);
+        cli_note("stopped; job %s is not recorded any more", job);
     }
     return rc;
 }
 
-uint32_t trace_tell_problems(const Gradus__V1__TraceJobResponse *r, int64_t wanted)
+/* Tells what is missing, a line each. Returns the number of steps that every worker has. */
+static uint32_t tell_problems(const Gradus__V1__TraceJobResponse *r, int64_t wanted)
 {
     uint32_t least = UINT32_MAX;
     for (size_t i = 0; i < r->n_nodes; i++) {
@@ -50,4 +53,26 @@ uint32_t trace_tell_problems(const Gradus__V1__TraceJobResponse *r, int64_t want
         least = n->trace->steps < least ? n->trace->steps : least;
     }
     return least == UINT32_MAX ? 0 : least;
+}
+
+int trace_write(const struct trace_options *o, const Gradus__V1__TraceJobResponse *r,
+                const struct buf *content, const char *ending, const char *use, struct err *err)
+{
+    FILE *said;
+    char *path = o->out[0] != '\0' ? mem_strdup(o->out) : mem_printf("%s%s", r->job, ending);
+    int rc = file_write_atomic(cli_output(path, &said), content->data, content->len, err);
+    if (rc == 0) {
+        const uint32_t steps = tell_problems(r, o->steps);
+        struct buf out = {0};
+        if (o->common.json) {
+            output_object(&out, "job", r->job, "file", path, (const char *)NULL);
+        } else {
+            buf_printf(&out, "%" PRIu32 " step%s of job %s in %s; %s\n", steps,
+                       steps == 1 ? "" : "s", r->job, path, use);
+        }
+        (void)fputs(buf_str(&out), said);
+        buf_release(&out);
+    }
+    free(path);
+    return rc;
 }

@@ -153,7 +153,6 @@ static int check_job(struct gradus_client *c, const char *job)
                                          : GRADUS_CLIENT_OK;
 }
 
-/* Strings of messages are not const. Returns owned. */
 int gradus_client_submit(struct gradus_client *c, const struct gradus_submission *submission,
                          char job[GRADUS_JOB_ID_BYTES])
 {
@@ -165,10 +164,10 @@ int gradus_client_submit(struct gradus_client *c, const struct gradus_submission
     }
     Gradus__V1__SubmitRequest request = GRADUS__V1__SUBMIT_REQUEST__INIT;
     struct rpc_msg *reply = NULL;
-    request.file = mem_strdup(s.name != NULL ? s.name : "job.yaml");
-    request.text = mem_strdup(s.text);
-    request.request_id = mem_strdup(s.request_id != NULL ? s.request_id : "");
-    request.sets = mem_copy_texts(s.sets, s.set_count);
+    request.file = client_text(s.name != NULL ? s.name : "job.yaml");
+    request.text = client_text(s.text);
+    request.request_id = client_text(s.request_id != NULL ? s.request_id : "");
+    request.sets = client_texts(s.sets);
     request.n_sets = s.set_count;
     int rc = handle_call(c, "Submit", &request.base, c->timeout_ms, &reply);
     if (rc == GRADUS_CLIENT_OK) {
@@ -176,10 +175,6 @@ int gradus_client_submit(struct gradus_client *c, const struct gradus_submission
                        ((const Gradus__V1__SubmitResponse *)reply->body)->job);
     }
     rpc_msg_unref(reply);
-    mem_free_texts(request.sets, request.n_sets);
-    free(request.file);
-    free(request.text);
-    free(request.request_id);
     return rc;
 }
 
@@ -190,9 +185,8 @@ static int call_with_job(struct gradus_client *c, const char *method, const char
     Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
     int rc = check_job(c, job);
     if (rc == GRADUS_CLIENT_OK) {
-        request.job = mem_strdup(job);
+        request.job = client_text(job);
         rc = handle_call(c, method, &request.base, c->timeout_ms, reply);
-        free(request.job);
     }
     return rc;
 }
@@ -216,9 +210,8 @@ int gradus_client_list(struct gradus_client *c, const char *owner, uint32_t limi
     Gradus__V1__ListJobsRequest request = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
     struct rpc_msg *reply = NULL;
     request.limit = limit;
-    request.owner = mem_strdup(owner != NULL ? owner : "");
+    request.owner = client_text(owner != NULL ? owner : "");
     int rc = handle_call(c, "List", &request.base, c->timeout_ms, &reply);
-    free(request.owner);
     if (rc != GRADUS_CLIENT_OK) {
         return rc;
     }
@@ -238,10 +231,9 @@ int gradus_client_cancel(struct gradus_client *c, const char *job, int now)
     Gradus__V1__CancelRequest request = GRADUS__V1__CANCEL_REQUEST__INIT;
     int rc = check_job(c, job);
     if (rc == GRADUS_CLIENT_OK) {
-        request.job = mem_strdup(job);
+        request.job = client_text(job);
         request.now = now != 0;
         rc = handle_call(c, "Cancel", &request.base, c->timeout_ms, NULL);
-        free(request.job);
     }
     return rc;
 }
@@ -268,14 +260,12 @@ static int call_with_sets(struct gradus_client *c, const char *method, const str
 {
     int rc = check_job(c, job);
     if (rc == GRADUS_CLIENT_OK) {
-        *to->job = mem_strdup(job);
-        *to->sets = mem_copy_texts(sets, set_count);
+        *to->job = client_text(job);
+        *to->sets = client_texts(sets);
         *to->count = set_count;
         rc = handle_call(c, method, to->request,
                          c->timeout_ms > CHANGE_TIMEOUT_MS ? c->timeout_ms : CHANGE_TIMEOUT_MS,
                          NULL);
-        mem_free_texts(*to->sets, set_count);
-        free(*to->job);
     }
     return rc;
 }

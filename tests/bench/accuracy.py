@@ -35,7 +35,7 @@ def train(binaries, example, metric, seed, sets):
         done = subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     if done.returncode != 0:
         sys.exit(f"{example}: {done.stderr}")
-    return json.loads(done.stdout)["metrics"]["test"][metric]
+    return next(m["value"] for m in json.loads(done.stdout)["test"] if m["name"] == metric)
 
 
 def logistic(x, y, test, test_y):

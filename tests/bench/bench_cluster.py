@@ -87,7 +87,7 @@ def measure(args, work):
         command = [gradus, "run", JOB, "--json", "--state-dir", os.path.join(work, "state")]
         for key, value in more.items():
             command += ["--set", f"{key}={value}"]
-        return output_of(command)["examples_per_second"]
+        return output_of(command)["examplesPerSecond"]
 
     benches = {"no parameter server": local}
     for mode, overlap in (("sync", False), ("async", False), ("async", True)):

@@ -29,6 +29,9 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+from job_json import read_job  # noqa: E402
+
 PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's torch
 RECORDS = {"mlp": 25600, "resnet": 10240}
 EPOCHS = {"mlp": 6, "resnet": 5, "dlrm": 2, "onnx-mlp": 6, "onnx-cnn": 2}
@@ -104,7 +107,7 @@ def output_of(command, environment=None):
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, env=environment)
     if done.returncode != 0:
         sys.exit(f"{shlex.join(command)}: exit code {done.returncode}\n{done.stderr}")
-    return json.loads(done.stdout)
+    return done.stdout
 
 
 def one_thread():
@@ -112,25 +115,17 @@ def one_thread():
 
 
 def run_job(args, work, job, *more, **sets):
-    """What `gradus run --json` prints."""
+    """What became of it."""
     file = os.path.join(work, "job.yaml")
     with open(file, "w", encoding="ascii") as f:
         json.dump(job, f)  # JSON is YAML
     parts = [part for key, value in sets.items() for part in ("--set", f"{key.replace('__', '.')}={value}")]
-    return output_of([os.path.join(args.bin_dir, "gradus"), "run", file, "--json", "--state-dir", os.path.join(work, "state"), *more,
-                      *parts], one_thread())
-
-
-def rate_of(run):
-    """Of what torch_tasks.py printed, or `gradus run`."""
-    return run["examples_per_second"] if "examples_per_second" in run else run["examplesPerSecond"]
+    return read_job(output_of([os.path.join(args.bin_dir, "gradus"), "run", file, "--json", "--state-dir", os.path.join(work, "state"),
+                               *more, *parts], one_thread()))
 
 
 def accuracy_of(run):
-    if "accuracy" in run:
-        return run["accuracy"]
-    test = run["metrics"]["test"] if "metrics" in run else run["test"]
-    return test["accuracy"] if isinstance(test, dict) else {m["name"]: m["value"] for m in test}["accuracy"]
+    return run["accuracy"] if "accuracy" in run else run["metrics"]["test"]["accuracy"]
 
 
 def spread(values):
@@ -145,7 +140,7 @@ def compare(args, row, batch, names, ours, theirs):
         for side in (ours, theirs) if seed % 2 else (theirs, ours):
             sides[side] = side(seed)
         taken.append((sides[ours], sides[theirs]))
-    rates = [[rate_of(run[side]) for run in taken] for side in (0, 1)]
+    rates = [[run[side]["examples_per_second"] for run in taken] for side in (0, 1)]
     rights = [[accuracy_of(run[side]) for run in taken] for side in (0, 1)]
     ratio = statistics.median(a / b for a, b in zip(*rates))
     print(f"{row:<9} batch {batch:<4} {names[0]} {statistics.median(rates[0]):8.0f} examples/s   {names[1]} "
@@ -167,7 +162,7 @@ def measure_torch(args, task, batch, work):
                        cluster__partitions=nodes)
 
     def alone(seed):
-        return output_of([*program, "--alone", str(nodes * batch), str(epochs), str(seed)], one_thread())
+        return json.loads(output_of([*program, "--alone", str(nodes * batch), str(epochs), str(seed)], one_thread()))
 
     return compare(args, task, nodes * batch, (f"cluster {nodes}+{nodes}", "PyTorch alone"), cluster, alone)
 
@@ -189,8 +184,8 @@ def measure_onnx(args, row, work):
 
 
 def measure_layer(args):
-    figures = output_of([PYTHON, "-B", os.path.join(HERE, "bench_layer.py"), "--batches", "300" if args.epochs else "3000"],
-                        dict(one_thread(), GRADUS_BIN=os.path.abspath(args.bin_dir)))
+    figures = json.loads(output_of([PYTHON, "-B", os.path.join(HERE, "bench_layer.py"), "--batches", "300" if args.epochs else "3000"],
+                                   dict(one_thread(), GRADUS_BIN=os.path.abspath(args.bin_dir))))
     for name, us in figures.items():
         print(f"layer     {name:<30} {us:6.1f} us a batch", flush=True)
     return {"bench": "layer", "us": figures}

@@ -108,7 +108,7 @@ def measure(args, work):
         done = subprocess.run(command, capture_output=True, text=True, timeout=900)
         if done.returncode != 0:
             sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
-        return json.loads(done.stdout)["examples_per_second"]
+        return json.loads(done.stdout)["examplesPerSecond"]
 
     def torch(threads):
         done = subprocess.run(["/usr/bin/python3", "-c", TORCH, str(threads), args.rule, data, str(args.rows)],

@@ -79,7 +79,7 @@ class Cluster:
         return json.loads(done.stdout)
 
     def steps(self):
-        return self.gradus("status", self.job)["steps"]
+        return int(self.gradus("status", self.job)["step"])
 
     def wait_steps(self, steps):
         end = time.monotonic() + START_SECONDS

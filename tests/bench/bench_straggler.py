@@ -23,6 +23,9 @@ sys.path.insert(0, HERE)
 import plots  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+from job_json import read_job  # noqa: E402
+
 JOB = os.path.join(ROOT, "examples", "fashion-mnist-cnn.yaml")
 WORKERS = 4
 PS = 2
@@ -93,8 +96,8 @@ class Cluster:
         done = self.gradus(*command, timeout=600)
         if done.returncode != 0:
             sys.exit(f"gradus {' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
-        job = json.loads(done.stdout)["job"]
-        return json.loads(self.gradus("status", job, "--json", "--master", self.master).stdout)
+        job = read_job(done.stdout)["job"]
+        return read_job(self.gradus("status", job, "--json", "--master", self.master).stdout)
 
 
 def measure(args, work):

@@ -22,7 +22,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-from cluster import SOURCE, Service, gradus  # noqa: E402
+from cluster import SOURCE, Service, gradus, read_job, read_message  # noqa: E402
 
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 EXAMPLE = SOURCE + "/examples/digits.yaml"
@@ -103,7 +103,7 @@ class Cluster:
         done = self.call("status", job, "--json")
         if done.returncode != 0:
             raise Trouble(f"status: exit code {done.returncode}: {done.stderr}")
-        return json.loads(done.stdout)
+        return read_job(done.stdout)
 
     def follow(self, job, timeout, each=None):
         """Until the job has ended; its status then, and the longest time without a new step."""
@@ -348,7 +348,7 @@ def slow(options):
         time.sleep(10)
         cluster.workers[1].process.send_signal(signal.SIGCONT)
         status, stood = cluster.follow(job, options.patience * 6)
-        nodes = json.loads(cluster.call("nodes", "--json").stdout)
+        nodes = read_message(cluster.call("nodes", "--json").stdout)["nodes"]
         say(f"{status['state']} {status['reason']!r}: {status['steps']} steps, generation {status['generation']}, "
             f"{status['recoveries']} recoveries, stood {stood:.0f} s at most; nodes {[(n['id'], n['alive']) for n in nodes]}")
         if status["state"] != "SUCCEEDED" or status["recoveries"] > 0:

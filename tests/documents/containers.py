@@ -2,7 +2,6 @@
 """The container commands of docs/deployment.md on a docker engine, as they stand there, with a worker and a parameter server
 killed in between. Run by script/test-containers, which sees to the engine."""
 
-import json
 import os
 import re
 import shutil
@@ -13,6 +12,9 @@ import time
 import documents
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
+from job_json import read_job  # noqa: E402
+
 PROJECT = os.environ["COMPOSE_PROJECT_NAME"]
 PAGE = "docs/deployment.md"
 OWN = SOURCE + "/my-data"  # as the page calls it
@@ -81,7 +83,7 @@ def gradus(*args):
 
 
 def status(job):
-    return json.loads(gradus("status", job, "--json"))
+    return read_job(gradus("status", job, "--json"))
 
 
 def kill_inside(service):

@@ -196,7 +196,7 @@ class Page:
         for process, text in self.running:
             if " --watch" in text:
                 master = re.search(r"--master \S+", text).group()
-                epochs = int(float(re.search(r'"epochs": ([\d.]+)', self.run(f"build/bin/gradus status job-1 --json {master}")).group(1)))
+                epochs = int(float(re.search(r'"epoch":([\d.]+)', self.run(f"build/bin/gradus status job-1 --json {master}")).group(1)))
                 self.run(f"build/bin/gradus set job-1 training.epochs={epochs + 20} {master}")
                 output, _ = process.communicate(timeout=COMMAND_S)
                 if process.returncode != 0:
@@ -249,7 +249,7 @@ class Page:
 
     def submit_to_run(self, file, job):
         self.run(f"build/bin/gradus submit {file}")
-        wait_for(f"{job} to run", lambda: '"state": "RUNNING"' in self.run(
+        wait_for(f"{job} to run", lambda: '"state":"RUNNING"' in self.run(
             f"build/bin/gradus status {job} --json"))
 
 
@@ -284,7 +284,7 @@ def job_of_a_new_state(page):
 def cancelled_job(page):
     running_job(page)
     page.run("build/bin/gradus cancel digits-1")
-    wait_for("digits-1 to be cancelled", lambda: '"state": "CANCELLED"' in page.run("build/bin/gradus status digits-1 --json"))
+    wait_for("digits-1 to be cancelled", lambda: '"state":"CANCELLED"' in page.run("build/bin/gradus status digits-1 --json"))
 
 
 def job_of_tables(page):

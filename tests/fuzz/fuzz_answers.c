@@ -49,10 +49,6 @@ static void is_json(struct buf *out)
 
 static void show_job(const Gradus__V1__Job *job, size_t columns, struct buf *out)
 {
-    output_result_json(job, out);
-    is_json(out);
-    output_status_json(job, out);
-    is_json(out);
     output_result_text(job, out);
     output_status_text(job, columns, out);
     output_state_text(job, out);
@@ -68,23 +64,20 @@ static void show(unsigned what, const ProtobufCMessage *body, size_t columns)
     const Gradus__V1__NodesResponse *nodes = (const Gradus__V1__NodesResponse *)body;
     const struct output_view view = {.columns = columns, .now_ms = 1700000000000};
     struct buf out = {0};
+    output_message_json(body, &out);
+    is_json(&out);
     switch (what) {
     case JOB:
         show_job((const Gradus__V1__Job *)body, columns, &out);
         break;
     case LIST:
-        output_jobs_json(list->jobs, NULL, list->n_jobs, &out);
         output_jobs_text(list->jobs, list->n_jobs, &view, &out);
         break;
     case NODES:
-        output_nodes_json(nodes->nodes, nodes->n_nodes, &out);
         output_nodes_text(nodes->nodes, nodes->n_nodes, &out);
         break;
     case TABLES:
         output_tables_text((const Gradus__V1__TablesResponse *)body, &out);
-        buf_reset(&out);
-        output_tables_json((const Gradus__V1__TablesResponse *)body, &out);
-        is_json(&out);
         break;
     default:
         trace_json((const Gradus__V1__TraceJobResponse *)body, &out);

@@ -3,7 +3,6 @@
 
 import atexit
 import contextlib
-import json
 import os
 import re
 import resource
@@ -18,6 +17,8 @@ import unittest
 
 BIN = os.environ["GRADUS_BIN_DIR"]
 SOURCE = os.environ["GRADUS_SOURCE_DIR"]
+sys.path.insert(0, SOURCE + "/tests/support")
+from job_json import read_job, read_jobs, read_message, records_applied  # noqa: E402,F401
 DATA = os.environ.get("GRADUS_TEST_DATA", "")
 # Runs are remembered, and settings come from the environment: not from that of who starts the tests.
 HOME = tempfile.mkdtemp(prefix="gradus-test-home-")
@@ -117,7 +118,6 @@ class Jobs:
     def __init__(self, address):
         import grpc  # not all who use this file have it
         if Jobs.protos is None:
-            sys.path.insert(0, SOURCE + "/tests/support")
             from rpc_python import Protos
             Jobs.protos = Protos(os.environ["GRADUS_DESCRIPTORS"])
         self.error = grpc.RpcError
@@ -260,7 +260,7 @@ class ClusterTest(unittest.TestCase):
     def run_job(self, state="state", file=None, expect=0, **sets):
         done = gradus(*self.run_args(file or SOURCE + "/examples/digits.yaml", state, **sets))
         self.assertEqual(done.returncode, expect, done.stderr + done.stdout)
-        return json.loads(done.stdout) if done.stdout else None
+        return read_job(done.stdout) if done.stdout else None
 
     def start_run(self, state="state", file=None, extra=(), slow_down=None, before=None, **sets):
         """@slow_down: of its workers, so that something can happen to the job while it runs, however fast the machine is and
@@ -333,7 +333,7 @@ class ClusterTest(unittest.TestCase):
             epochs = self.end_job(jobs, job, self.child(process, "gradus-worker"), epochs)
         out, err = process.communicate(timeout=TIMEOUT)
         self.assertEqual(process.returncode, 0, err)
-        return json.loads(out), err, epochs
+        return read_job(out), err, epochs
 
     def child(self, process, name):
         return [pid for pid in children_of(process.pid) if name_of(pid) == name]
@@ -366,4 +366,4 @@ class ClusterTest(unittest.TestCase):
     def status(self, master, job):
         done = gradus("status", job, "--json", "--master", master.address)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return read_job(done.stdout)

@@ -18,7 +18,7 @@ import grpc
 
 sys.path.insert(0, os.path.dirname(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
-from cluster import SOURCE, ClusterTest, gradus  # noqa: E402
+from cluster import SOURCE, ClusterTest, gradus, read_message  # noqa: E402
 from rpc_python import Protos  # noqa: E402
 
 PROTOS = Protos(os.environ["GRADUS_DESCRIPTORS"])
@@ -241,7 +241,7 @@ class Certificates(AccessTest):
                     return e.code, e.read().decode()
         for name in ("unit", "viewer", "node", "submitter", "admin"):
             self.assertEqual(get(name, "/metrics")[0], 200, name)
-            self.assertEqual(get(name, "/api/v1/nodes"), (200, "{}\n"), name)
+            self.assertEqual(get(name, "/api/v1/nodes"), (200, '{"nodes":[]}\n'), name)
         self.assertIn("<title>Gradus</title>", get("none", "/")[1])
         status, text = get("none", "/api/v1/jobs")
         self.assertEqual(status, 403)
@@ -258,7 +258,7 @@ class Certificates(AccessTest):
         def nodes():
             done = self.run_as("viewer", "nodes", "--json", "--master", master.address)
             self.assertEqual(done.returncode, 0, done.stderr)
-            return [n["id"] for n in json.loads(done.stdout)]
+            return [n["id"] for n in read_message(done.stdout)["nodes"]]
         self.wait_for("the worker, under the name of its certificate", lambda: nodes() == ["worker-1"])
         two = self.start("worker", f"--master={master.address}", "--local-sockets=off", "--name=worker-1",
                          *flags(self.keys, "worker-2"))

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import unittest
 
-from cluster import BIN, SOURCE, ClusterTest, gradus
+from cluster import BIN, SOURCE, ClusterTest, gradus, read_job
 
 DIGITS = SOURCE + "/examples/digits.yaml"
 
@@ -94,7 +94,7 @@ class Data(ClusterTest):
             self.master, _, _ = self.start_cluster()
         done = gradus("submit", file, "--watch", "--json", "--master", self.master.address, *self.job(**sets))
         self.assertEqual(done.returncode, 1, done.stderr)
-        result = json.loads(done.stdout)
+        result = read_job(done.stdout)
         self.assertEqual(result["state"], "FAILED")
         self.assertEqual(result["checkpoint"], "")
         done = gradus(*self.run_args(file, "state", **sets))
@@ -151,7 +151,7 @@ class Data(ClusterTest):
     def test_more_replicas_than_records(self):
         done = gradus(*self.run_args(DIGITS, "state", training__replicas=200, data__train__limit=100))
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("replicas", json.loads(done.stdout)["reason"])
+        self.assertIn("replicas", read_job(done.stdout)["reason"])
 
     def test_model_that_does_not_fit_the_data(self):
         path = os.path.join(self.dir, "job.yaml")

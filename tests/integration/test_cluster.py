@@ -16,7 +16,7 @@ import unittest.mock
 import urllib.error
 import urllib.request
 
-from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, TIMEOUT, ClusterTest, gradus
+from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, TIMEOUT, ClusterTest, gradus, read_job, read_jobs, read_message
 
 
 class Train(ClusterTest):
@@ -224,13 +224,13 @@ class Deaths(ClusterTest):
         children = [pid for kind in ("master", "ps", "worker") for pid in self.child(process, "gradus-" + kind)]
         # Others can look at it through its state directory.
         listed = gradus("list", "--json", "--state-dir", self.dir + "/state")
-        self.assertEqual([job["state"] for job in json.loads(listed.stdout)], ["RUNNING"], listed.stderr)
+        self.assertEqual([job["state"] for job in read_jobs(listed.stdout)], ["RUNNING"], listed.stderr)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 3, err)
         listed = gradus("list", "--json", "--state-dir", self.dir + "/state")  # what the master has left
-        self.assertEqual([job["state"] for job in json.loads(listed.stdout)], ["CANCELLED"], listed.stderr)
-        result = json.loads(out)
+        self.assertEqual([job["state"] for job in read_jobs(listed.stdout)], ["CANCELLED"], listed.stderr)
+        result = read_job(out)
         self.assertEqual(result["state"], "CANCELLED")
         self.assertGreater(result["steps"], 0)
         self.assertTrue(os.path.exists(result["checkpoint"] + "/manifest.json"))
@@ -244,7 +244,7 @@ class Deaths(ClusterTest):
         process.send_signal(signal.SIGHUP)  # the shell sends one, too
         out, err = process.communicate(timeout=TIMEOUT)
         self.assertEqual(process.returncode, 3, err)
-        self.assertTrue(os.path.exists(json.loads(out)["checkpoint"] + "/manifest.json"))
+        self.assertTrue(os.path.exists(read_job(out)["checkpoint"] + "/manifest.json"))
 
     def test_who_was_told_not_to_hear_it_does_not(self):
         process = self.start_run(training__epochs=ENDLESS, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
@@ -272,7 +272,7 @@ class Deaths(ClusterTest):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 3, err)
-        self.assertTrue(os.path.exists(json.loads(out)["checkpoint"] + "/manifest.json"))
+        self.assertTrue(os.path.exists(read_job(out)["checkpoint"] + "/manifest.json"))
 
     def test_interrupt_twice_stops_at_once(self):
         process = self.start_run(training__epochs=ENDLESS)
@@ -301,7 +301,7 @@ class Deaths(ClusterTest):
             if process.returncode == 3:  # else one of them stood still meanwhile, and the second was another one
                 break
         self.assertEqual(process.returncode, 3, err)
-        self.assertTrue(os.path.exists(json.loads(out)["checkpoint"] + "/manifest.json"))
+        self.assertTrue(os.path.exists(read_job(out)["checkpoint"] + "/manifest.json"))
 
 
 def says(service, check):
@@ -328,7 +328,7 @@ class Services(ClusterTest):
     def watch(self, master, job):
         done = gradus("watch", job, "--json", "--master", master.address)
         self.assertTrue(done.stdout, done.stderr)
-        return done.returncode, json.loads(done.stdout)
+        return done.returncode, read_job(done.stdout)
 
     def test_jobs_wait_queue_and_run_together(self):
         master, _, _ = self.start_cluster(ps=1, workers=1)
@@ -368,7 +368,7 @@ class Services(ClusterTest):
     def test_nodes_join_in_any_order_and_services_answer(self):
         master, servers, workers = self.start_cluster(ps=2, workers=2)
         nodes = self.wait_for("four nodes", lambda: (
-            lambda n: n if len(n) == 4 else None)(json.loads(gradus("nodes", "--json", "--master", master.address).stdout)))
+            lambda n: n if len(n) == 4 else None)(read_message(gradus("nodes", "--json", "--master", master.address).stdout)["nodes"]))
         self.assertEqual(sorted(n["role"] for n in nodes), ["PS", "PS", "WORKER", "WORKER"])
         for service in (master, *servers, *workers):
             page = urllib.request.urlopen(f"http://{service.http}/metrics", timeout=120).read().decode()
@@ -405,7 +405,7 @@ class Services(ClusterTest):
         saved = self.wait_for("a checkpoint", lambda: master.job(running)["checkpoint"])
         master.stop(signal.SIGKILL)
         again = self.start("master", f"--state-dir={self.dir}/cluster")
-        listed = json.loads(gradus("list", "--json", "--master", again.address).stdout)
+        listed = read_jobs(gradus("list", "--json", "--master", again.address).stdout)
         states = {entry["job"]: entry["state"] for entry in listed}
         self.assertEqual(states, {job: "SUCCEEDED", running: "RECOVERING"})
         self.assertIn("restarted", [e["reason"] for e in listed if e["job"] == running][0])

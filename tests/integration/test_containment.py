@@ -3,7 +3,6 @@
 And what somebody who can connect makes a process hold: so much, and the others work on."""
 
 import contextlib
-import json
 import os
 import re
 import socket
@@ -11,7 +10,7 @@ import sqlite3
 import unittest
 import urllib.request
 
-from cluster import SOURCE, ClusterTest, gradus
+from cluster import SOURCE, ClusterTest, gradus, read_jobs
 
 JOB = """name: contained
 data:
@@ -170,7 +169,7 @@ class Limits(ClusterTest):
                 return [row[0] for row in db.execute(text)]
 
         def jobs(master):
-            return [job["job"] for job in json.loads(gradus("list", "--json", "--master", master.address).stdout)]
+            return [job["job"] for job in read_jobs(gradus("list", "--json", "--master", master.address).stdout)]
         master = started("--finished-rows-max=3")
         self.assertEqual(ended(master, 6), "digits-6")
         self.assertEqual(sorted(jobs(master)), ["digits-5", "digits-6"])

@@ -2,13 +2,12 @@
 """Jobs that are paused and resumed, wait in the order of their priorities, keep to the quotas of their owners and make way for
 others, on real processes."""
 
-import json
 import os
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(__file__))
-from cluster import ENDLESS, SLOW_DOWN, SOURCE, gradus  # noqa: E402
+from cluster import ENDLESS, SLOW_DOWN, SOURCE, gradus, read_job, read_jobs, read_message  # noqa: E402
 from faults import Digits, FaultTest, main  # noqa: E402
 from test_storage import SmallDisk  # noqa: E402
 from test_tokens import Tokens  # noqa: E402
@@ -20,7 +19,7 @@ class FairTest(Digits, FaultTest):
     def ask(self, *command, expect=0):
         done = gradus(*command, "--json", "--master", self.master.address)
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
-        return json.loads(done.stdout) if expect == 0 else done.stderr
+        return (read_jobs if command[0] == "list" else read_job)(done.stdout) if expect == 0 else done.stderr
 
     def wait_state(self, job, state, timeout=60):
         def there():
@@ -30,7 +29,7 @@ class FairTest(Digits, FaultTest):
 
     def wait_free(self):
         def free():
-            nodes = json.loads(gradus("nodes", "--json", "--master", self.master.address).stdout)
+            nodes = read_message(gradus("nodes", "--json", "--master", self.master.address).stdout)["nodes"]
             return all(n["jobs"] == [] for n in nodes)
         self.wait_for("all nodes to be free", free, 30)
 
@@ -59,7 +58,7 @@ class Pause(FairTest):
         self.wait_free()
         self.assertIn(f"step-{paused['steps']:09d}", paused["checkpoint"])
         status = self.ask("status", job)
-        self.assertEqual((status["waiting"], status["queue_position"], status["paused"]), ("resume", 0, True))
+        self.assertEqual((status["waiting"], status["queue_position"], status["paused"]), ("FOR_RESUME", 0, True))
         self.ask("resume", job)
         done = self.wait_end(job)
         self.assertEqual(done["recoveries"], 0)
@@ -145,7 +144,7 @@ class Queue(FairTest):
         high = self.submit(training__epochs=1, priority=5, **self.one)
         rows = self.list()
         self.assertEqual([rows[j]["queue_position"] for j in (high, middle, low)], [1, 2, 3])
-        self.assertEqual([rows[j]["waiting"] for j in (high, middle, low)], ["nodes", "turn", "turn"])
+        self.assertEqual([rows[j]["waiting"] for j in (high, middle, low)], ["FOR_NODES", "FOR_TURN", "FOR_TURN"])
         self.assertIn(f"waits behind job {high} of priority 5", rows[low]["reason"])
         for job in (first, high, middle, low):
             self.wait_end(job)
@@ -193,7 +192,7 @@ class Quotas(Tokens):
             return done.stdout.strip()
 
         def status(job):
-            return json.loads(self.ask(master, ann, "status", job, "--json").stdout)
+            return read_job(self.ask(master, ann, "status", job, "--json").stdout)
 
         def wait(job, state):
             self.wait_for(f"{job} to be {state}", lambda: status(job)["state"] == state)
@@ -203,16 +202,16 @@ class Quotas(Tokens):
         second, other = submit(ann), submit(bob)
         wait(other, "RUNNING")  # nobody is in its way
         waits = status(second)
-        self.assertEqual((waits["state"], waits["waiting"], waits["owner"]), ("PENDING", "quota", "ann"))
+        self.assertEqual((waits["state"], waits["waiting"], waits["owner"]), ("PENDING", "FOR_QUOTA", "ann"))
         self.assertEqual(waits["reason"], "owner ann is at the quota of running jobs: 1 of 1")
-        rows = json.loads(self.ask(master, bob, "list", "--owner", "ann", "--json").stdout)
+        rows = read_jobs(self.ask(master, bob, "list", "--owner", "ann", "--json").stdout)
         self.assertEqual({row["job"] for row in rows}, {first, second})
         self.refused(self.ask(master, bob, "pause", first), f"bob (submitter, by token) may not pause job {first}")
         self.assertEqual(self.ask(master, ann, "pause", first).returncode, 0)
         wait(first, "PAUSED")
         wait(second, "RUNNING")  # what is paused does not count
         self.assertEqual(self.ask(master, ann, "resume", first).returncode, 0)
-        self.assertEqual(status(first)["waiting"], "quota")
+        self.assertEqual(status(first)["waiting"], "FOR_QUOTA")
         for who, job in ((ann, first), (ann, second), (bob, other)):
             self.assertEqual(self.ask(master, who, "cancel", job, "--now").returncode, 0)
 

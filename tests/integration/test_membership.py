@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers come, go, hang and come back while a job runs."""
 
-import json
 import signal
 import time
 
-from cluster import gradus
+from cluster import gradus, read_jobs, read_message
 from faults import Digits, FaultTest, main
 
 
@@ -35,7 +34,7 @@ class Members(Digits, FaultTest):
         began = time.monotonic()
 
         def heard():
-            nodes = json.loads(gradus("nodes", "--json", "--master", self.master.address).stdout)
+            nodes = read_message(gradus("nodes", "--json", "--master", self.master.address).stdout)["nodes"]
             return all(n["heartbeat_age_ms"] < 1000 * (time.monotonic() - began) for n in nodes)
         self.wait_for("heartbeats", heard)
 
@@ -59,7 +58,7 @@ class Members(Digits, FaultTest):
         self.cluster(workers=4)
 
         def names():
-            nodes = json.loads(gradus("nodes", "--json", "--master", self.master.address).stdout or "[]")
+            nodes = read_message(gradus("nodes", "--json", "--master", self.master.address).stdout or '{"nodes": []}')["nodes"]
             return {n["address"]: n["id"] for n in nodes if n["alive"]}
 
         before = names()
@@ -76,7 +75,7 @@ class Members(Digits, FaultTest):
         self.cluster(workers=2)
 
         def listed(*args):
-            nodes = json.loads(gradus("nodes", "--json", "--master", self.master.address, *args).stdout or "[]")
+            nodes = read_message(gradus("nodes", "--json", "--master", self.master.address, *args).stdout or '{"nodes": []}')["nodes"]
             return sorted((n["role"], n["alive"]) for n in nodes)
 
         everybody = listed()
@@ -188,7 +187,7 @@ class Members(Digits, FaultTest):
         self.wait_for("the recovery", lambda: self.now(job)["recoveries"] == 1)
         listed = self.wait_for("the reason in the list", lambda: (
             lambda job: job if "worker" in job["reason"] else None)(
-                json.loads(gradus("list", "--json", "--master", self.master.address).stdout)[0]))
+                read_jobs(gradus("list", "--json", "--master", self.master.address).stdout)[0]))
         self.assertIn("1 more worker", listed["reason"])
         self.wait_for("RUNNING with one worker", lambda: self.now(job)["state"] == "RUNNING")
         self.wait_used(self.workers[0])

@@ -10,7 +10,7 @@ import struct
 import unittest
 import warnings
 
-from cluster import ClusterTest, gradus
+from cluster import ClusterTest, gradus, read_job
 
 TORCH = importlib.util.find_spec("torch") is not None
 if TORCH:
@@ -113,7 +113,7 @@ class Exported(ClusterTest):
         done = gradus("run", file, "--json", "--state-dir", self.dir + "/state", "--set", f"data.dir={self.data}")
         self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
         self.export("exported-1")
-        return tensors_of(os.path.join(self.dir, "state-exported-1.safetensors")), json.loads(done.stdout)
+        return tensors_of(os.path.join(self.dir, "state-exported-1.safetensors")), read_job(done.stdout)
 
     def train_there(self, net):
         net.train()

@@ -12,7 +12,7 @@ import unittest
 
 import numpy
 
-from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, ClusterTest, gradus
+from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, ClusterTest, gradus, read_job
 
 CC = ["cc", "-std=gnu11", "-w", "-O1", "-fPIC", "-shared", "-I", os.path.join(SOURCE, "include")]
 MISTAKES = os.path.join(SOURCE, "tests/unit/rule/plugins/rule.c")
@@ -70,7 +70,7 @@ class Plugins(ClusterTest):
         done = gradus(*self.run_args(SOURCE + "/examples/digits.yaml", state, *extra, training__evaluate_every="never",
                                      training__replicas=2, cluster__partitions=2, **sets))
         self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
-        return json.loads(done.stdout)
+        return read_job(done.stdout)
 
     # ---- what the client says ----
 

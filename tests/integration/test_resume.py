@@ -2,14 +2,13 @@
 """Jobs that have failed, were cancelled or have succeeded, and are resumed: the same bits as without an end in between, each record
 once, and what is refused."""
 
-import json
 import os
 import shutil
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(__file__))
-from cluster import gradus  # noqa: E402
+from cluster import gradus, read_job  # noqa: E402
 from faults import main  # noqa: E402
 from test_fair_use import FairTest  # noqa: E402
 
@@ -43,7 +42,7 @@ class Resume(FairTest):
         self.assertIn("\nresumed     2 times after it had ended, the last time CANCELLED: cancelled at once",
                       gradus("status", job, "--master", self.master.address).stdout)
         self.assertEqual(self.weights(job), self.weights_of_quiet(done, training__replicas=2, training__evaluate_every="1 epoch"))
-        whole = json.loads(gradus("status", "digits-1", "--json", "--state-dir", self.dir + "/quiet").stdout)
+        whole = read_job(gradus("status", "digits-1", "--json", "--state-dir", self.dir + "/quiet").stdout)
         self.assertEqual([e["step"] for e in done["evaluations"]], [e["step"] for e in whole["evaluations"]])
 
     def test_a_job_of_gradus_run(self):
@@ -59,7 +58,7 @@ class Resume(FairTest):
         done = gradus("resume", short["job"], "--set", "training.epochs=3", "--json", *state)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f"job {short['job']} had SUCCEEDED; it goes on from its newest checkpoint", done.stderr)
-        told = json.loads(done.stdout)
+        told = read_job(done.stdout)
         self.assertEqual((told["job"], told["state"], told["epochs"]), (short["job"], "SUCCEEDED", 3))
         whole = self.run_job(state="whole", training__epochs=3, **self.job_keys)
         self.assertEqual(self.export(short["job"], "short"), self.export(whole["job"], "whole"))

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A parameter server that stands still is waited for: its job goes on where it was."""
 
-import json
 import os
 import signal
 import subprocess
 
-from cluster import BIN, SLOWER, gradus
+from cluster import BIN, SLOWER, gradus, read_message
 from faults import Digits, FaultTest, main
 
 SILENCE_MS = 3000 * SLOWER  # of a worker, until it is given up
@@ -23,7 +22,7 @@ class Standstill(Digits, FaultTest):
         self.workers = [self.start_worker() for _ in range(2)]
 
     def nodes(self):
-        return json.loads(gradus("nodes", "--json", "--master", self.master.address).stdout)
+        return read_message(gradus("nodes", "--json", "--master", self.master.address).stdout)["nodes"]
 
     def age_ms(self, service):
         return next(n["heartbeat_age_ms"] for n in self.nodes() if n["alive"] and n["address"] == service.address)

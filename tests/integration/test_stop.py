@@ -6,7 +6,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(__file__))
-from cluster import gradus  # noqa: E402
+from cluster import gradus, read_job  # noqa: E402
 from faults import Digits, FaultTest, main  # noqa: E402
 
 STOP = {"training__stop__metric": "accuracy", "training__stop__patience": 2, "training__evaluate_every": 5,
@@ -48,7 +48,7 @@ class Stop(Digits, FaultTest):
         self.assertEqual(status["best"]["step"], best["step"])
         self.assertIn(f"of step {best['step']} for 2 evaluations", status["reason"])
         self.assertTrue(status["reason"].startswith("stopped early: no better accuracy than "), status["reason"])
-        self.assertTrue(status["best"]["stopped_early"])
+        self.assertTrue(status["best"]["stops"])
         return best
 
     def test_the_same_end_and_result_whatever_dies(self):
@@ -91,7 +91,7 @@ class Stop(Digits, FaultTest):
             self.assertNotEqual(self.weights(job), self.weights(job, "--best"))
             self.assertEqual(self.weights(job + "@best"), self.weights(job, "--best"))
             shown = gradus("status", job + "@best", "--json", "--state-dir", self.state_dir)
-            self.assertEqual(json.loads(shown.stdout)["checkpoint"], status["best"]["checkpoint"], shown.stderr)
+            self.assertEqual(read_job(shown.stdout)["checkpoint"], status["best"]["checkpoint"], shown.stderr)
             evaluated = gradus("evaluate", job + "@best", "--json", "--state-dir", self.state_dir)
             self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
             self.assertAlmostEqual(json.loads(evaluated.stdout)["metrics"]["accuracy"], best["test"]["accuracy"], places=6)
@@ -106,7 +106,7 @@ class Stop(Digits, FaultTest):
         self.wait_for("a best version", lambda: self.status(self.master, job).get("best", {}).get("checkpoint") or None)
         self.wait_end(job)
         status = self.status(self.master, job)
-        self.assertEqual((status["best"]["metric"], status["best"]["stopped_early"]), ("loss", False))
+        self.assertEqual((status["best"]["metric"], status["best"]["stops"]), ("loss", False))
         self.assertEqual(self.weights(job + "@best"), self.weights(status["best"]["checkpoint"], state=False))
 
     def test_without_a_best_version_there_is_none(self):

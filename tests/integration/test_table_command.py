@@ -2,14 +2,13 @@
 """gradus table: what the tables of a running job hold, in a cluster of real processes; in text and JSON, with a server that
 stands still, and what is refused."""
 
-import json
 import os
 import re
 import signal
 import unittest
 import urllib.request
 
-from cluster import ENDLESS, SOURCE, ClusterTest, gradus
+from cluster import ENDLESS, SOURCE, ClusterTest, gradus, read_message
 from test_sparse_fields import criteo_lines
 
 JOB = """
@@ -67,20 +66,25 @@ class TableCommand(ClusterTest):
     def said(self, done):
         return " ".join(done.stderr.split())
 
-    def check_json(self, table, count):
-        self.assertEqual([s["shard"] for s in table["shards"]], list(range(count)))
-        for key in ("rows", "bytes", "bytes_max", "copied_rows", "copies_bytes", "admitted", "evicted", "dropped", "updated", "read"):
-            self.assertEqual(table[key], sum(s[key] for s in table["shards"]), key)
-        self.assertEqual(table["rows"], table["admitted"] - table["evicted"])
-        self.assertEqual(table["refused"], 0)
-        for s in table["shards"]:
-            self.assertTrue(0 < s["bytes"] <= s["bytes_max"])
-            self.assertGreater(s["version"], 60)
-            self.assertGreater(s["rows"], 0)
-            self.assertGreaterEqual(s["read"], s["updated"] + s["dropped"])  # what is pushed was read before
-        for key in ("updated", "read"):
-            most = max(s[key] for s in table["shards"])
-            self.assertAlmostEqual(table["imbalance"][key], most * count / table[key], 6)
+    def tables(self, *args):
+        """What each server says, by table: {name: [(shard, table), ...]}."""
+        answer = read_message(self.table(self.job_id, "--json", *args).stdout)
+        self.assertEqual((answer["job"], answer["table"]), (self.job_id, "".join(args)))
+        found = {}
+        for shard in answer["shards"]:
+            for table in shard["tables"]:
+                found.setdefault(table["name"], []).append((shard, table))
+        return found
+
+    def check(self, parts, count, dim, bytes_max):
+        self.assertEqual([shard["shard"] for shard, _ in parts], list(range(count)))
+        self.assertEqual(sum(t["bytes_max"] for _, t in parts), bytes_max)
+        for shard, t in parts:
+            self.assertEqual((t["dim"], t["rows"], t["refused"], shard["problem"]), (dim, t["admitted"] - t["evicted"], 0, ""))
+            self.assertTrue(0 < t["bytes"] <= t["bytes_max"])
+            self.assertGreater(shard["version"], 60)
+            self.assertGreater(t["rows"], 0)
+            self.assertGreaterEqual(t["read"], t["updated"] + t["dropped"])  # what is pushed was read before
 
     def test_a_running_job(self):
         done = self.table(self.job_id)
@@ -89,28 +93,26 @@ class TableCommand(ClusterTest):
         self.assertEqual(lines[0].split(), ["job", self.job_id])
         self.assertEqual(lines[3].split(), "TABLE DIM ROWS MEMORY FULL ADMITTED EVICTED DROPPED LOAD".split())
         self.assertEqual([line.split()[:2] for line in lines[4:]], [["weights", "1"], ["factors", "4"]])
-        answer = json.loads(self.table(self.job_id, "--json").stdout)
-        self.assertEqual((answer["job"], answer["problems"]), (self.job_id, []))
-        weights, factors = answer["tables"]
-        self.assertEqual((weights["name"], weights["dim"], weights["bytes_max"]), ("weights", 1, 8 << 20))
-        self.assertEqual((factors["name"], factors["dim"], factors["bytes_max"]), ("factors", 4, 16 << 20))
-        for table in answer["tables"]:
-            self.check_json(table, 2)
-            self.assertNotIn("hottest", table)
-        self.assertEqual(weights["dropped"], 0)
-        self.assertGreater(factors["dropped"], 0)  # the first sightings of each key
+        tables = self.tables()
+        self.assertEqual(list(tables), ["weights", "factors"])
+        self.check(tables["weights"], 2, 1, 8 << 20)
+        self.check(tables["factors"], 2, 4, 16 << 20)
+        self.assertFalse(any(t["hottest"] for parts in tables.values() for _, t in parts))
+        self.assertEqual([t["dropped"] for _, t in tables["weights"]], [0, 0])
+        self.assertTrue(all(t["dropped"] > 0 for _, t in tables["factors"]))  # the first sightings of each key
 
         done = self.table(self.job_id, "factors")
         self.assertTrue(all(len(line) <= 80 for line in done.stdout.splitlines()), done.stdout)
         self.assertIn("table       factors\n", done.stdout)
         self.assertIn("\nHOTTEST KEY           SIGHTINGS  SHARD\n", done.stdout)
         self.assertEqual(len(re.findall(r"^ +[01] .*  ps-[12]$", done.stdout, re.M)), 2)
-        factors, = json.loads(self.table(self.job_id, "factors", "--json").stdout)["tables"]
-        self.check_json(factors, 2)
-        sightings = [k["sightings"] for k in factors["hottest"]]
-        self.assertEqual(len(sightings), 20)
-        self.assertEqual(sightings, sorted(sightings, reverse=True))
-        self.assertEqual({k["shard"] for k in factors["hottest"]}, {0, 1})
+        tables = self.tables("factors")
+        self.assertEqual(list(tables), ["factors"])
+        self.check(tables["factors"], 2, 4, 16 << 20)
+        for _, table in tables["factors"]:
+            sightings = [k["sightings"] for k in table["hottest"]]
+            self.assertEqual(len(sightings), 20)
+            self.assertEqual(sightings, sorted(sightings, reverse=True))
         with urllib.request.urlopen(f"http://{self.servers[0].http}/metrics", timeout=120) as page:
             text = page.read().decode()
         self.assertGreater(float(re.search(r"^gradus_ps_table_rows (\S+)$", text, re.M)[1]), 0)
@@ -131,19 +133,18 @@ class TableCommand(ClusterTest):
         os.kill(stopped.pid, signal.SIGSTOP)
         try:
             done = self.table(self.job_id, "--json")
+            shown = self.table(self.job_id)
         finally:
             os.kill(stopped.pid, signal.SIGCONT)
-        answer = json.loads(done.stdout)
-        missing, = answer["problems"]
-        self.assertIn(f"warning: {missing['ps']} is missing: ", self.said(done))
-        weights = answer["tables"][0]
-        self.assertEqual(len(weights["shards"]), 1)
-        self.assertNotEqual(weights["shards"][0]["ps"], missing["ps"])
+        there, missing = read_message(done.stdout)["shards"]
+        self.assertNotEqual(there["ps"], missing["ps"])
+        self.assertEqual(([t["name"] for t in there["tables"]], there["problem"]), (["weights", "factors"], ""))
+        self.assertEqual(missing["tables"], [])
+        self.assertIn("ParameterServer.Stats", missing["problem"])
+        self.assertIn(f"warning: {missing['ps']} is missing: ", self.said(shown))
         steps = self.master.job(self.job_id)["steps"]
         self.wait_for("more steps", lambda: self.master.job(self.job_id)["steps"] > steps + 20)
-        answer = json.loads(self.table(self.job_id, "weights", "--json").stdout)
-        self.assertEqual(answer["problems"], [])
-        self.check_json(answer["tables"][0], 2)
+        self.check(self.tables("weights")["weights"], 2, 1, 8 << 20)
 
 
 if __name__ == "__main__":

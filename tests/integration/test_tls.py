@@ -3,7 +3,6 @@
 says why, and certificates and CA are replaced under a running job."""
 
 import http.client
-import json
 import os
 import re
 import resource
@@ -17,7 +16,7 @@ import unittest
 import warnings
 
 sys.path.insert(0, os.path.dirname(__file__))
-from cluster import BIN, ENDLESS, SLOWER, SLOW_DOWN, SOURCE, ClusterTest, gradus  # noqa: E402
+from cluster import BIN, ENDLESS, SLOWER, SLOW_DOWN, SOURCE, ClusterTest, gradus, read_job  # noqa: E402
 
 STRANGERS = 1000
 
@@ -104,7 +103,7 @@ class Tls(ClusterTest):
     def job_status(self, master, job="digits-1"):
         done = gradus("status", job, "--json", "--master", master.address, *self.client)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return read_job(done.stdout)
 
     def refused(self, address, args, *words, code=4):
         """`gradus nodes` ends with this code and these words, and says nothing else."""
@@ -133,7 +132,7 @@ class Tls(ClusterTest):
         master = self.start_tls_cluster(ps=2, workers=2)
         out = self.submit(master, "--watch", "--json", cluster__workers=2, cluster__ps=2, training__replicas=2,
                           training__epochs=6)
-        result = json.loads(out)
+        result = read_job(out)
         self.assertEqual(result["state"], "SUCCEEDED")
         self.assertGreater(result["metrics"]["test"]["accuracy"], 0.85)
         plain = self.run_job(cluster__workers=2, cluster__ps=2, training__replicas=2, training__epochs=6)

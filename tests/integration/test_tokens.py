@@ -13,7 +13,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(__file__))
-from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, gradus  # noqa: E402
+from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, gradus, read_job  # noqa: E402
 from test_access import AccessTest  # noqa: E402
 
 
@@ -141,7 +141,7 @@ class Tokens(AccessTest):
         job = self.ask(master, ann, *submit)
         self.assertEqual(job.returncode, 0, job.stderr)
         job = job.stdout.strip()
-        self.wait_for("the first steps", lambda: json.loads(self.ask(master, ann, "status", job, "--json").stdout)["steps"] > 0)
+        self.wait_for("the first steps", lambda: read_job(self.ask(master, ann, "status", job, "--json").stdout)["steps"] > 0)
         self.refused(self.ask(master, bob, "cancel", job), "bob (submitter, by token) may not cancel job " + job + ", which was submitted "
                      "by ann")
         # The nodes get another token, and the first one ends, while the job runs.
@@ -150,8 +150,8 @@ class Tokens(AccessTest):
         lines = read(self.list).splitlines(True)
         put(self.list, "".join(line for line in lines if line != lines[1]))
         self.refused_later(master, first)
-        steps = json.loads(self.ask(master, ann, "status", job, "--json").stdout)["steps"]
-        self.wait_for("more steps", lambda: json.loads(self.ask(master, ann, "status", job, "--json").stdout)["steps"] > steps + 20)
+        steps = read_job(self.ask(master, ann, "status", job, "--json").stdout)["steps"]
+        self.wait_for("more steps", lambda: read_job(self.ask(master, ann, "status", job, "--json").stdout)["steps"] > steps + 20)
         self.assertEqual(self.ask(master, ann, "cancel", job).returncode, 0)
         done = self.ask(master, ann, "watch", job)
         self.assertEqual(done.returncode, 3, done.stderr)

@@ -11,7 +11,7 @@ import unittest
 import urllib.request
 import xml.etree.ElementTree
 
-from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, TIMEOUT, ClusterTest, gradus
+from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, TIMEOUT, ClusterTest, gradus, read_job
 
 PARTS = ("load", "compute", "wire", "apply", "wait")
 CLOCK_US = 1.0  # times are written with three digits
@@ -185,7 +185,7 @@ class Modes(TraceTest):
 
         def has_steps():
             done = gradus("status", "digits-1", "--json", "--state-dir", state)
-            return done.returncode == 0 and json.loads(done.stdout)["steps"] > 20
+            return done.returncode == 0 and read_job(done.stdout)["steps"] > 20
         self.wait_for("steps", has_steps)
         args = [os.path.join(BIN, "gradus"), "trace", "digits-1", "--state-dir", state, "--steps", "3", "--within",
                 "60s", "--json"]
@@ -210,11 +210,11 @@ class Times(TraceTest):
         master, servers, workers, job = self.running(1, 2)
         self.wait_for("times", lambda: len(self.status(master, job)["worker_times"]) == 2)
         status = self.status(master, job)
-        for times in (status["times"], *status["worker_times"]):
+        for times in (status["times"], *(worker["times"] for worker in status["worker_times"])):
             self.assertGreater(times["steps"], 0)
-            self.assertAlmostEqual(sum(times[part + "_ms"] for part in PARTS), times["step_ms"], places=3)
+            self.assertEqual({key[:-3] for key in times if key.endswith("_us")}, set(PARTS))
             for part in ("compute", "wire", "apply"):
-                self.assertGreater(times[part + "_ms"], 0)
+                self.assertGreater(times[part + "_us"], 0)
         shown = gradus("status", job, "--master", master.address).stdout
         for word in ("TIME OF A STEP", "\nworker-1 ", "\nworker-2 ", "\nall workers ", "\nsince the start "):
             self.assertIn(word, shown)

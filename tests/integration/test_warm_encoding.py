@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 
-from cluster import SLOWER, SOURCE, gradus
+from cluster import SLOWER, SOURCE, gradus, read_job
 from faults import FaultTest, main
 
 JOB = """name: visits
@@ -132,7 +132,7 @@ class Encoding(FaultTest):
         return done["metrics"]["test"]["loss"]
 
     def said(self, state):
-        return json.loads(gradus("status", "visits-1", "--json", "--state-dir", os.path.join(self.dir, state)).stdout)["started_from"]
+        return read_job(gradus("status", "visits-1", "--json", "--state-dir", os.path.join(self.dir, state)).stdout)["started_from"]
 
     def test_the_first_evaluation_is_that_of_the_source(self):
         done, checkpoint = self.source()

@@ -153,8 +153,8 @@ def submit(name, directory, change, tls=False):
 
 def the_job(name):
     def found():
-        jobs = json.loads(gradus("list", "--json", wanted=False) or "[]")
-        return [j["job"] for j in jobs if j["name"] == name]
+        answer = json.loads(gradus("list", "--json", wanted=False) or "{}")
+        return [j["id"] for j in answer.get("jobs", []) if j["name"] == name]
     found_jobs = wait_for(f"a job {name}", found)
     check(len(found_jobs) == 1, f"{name} was submitted {len(found_jobs)} times")
     return found_jobs[0]

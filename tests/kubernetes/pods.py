@@ -9,16 +9,20 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
+from job_json import read_job  # noqa: E402
+
 NAMESPACE = "gradus"
 COMMAND_S = 1200
 WAIT_S = 300
 # Printed by the client's pod: what the job is at, several times a second, until nobody reads it.
-FOLLOW = """while echo "$(date +%s.%N) $(timeout 5 gradus status {job} --json 2>/dev/null | tr -d ' \\n' |
-grep -oE '"(state|steps)":("[A-Z]*"|[0-9]*)' | head -2 | tr '\\n' ' ')"; do sleep 0.1; done"""
+FOLLOW = """while echo "$(date +%s.%N) $(timeout 5 gradus status {job} --json 2>/dev/null |
+grep -oE '"(state|step)":"[A-Z0-9]*"' | head -2 | tr '\\n' ' ')"; do sleep 0.1; done"""
 PROCESSES = []
 times = []
 
@@ -123,7 +127,7 @@ def gradus(*args, wanted=True):
 def status(job):
     """What the master says of the job; {} while there is none."""
     text = gradus("status", job, "--json", wanted=False)
-    return json.loads(text) if text else {}
+    return read_job(text or "{}")
 
 
 def pods_of(component):
@@ -181,7 +185,7 @@ class Steps(threading.Thread):
     def run(self):
         try:
             for line in self.process.stdout:
-                steps = re.search(r'"steps":(\d+)', line)
+                steps = re.search(r'"step":"(\d+)"', line)
                 state = re.search(r'"state":"(\w+)"', line)
                 self.points.append((float(line.split()[0]), state.group(1) if state else "",
                                     int(steps.group(1)) if steps else None))

@@ -2,13 +2,16 @@
 """gradus.Client with a command that writes down how it is called, and with the real one where no master is needed."""
 
 import json
+import math
 import os
+import re
 import stat
 import sys
 import tempfile
 import unittest
 
-sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python")]
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+sys.path[:0] = [SOURCE + "/python"]
 try:
     import numpy  # noqa: the package wants it
 except ImportError:
@@ -16,6 +19,7 @@ except ImportError:
     sys.exit(77)
 
 import gradus
+from gradus import messages
 
 SCRIPT = """#!{python}
 import json, os, sys
@@ -66,12 +70,12 @@ class Calls(unittest.TestCase):
         self.assertEqual(json.loads(second[1]), {"name": "b", "update": {"rule": "sgd"}})
 
     def test_the_others(self):
-        client = self.client([{"job": "a-1"}], {"state": "RUNNING"}, None, {"changed": 1}, {"file": "x"}, {"state": "PENDING"},
-                             {"state": "PENDING"}, state_dir="/s")
-        self.assertEqual(client.list(5), [{"job": "a-1"}])
+        client = self.client({"jobs": [{"id": "a-1", "stateDir": "/s"}], "more": False}, {"state": "RUNNING"}, None,
+                             {"changes": [{"timeMs": "5"}]}, {"file": "x"}, {"state": "PENDING"}, {"state": "PENDING"}, state_dir="/s")
+        self.assertEqual(client.list(5), [{"job": "a-1", "state_dir": "/s"}])
         self.assertEqual(client.status("a-1"), {"state": "RUNNING"})
         client.cancel("a-1", now=True)
-        self.assertEqual(client.set("a-1", {"training.mode": "async"}), {"changed": 1})
+        self.assertEqual(client.set("a-1", {"training.mode": "async"}), {"changes": [{"time_ms": 5}]})
         self.assertEqual(client.export("a-1", "x"), {"file": "x"})
         self.assertEqual(client.resume("a-1"), {"state": "PENDING"})
         self.assertEqual(client.resume("a-1", {"training.epochs": 20}), {"state": "PENDING"})
@@ -81,15 +85,49 @@ class Calls(unittest.TestCase):
             ["export", "--json", "--state-dir=/s", "a-1", "x"], ["resume", "--json", "--state-dir=/s", "a-1"],
             ["resume", "--json", "--state-dir=/s", "--set", "training.epochs=20", "a-1"]])
 
+    def test_a_job_in_values_of_python(self):
+        metrics = [{"name": "loss", "value": 0.25}, {"name": "auc", "value": "NaN"}]
+        job = self.client({
+            "id": "7", "state": "RUNNING", "step": "9007199254740993", "stepsTotal": "-1", "epoch": 1.5, "train": [], "test": metrics,
+            "examplesPerSecond": "Infinity", "testConfusion": [50, 3, 2, 45.5], "staleness": ["3", "0"], "version": "0.1",
+            "evaluations": [{"step": "4", "train": metrics[:1], "trainPart": False}], "best": {"keptStep": "4"}, "waiting": "NOT_WAITING",
+            "shards": [{"ps": "11", "ledger": {"epoch": "2", "done": [1]}}]}).status("7")
+        self.assertTrue(math.isnan(job["metrics"]["test"].pop("auc")))
+        self.assertEqual(job, {
+            "job": "7", "state": "RUNNING", "steps": 2 ** 53 + 1, "steps_total": -1, "epochs": 1.5,
+            "metrics": {"train": {}, "test": {"loss": 0.25, "confusion_matrix": [[50, 3], [2, 45.5]]}},
+            "examples_per_second": math.inf, "staleness": [3, 0], "version": "0.1",
+            "evaluations": [{"step": 4, "train": {"loss": 0.25}, "train_part": False}], "best": {"kept_step": 4},
+            "waiting": "NOT_WAITING", "shards": [{"ps": "11", "ledger": {"epoch": 2, "done": [1]}}]})
+
+    def test_all_numbers_of_the_protocol_are_known(self):
+        """Of the messages that commands print."""
+        types = {}  # message: {field: (number, type)}
+        for file in ("types", "jobs"):
+            with open(os.path.join(SOURCE, f"proto/gradus/v1/{file}.proto"), encoding="utf-8") as f:
+                for name, body in re.findall(r"^message (\w+) \{$(.*?)^\}$", f.read(), re.M | re.S):
+                    types[name] = {field: type for type, field, number in
+                                   re.findall(r"^  (?:repeated )?(\w+) (\w+) = (\d+)", body, re.M) if int(number) < 100}
+        whole, fractions, seen = set(), set(), set()
+        todo = ["ListJobsResponse", "NodesResponse", "TablesResponse", "CheckpointJobResponse"]
+        while todo:
+            name = todo.pop()
+            seen.add(name)
+            whole |= {field for field, type in types[name].items() if type.endswith("64")}
+            fractions |= {field for field, type in types[name].items() if type in ("double", "float")}
+            todo += [type for type in types[name].values() if type in types and type not in seen]
+        self.assertLessEqual({"Job", "Ledger", "HotKey"}, seen)
+        self.assertEqual((set(messages.WHOLE), set(messages.FRACTIONS)), (whole, fractions))
+
     def test_watch(self):
         states = [("queued", 0), ("running", 1), ("running", 1), ("running", 2), ("succeeded", 2)]
-        client = self.client(*({"state": s, "steps": n} for s, n in states))
+        client = self.client(*({"state": s, "step": str(n)} for s, n in states))
         self.assertEqual([(j["state"], j["steps"]) for j in client.watch("a-1", 0)],
                          [states[0], states[1], states[3], states[4]])
         client = self.client({"state": "failed", "reason": "no such file"})
         with self.assertRaisesRegex(gradus.CommandError, "^a-1: failed: no such file$"):
             client.wait("a-1", 0)
-        self.assertEqual(self.client({"state": "succeeded", "steps": 9}).wait("a-1")["steps"], 9)
+        self.assertEqual(self.client({"state": "succeeded", "step": "9"}).wait("a-1")["steps"], 9)
 
     def test_errors(self):
         row = {"file": "job.yaml", "line": 2, "column": 7, "key": "update.rule", "message": "unknown"}

@@ -67,8 +67,9 @@ void job_tables_read(struct job_reader *r)
 /* True if it has a penalty that its rule does not know of. */
 static bool is_penalized(const struct update_spec *u, const struct update_pattern *p)
 {
-    static const char *const names[] = {"l1", "l2", "weight_decay"};
+    static const char *const names[] = {"l1", "l2", "ridge", "weight_decay"};
     const double values[] = {p == NULL ? u->l1 : p->l1, p == NULL ? u->l2 : p->l2,
+                             p == NULL ? u->ridge : p->ridge,
                              p == NULL ? u->weight_decay : p->weight_decay};
     bool penalized = false;
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
@@ -94,10 +95,11 @@ static void check_patterns(const struct job_reader *r)
                        match, p->match, name);
         }
         if (r->spec->model.tables[i].catch_up && is_penalized(u, p)) {
-            job_report(r, "model.tables",
-                       "model.tables.%zu.catch_up: not possible with l1, l2 or weight_decay, which "
-                       "rows have when they are touched alone; allowed: false",
-                       i);
+            job_report(
+                r, "model.tables",
+                "model.tables.%zu.catch_up: not possible with l1, l2, ridge or weight_decay, "
+                "which rows have when they are touched alone; allowed: false",
+                i);
         }
     }
 }

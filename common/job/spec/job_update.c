@@ -150,7 +150,8 @@ static void read_all_schedules(struct job_reader *r, const struct yaml_node *sec
 
 /* ---- variables ---- */
 
-/* What the job says of l1, l2 or weight_decay: the rule's hyperparameter, or the update's own. */
+/* What the job says of l1, l2, ridge or weight_decay: the rule's hyperparameter, or the update's
+ * own. */
 static double job_value(const struct update_spec *u, const char *name)
 {
     const struct field *field = update_spec_field(u, name, FIELD_FLOAT);

@@ -72,6 +72,13 @@ const struct field job_penalty_fields[] = {
      .def = "0",
      .max = 1e6,
      .help = "Times the parameter, added to its gradient"},
+    {.path = "ridge",
+     .type = FIELD_FLOAT,
+     .offset = SPEC_AT(ridge),
+     .def = "0",
+     .max = 1e12,
+     .help = "Half of this times the squares of the parameters is beside the sum of the losses of "
+             "all train records, which is an l2 of this / train records: 1 is C = 1 elsewhere"},
     {.path = "weight_decay",
      .type = FIELD_FLOAT,
      .offset = SPEC_AT(weight_decay),
@@ -81,7 +88,7 @@ const struct field job_penalty_fields[] = {
 };
 const size_t job_penalty_field_count = sizeof job_penalty_fields / sizeof job_penalty_fields[0];
 
-enum { ROW_MATCH, ROW_LEARNING_RATE, ROW_WEIGHT_DECAY, ROW_L1, ROW_L2, ROW_FROZEN };
+enum { ROW_MATCH, ROW_LEARNING_RATE, ROW_WEIGHT_DECAY, ROW_L1, ROW_L2, ROW_RIDGE, ROW_FROZEN };
 #define PATTERN_AT(member) offsetof(struct update_pattern, member)
 const struct field job_pattern_fields[] = {
     [ROW_MATCH] = {.path = "match",
@@ -113,6 +120,12 @@ const struct field job_pattern_fields[] = {
                 .def = "0",
                 .max = 1e6,
                 .help = "In the place of update.l2"},
+    [ROW_RIDGE] = {.path = "ridge",
+                   .type = FIELD_FLOAT,
+                   .offset = PATTERN_AT(ridge),
+                   .def = "0",
+                   .max = 1e12,
+                   .help = "In the place of update.ridge"},
     [ROW_FROZEN] = {.path = "frozen",
                     .type = FIELD_BOOL,
                     .offset = PATTERN_AT(frozen),
@@ -124,7 +137,7 @@ const size_t job_pattern_field_count = sizeof job_pattern_fields / sizeof job_pa
 bool job_pattern_inherits(const struct field *field)
 {
     size_t row = (size_t)(field - job_pattern_fields);
-    return row == ROW_WEIGHT_DECAY || row == ROW_L1 || row == ROW_L2;
+    return row == ROW_WEIGHT_DECAY || row == ROW_L1 || row == ROW_L2 || row == ROW_RIDGE;
 }
 
 bool job_rule_has(const struct rule *rule, const char *name)

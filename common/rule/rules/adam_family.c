@@ -1,10 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brings a table row up to date that many updates skipped: for adam and adamw. Computes one move
- * after the other until they are too small to matter; the rest of the updates only scales m and
- * v. */
+/* adam's update, and how a table row is brought up to date that many updates skipped: one move is
+ * computed after the other until they are too small to matter; the rest of the updates only scales
+ * m and v. */
 #include "rule/rules/adam_family.h"
 
 #include "rule/rules/rule_kernel.h"
+
+void adam_prepare(const void *params, uint64_t version, double lr_scale, struct rule_scalars *out)
+{
+    const struct adam_params *p = params;
+    const double t = (double)version + 1.0;
+    out->v[0] = (float)p->beta1;
+    out->v[1] = (float)(1.0 - p->beta1);
+    out->v[2] = (float)p->beta2;
+    out->v[3] = (float)(1.0 - p->beta2);
+    out->v[ADAM_RATE] = (float)(p->learning_rate * lr_scale / (1.0 - pow(p->beta1, t)));
+    out->v[ADAM_ROOT] = (float)(1.0 / sqrt(1.0 - pow(p->beta2, t)));
+    out->v[ADAM_EPSILON_AT] = (float)p->epsilon;
+}
+
+VECTOR_CLONES
+void adam_apply(const struct rule_scalars *s, float *out, const float *in, float *const *slots,
+                const float *gradient, float gradient_scale, size_t n)
+{
+    const struct adam_scalars c = adam_scalars_of(s);
+    float *restrict m = slots[0];
+    float *restrict v = slots[1];
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        float g = gradient[i] * gradient_scale;
+        m[i] = c.beta1 * m[i] + c.one_minus_beta1 * g;
+        v[i] = c.beta2 * v[i] + c.one_minus_beta2 * (g * g);
+        out[i] = in[i] - c.rate * m[i] / (sqrtf(v[i]) * c.root + c.epsilon);
+    }
+}
+
+/* ---- skipped updates ---- */
 
 #define ADAM_GONE 1e-10 /* moves below this share of the first are left out */
 

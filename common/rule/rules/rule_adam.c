@@ -20,68 +20,12 @@
 #include "rule/rules/adam_family.h"
 #include "rule/rules/rule_kernel.h"
 
-struct adam_params {
-    double learning_rate;
-    double beta1, beta2;
-    double epsilon;
-};
-
-enum {
-    ADAM_BETA1,
-    ADAM_ONE_MINUS_BETA1,
-    ADAM_BETA2,
-    ADAM_ONE_MINUS_BETA2,
-    ADAM_RATE,
-    ADAM_ROOT,
-    ADAM_EPSILON
-};
-
 static const struct field adam_fields[] = {
-    {"learning_rate", FIELD_FLOAT, offsetof(struct adam_params, learning_rate), "0.001", 0, 1e6,
-     NULL, "Bound on how far one update moves a parameter, roughly"},
-    {"beta1", FIELD_FLOAT, offsetof(struct adam_params, beta1), "0.9", 0, 0.999999, NULL,
-     "Decay of the mean of the gradient"},
-    {"beta2", FIELD_FLOAT, offsetof(struct adam_params, beta2), "0.999", 0, 0.999999, NULL,
-     "Decay of the mean of the squared gradient"},
-    {"epsilon", FIELD_FLOAT, offsetof(struct adam_params, epsilon), "1e-8", 1e-30, 1, NULL,
-     "Added to the corrected root mean square of the gradient"},
+    ADAM_LEARNING_RATE("0.001"),
+    ADAM_BETA1("0.9"),
+    ADAM_BETA2("0.999"),
+    ADAM_EPSILON("1e-8"),
 };
-
-static void adam_prepare(const void *params, uint64_t version, double lr_scale,
-                         struct rule_scalars *out)
-{
-    const struct adam_params *p = params;
-    const double t = (double)version + 1.0;
-    out->v[ADAM_BETA1] = (float)p->beta1;
-    out->v[ADAM_ONE_MINUS_BETA1] = (float)(1.0 - p->beta1);
-    out->v[ADAM_BETA2] = (float)p->beta2;
-    out->v[ADAM_ONE_MINUS_BETA2] = (float)(1.0 - p->beta2);
-    out->v[ADAM_RATE] = (float)(p->learning_rate * lr_scale / (1.0 - pow(p->beta1, t)));
-    out->v[ADAM_ROOT] = (float)(1.0 / sqrt(1.0 - pow(p->beta2, t)));
-    out->v[ADAM_EPSILON] = (float)p->epsilon;
-}
-
-VECTOR_CLONES
-static void adam_apply(const struct rule_scalars *s, float *out, const float *in,
-                       float *const *slots, const float *gradient, float gradient_scale, size_t n)
-{
-    const float beta1 = s->v[ADAM_BETA1];
-    const float one_minus_beta1 = s->v[ADAM_ONE_MINUS_BETA1];
-    const float beta2 = s->v[ADAM_BETA2];
-    const float one_minus_beta2 = s->v[ADAM_ONE_MINUS_BETA2];
-    const float rate = s->v[ADAM_RATE];
-    const float root = s->v[ADAM_ROOT];
-    const float epsilon = s->v[ADAM_EPSILON];
-    float *restrict m = slots[0];
-    float *restrict v = slots[1];
-    VECTOR_LOOP
-    for (size_t i = 0; i < n; i++) {
-        float g = gradient[i] * gradient_scale;
-        m[i] = beta1 * m[i] + one_minus_beta1 * g;
-        v[i] = beta2 * v[i] + one_minus_beta2 * (g * g);
-        out[i] = in[i] - rate * m[i] / (sqrtf(v[i]) * root + epsilon);
-    }
-}
 
 static struct adam_move adam_move(const void *params, double lr_scale)
 {

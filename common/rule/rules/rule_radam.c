@@ -18,35 +18,19 @@
  * Tables: lazy (touched rows only), or dense (all rows); the two differ, as m and v decay without a
  * gradient too.
  * A gradient beyond 1.8e19 overflows g² to infinity, and its element then stands still. */
+#include "rule/rules/adam_family.h"
 #include "rule/rules/rule_kernel.h"
 
 struct radam_params {
-    double learning_rate;
-    double beta1;
-    double beta2;
-    double epsilon;
+    struct adam_params adam;
     double threshold;
 };
 
-enum {
-    RADAM_BETA1,
-    RADAM_ONE_MINUS_BETA1,
-    RADAM_BETA2,
-    RADAM_ONE_MINUS_BETA2,
-    RADAM_RATE,
-    RADAM_ROOT,
-    RADAM_EPSILON
-};
-
 static const struct field radam_fields[] = {
-    {"learning_rate", FIELD_FLOAT, offsetof(struct radam_params, learning_rate), "0.001", 0, 1e6,
-     NULL, "Bound on how far one update moves a parameter, roughly"},
-    {"beta1", FIELD_FLOAT, offsetof(struct radam_params, beta1), "0.9", 0, 0.999999, NULL,
-     "Decay of the mean of the gradient"},
-    {"beta2", FIELD_FLOAT, offsetof(struct radam_params, beta2), "0.999", 0, 0.999999, NULL,
-     "Decay of the mean of the squared gradient"},
-    {"epsilon", FIELD_FLOAT, offsetof(struct radam_params, epsilon), "1e-8", 1e-30, 1, NULL,
-     "Added to the corrected root mean square of the gradient"},
+    ADAM_LEARNING_RATE("0.001"),
+    ADAM_BETA1("0.9"),
+    ADAM_BETA2("0.999"),
+    ADAM_EPSILON("1e-8"),
     {"threshold", FIELD_FLOAT, offsetof(struct radam_params, threshold), "5", 4, 1000, NULL,
      "Length of the mean of the squared gradient, in updates, from which on it is used"},
 };
@@ -54,13 +38,13 @@ static const struct field radam_fields[] = {
 /* ρ: over how many updates the mean of the squared gradient reaches. */
 static double length_at(const struct radam_params *p, double t)
 {
-    double power = pow(p->beta2, t);
-    return 2.0 / (1.0 - p->beta2) - 1.0 - 2.0 * t * power / (1.0 - power);
+    double power = pow(p->adam.beta2, t);
+    return 2.0 / (1.0 - p->adam.beta2) - 1.0 - 2.0 * t * power / (1.0 - power);
 }
 
 static double rectification(const struct radam_params *p, double t)
 {
-    double whole = 2.0 / (1.0 - p->beta2) - 1.0;
+    double whole = 2.0 / (1.0 - p->adam.beta2) - 1.0;
     double length = length_at(p, t);
     return sqrt((length - 4.0) * (length - 2.0) * whole / ((whole - 4.0) * (whole - 2.0) * length));
 }
@@ -70,36 +54,13 @@ static void radam_prepare(const void *params, uint64_t version, double lr_scale,
 {
     const struct radam_params *p = params;
     const double t = (double)version + 1.0;
-    const double rate = p->learning_rate * lr_scale / (1.0 - pow(p->beta1, t));
-    const bool rectified = length_at(p, t) > p->threshold;
-    out->v[RADAM_BETA1] = (float)p->beta1;
-    out->v[RADAM_ONE_MINUS_BETA1] = (float)(1.0 - p->beta1);
-    out->v[RADAM_BETA2] = (float)p->beta2;
-    out->v[RADAM_ONE_MINUS_BETA2] = (float)(1.0 - p->beta2);
-    out->v[RADAM_RATE] = (float)(rectified ? rate * rectification(p, t) : rate);
-    out->v[RADAM_ROOT] = rectified ? (float)(1.0 / sqrt(1.0 - pow(p->beta2, t))) : 0.0F;
-    out->v[RADAM_EPSILON] = rectified ? (float)p->epsilon : 1.0F;
-}
-
-VECTOR_CLONES
-static void radam_apply(const struct rule_scalars *s, float *out, const float *in,
-                        float *const *slots, const float *gradient, float gradient_scale, size_t n)
-{
-    const float beta1 = s->v[RADAM_BETA1];
-    const float one_minus_beta1 = s->v[RADAM_ONE_MINUS_BETA1];
-    const float beta2 = s->v[RADAM_BETA2];
-    const float one_minus_beta2 = s->v[RADAM_ONE_MINUS_BETA2];
-    const float rate = s->v[RADAM_RATE];
-    const float root = s->v[RADAM_ROOT];
-    const float epsilon = s->v[RADAM_EPSILON];
-    float *restrict m = slots[0];
-    float *restrict v = slots[1];
-    VECTOR_LOOP
-    for (size_t i = 0; i < n; i++) {
-        float g = gradient[i] * gradient_scale;
-        m[i] = beta1 * m[i] + one_minus_beta1 * g;
-        v[i] = beta2 * v[i] + one_minus_beta2 * (g * g);
-        out[i] = in[i] - rate * m[i] / (sqrtf(v[i]) * root + epsilon);
+    const double rate = p->adam.learning_rate * lr_scale / (1.0 - pow(p->adam.beta1, t));
+    adam_prepare(params, version, lr_scale, out);
+    if (length_at(p, t) > p->threshold) {
+        out->v[ADAM_RATE] = (float)(rate * rectification(p, t));
+    } else { /* without the mean of the squared gradient */
+        out->v[ADAM_ROOT] = 0.0F;
+        out->v[ADAM_EPSILON_AT] = 1.0F;
     }
 }
 
@@ -113,5 +74,5 @@ const struct rule rule_radam = {
     .slot_count = 2,
     .slot_names = {"m", "v"},
     .prepare = radam_prepare,
-    .apply = radam_apply,
+    .apply = adam_apply,
 };

@@ -12,26 +12,20 @@
  * Tables: lazy (touched rows only), or dense (all rows); the two differ, as m and v decay without a
  * gradient too.
  * A gradient beyond 1.8e19 overflows g² to infinity, and its element then stands still. */
+#include "rule/rules/adam_family.h"
 #include "rule/rules/rule_kernel.h"
 
 struct yogi_params {
-    double learning_rate;
-    double beta1;
-    double beta2;
-    double epsilon;
+    struct adam_params adam;
     bool bias_correction;
 };
 
-enum { YOGI_BETA1, YOGI_ONE_MINUS_BETA1, YOGI_ONE_MINUS_BETA2, YOGI_RATE, YOGI_ROOT, YOGI_EPSILON };
-
 static const struct field yogi_fields[] = {
-    {"learning_rate", FIELD_FLOAT, offsetof(struct yogi_params, learning_rate), "0.01", 0, 1e6,
-     NULL, "Bound on how far one update moves a parameter, roughly"},
-    {"beta1", FIELD_FLOAT, offsetof(struct yogi_params, beta1), "0.9", 0, 0.999999, NULL,
-     "Decay of the mean of the gradient"},
-    {"beta2", FIELD_FLOAT, offsetof(struct yogi_params, beta2), "0.999", 0, 0.999999, NULL,
+    ADAM_LEARNING_RATE("0.01"),
+    ADAM_BETA1("0.9"),
+    {"beta2", FIELD_FLOAT, offsetof(struct adam_params, beta2), "0.999", 0, 0.999999, NULL,
      "One minus the share of a squared gradient that its running measure moves by"},
-    {"epsilon", FIELD_FLOAT, offsetof(struct yogi_params, epsilon), "1e-3", 1e-30, 1, NULL,
+    {"epsilon", FIELD_FLOAT, offsetof(struct adam_params, epsilon), "1e-3", 1e-30, 1, NULL,
      "Added to the root of the measure of the squared gradient"},
     {"bias_correction", FIELD_BOOL, offsetof(struct yogi_params, bias_correction), "false", 0, 0,
      NULL, "Correct the means for their beginning, as Adam does"},
@@ -41,36 +35,27 @@ static void yogi_prepare(const void *params, uint64_t version, double lr_scale,
                          struct rule_scalars *out)
 {
     const struct yogi_params *p = params;
-    const double t = (double)version + 1.0;
-    const double correction1 = p->bias_correction ? 1.0 - pow(p->beta1, t) : 1.0;
-    const double correction2 = p->bias_correction ? 1.0 - pow(p->beta2, t) : 1.0;
-    out->v[YOGI_BETA1] = (float)p->beta1;
-    out->v[YOGI_ONE_MINUS_BETA1] = (float)(1.0 - p->beta1);
-    out->v[YOGI_ONE_MINUS_BETA2] = (float)(1.0 - p->beta2);
-    out->v[YOGI_RATE] = (float)(p->learning_rate * lr_scale / correction1);
-    out->v[YOGI_ROOT] = (float)(1.0 / sqrt(correction2));
-    out->v[YOGI_EPSILON] = (float)p->epsilon;
+    adam_prepare(params, version, lr_scale, out);
+    if (!p->bias_correction) {
+        out->v[ADAM_RATE] = (float)(p->adam.learning_rate * lr_scale);
+        out->v[ADAM_ROOT] = 1.0F;
+    }
 }
 
 VECTOR_CLONES
 static void yogi_apply(const struct rule_scalars *s, float *out, const float *in,
                        float *const *slots, const float *gradient, float gradient_scale, size_t n)
 {
-    const float beta1 = s->v[YOGI_BETA1];
-    const float one_minus_beta1 = s->v[YOGI_ONE_MINUS_BETA1];
-    const float one_minus_beta2 = s->v[YOGI_ONE_MINUS_BETA2];
-    const float rate = s->v[YOGI_RATE];
-    const float root = s->v[YOGI_ROOT];
-    const float epsilon = s->v[YOGI_EPSILON];
+    const struct adam_scalars c = adam_scalars_of(s);
     float *restrict m = slots[0];
     float *restrict v = slots[1];
     VECTOR_LOOP
     for (size_t i = 0; i < n; i++) {
         float g = gradient[i] * gradient_scale;
-        m[i] = beta1 * m[i] + one_minus_beta1 * g;
+        m[i] = c.beta1 * m[i] + c.one_minus_beta1 * g;
         float square = g * g;
-        v[i] = v[i] - one_minus_beta2 * (kernel_sign(v[i] - square) * square);
-        out[i] = in[i] - rate * m[i] / (sqrtf(v[i]) * root + epsilon);
+        v[i] = v[i] - c.one_minus_beta2 * (kernel_sign(v[i] - square) * square);
+        out[i] = in[i] - c.rate * m[i] / (sqrtf(v[i]) * c.root + c.epsilon);
     }
 }
 

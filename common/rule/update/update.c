@@ -138,6 +138,7 @@ static void make_group(const struct update_spec *spec, size_t i, struct update_g
         .l2 = spec->l2,
         .weight_decay = spec->weight_decay,
     };
+    double ridge = spec->ridge;
     memcpy(g->params, spec->params, bytes);
     if (i < spec->pattern_count) {
         const struct update_pattern *p = &spec->patterns[i];
@@ -146,7 +147,9 @@ static void make_group(const struct update_spec *spec, size_t i, struct update_g
         take_value(spec, g, "l1", p->l1, &g->l1);
         take_value(spec, g, "l2", p->l2, &g->l2);
         take_value(spec, g, "weight_decay", p->weight_decay, &g->weight_decay);
+        ridge = p->ridge;
     }
+    g->ridge = spec->records == 0 ? 0 : ridge / (double)spec->records;
 }
 
 /* ---- slots ---- */

@@ -5,7 +5,8 @@
  *
  *     the sum of gradients → delay compensation → accumulation over several versions → mean
  *     → are all values finite? → each value into ±clip_value → each variable to a norm ≤ clip_norm
- *     → all variables together to a norm ≤ clip_global_norm → + l2 · w + l1 · sign(w)
+ *     → all variables together to a norm ≤ clip_global_norm
+ *     → + (l2 + ridge / records) · w + l1 · sign(w)
  *     → decoupled decay: w · (1 − learning rate · weight_decay) → the rule → the moving average
  *
  * Some of that needs sums over whole variables, or over all of them, which may lie on several
@@ -218,6 +219,7 @@ double update_table_factor(const struct update *u, size_t table);
 /* As update_scalars(): the penalties of table @name, by elements; 0: none of that kind. */
 struct update_penalties {
     float l1, l2;
+    float ridge; /* of a step: that of the job / train records */
     float decay; /* learning rate · weight_decay */
 };
 void update_penalties(const struct update *u, const char *name, struct update_penalties *out);

@@ -115,7 +115,7 @@ static bool has_to_shape(const struct update *u, size_t part)
         return false;
     }
     return u->spec->clip_value > 0 || u->factors[u->parts[part].part.variable] != 1.0 ||
-           g->l1 != 0 || g->l2 != 0;
+           g->l1 != 0 || g->l2 + g->ridge != 0;
 }
 
 static void shape(const struct update *u, size_t part, uint64_t at, size_t n)
@@ -129,8 +129,9 @@ static void shape(const struct update *u, size_t part, uint64_t at, size_t n)
         return;
     }
     elements_clip(u->step.gradient + at, u->scale, limit, factor, n);
-    if (g->l1 != 0 || g->l2 != 0) {
-        elements_penalize(u->step.gradient + at, u->step.in + at, (float)g->l1, (float)g->l2, n);
+    const double l2 = g->l2 + g->ridge;
+    if (g->l1 != 0 || l2 != 0) {
+        elements_penalize(u->step.gradient + at, u->step.in + at, (float)g->l1, (float)l2, n);
     }
 }
 

@@ -24,6 +24,7 @@ struct update_group {
     void *past;    /* as of an earlier update: update_past() */
     const struct update_spec *spec;
     double l1, l2, weight_decay;
+    double ridge; /* by train record */
     /* scalars of the update that was begun */
     struct rule_scalars scalars;
     float decay; /* learning rate · weight_decay */

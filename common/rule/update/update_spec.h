@@ -22,7 +22,7 @@ struct update_pattern {
     char *match;          /* "*bias*": * is any text, ? one character */
     double learning_rate; /* a multiplier */
     /* In place of those of the job; for the rule's hyperparameter where it has one of that name. */
-    double weight_decay, l1, l2;
+    double weight_decay, l1, l2, ridge;
     bool frozen; /* never changes; its gradient counts nowhere */
 };
 
@@ -32,6 +32,10 @@ struct update_spec {
     struct rule_schedule *schedules; /* also that of the learning rate */
     size_t schedule_count;
     double l1, l2, weight_decay; /* 0 where the rule has a hyperparameter of that name */
+    /* Half of it times the squares of the parameters is beside the sum of the losses of all train
+     * records: an l2 of ridge / records in each step, whether it reads a row or not. */
+    double ridge;
+    uint64_t records; /* train records, as the ledger has them; not of the job file; 0: no ridge */
     double clip_value, clip_norm, clip_global_norm; /* 0: not */
     int64_t accumulate;                             /* versions per update; 0 counts as 1 */
     double average;                                 /* decay; 0: no average */

@@ -261,7 +261,8 @@ double update_table_factor(const struct update *u, size_t table)
 void update_penalties(const struct update *u, const char *name, struct update_penalties *out)
 {
     const struct update_group *g = &u->groups[update_spec_match(u->spec, name)];
-    *out = (struct update_penalties){.l1 = (float)g->l1, .l2 = (float)g->l2, .decay = g->decay};
+    *out = (struct update_penalties){
+        .l1 = (float)g->l1, .l2 = (float)g->l2, .ridge = (float)g->ridge, .decay = g->decay};
 }
 
 void update_follows(struct update *u, const struct update *before, uint64_t version)

@@ -180,7 +180,7 @@ void shard_tables_free(struct shard_tables *t)
 static bool is_nothing(const struct table_shaping *s)
 {
     const bool clips = s->clip.norm > 0 || s->clip.value > 0 || s->scaled;
-    return !clips && s->l1 == 0 && s->l2 == 0 && s->decay == 0;
+    return !clips && s->l1 == 0 && s->l2 == 0 && s->ridge == 0 && s->decay == 0;
 }
 
 void shard_tables_keep_previous(struct shard_tables *t, bool keeps)

@@ -41,6 +41,7 @@ static int add(const struct ps_shard *s, struct ps_eras *out, uint64_t version, 
         update_spec_release(&e->spec);
         return rc;
     }
+    e->spec.records = s->ledger.shape.records;
     out->count++; /* released with the others from here on */
     rc = make_update(s, e, err);
     if (rc != 0) {

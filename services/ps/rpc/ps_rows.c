@@ -346,6 +346,13 @@ const struct exact_sum *ps_tables_squares(struct ps_shard *s, const struct shard
     return s->squares;
 }
 
+/* The steps of an epoch that have @examples each. */
+static float epoch_steps(const struct ps_shard *s, uint64_t examples)
+{
+    const uint64_t records = s->era->spec.records;
+    return examples == 0 || examples > records ? 1.0F : (float)records / (float)examples;
+}
+
 void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
                      const struct update_result *result)
 {
@@ -364,6 +371,8 @@ void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
                                             .factor = (float)factor,
                                             .l1 = p.l1,
                                             .l2 = p.l2,
+                                            .ridge = p.ridge,
+                                            .ridge_steps = epoch_steps(s, a->examples),
                                             .decay = p.decay};
     }
     const bool applied = result->outcome == UPDATE_APPLIED && gradient != NULL;

@@ -257,7 +257,7 @@ static void test_runs(void **state)
     cli_says(&out, "(no master runs there now)");
     cli_says(&out, "tiny-1");
     cli_expect(0, "list --json");
-    cli_says(&out, "\"state_dir\": ");
+    cli_says(&out, "\"stateDir\":\"");
     cli_expect(0, "status tiny-1");
     cli_says(&out, "state       SUCCEEDED");
     cli_says(&out, "(no master runs there now)");
@@ -287,7 +287,15 @@ static void test_runs(void **state)
     cli_expect(2, "export --from x tiny-1 out.safetensors");
     cli_says(&err_out, "with --from give OUT alone");
     cli_expect(0, "run job.yaml --json");
-    cli_says(&out, "\"job\": \"tiny-2\"");
+    cli_says(&out, "{\"id\":\"tiny-2\",");
+    cli_says_not(&out, "secret"); /* nor in what is read from its row */
+    cli_expect(0, "status tiny-2 --json");
+    cli_says(&out, "\"state\":\"SUCCEEDED\"");
+    cli_says_not(&out, "secret");
+    cli_expect(0, "list --limit 1 --json");
+    cli_says(&out, "{\"jobs\":[{\"id\":\"tiny-2\",");
+    cli_says(&out, "}],\"more\":true}\n");
+    cli_says_not(&out, "tiny-1");
     cli_expect(2, "run bad.yaml");
 }
 

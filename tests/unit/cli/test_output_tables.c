@@ -173,52 +173,6 @@ static void test_extremes(void **state)
               "weights             0       0        0 B     -   999999   18.4E    1.0G     -\n");
 }
 
-static void test_json(void **state)
-{
-    (void)state;
-    struct sample_tables s;
-    struct buf out = {0};
-    init(&s);
-    output_tables_json(&s.r, &out);
-    json_t *o = output_parse(&out);
-    assert_int_equal(json_array_size(json_object_get(o, "tables")), 2);
-    const json_t *t = json_array_get(json_object_get(o, "tables"), 0);
-    assert_null(json_object_get(t, "hottest"));
-    assert_string_equal(json_string_value(json_object_get(t, "name")), "weights");
-    json_decref(o);
-    choose_factors(&s);
-    output_tables_json(&s.r, &out);
-    o = output_parse(&out);
-    assert_string_equal(json_string_value(json_object_get(o, "job")), "clicks-1");
-    assert_int_equal(json_array_size(json_object_get(o, "tables")), 1);
-    t = json_array_get(json_object_get(o, "tables"), 0);
-    static const char *const sums[] = {
-        "dim",     "rows",    "bytes",   "bytes_max", "copied_rows", "copies_bytes",    "admitted",
-        "evicted", "dropped", "updated", "read",      "refused",     "copies_bytes_max"};
-    static const json_int_t values[] = {16,     4500000, 192 << 20, 512 << 20, 20, 4096,   5100000,
-                                        600000, 24,      4000,      5000,      1,  2 << 20};
-    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
-        assert_int_equal(output_number_at(t, sums[i]), values[i]);
-    }
-    const json_t *imbalance = json_object_get(t, "imbalance");
-    assert_true(fabs(json_real_value(json_object_get(imbalance, "updated")) - 1.5) < 1e-9);
-    assert_true(fabs(json_real_value(json_object_get(imbalance, "read")) - 1.2) < 1e-9);
-    const json_t *shard = json_array_get(json_object_get(t, "shards"), 1);
-    assert_int_equal(json_array_size(json_object_get(t, "shards")), 2);
-    assert_string_equal(json_string_value(json_object_get(shard, "ps")), "ps-2");
-    assert_int_equal(output_number_at(shard, "version"), 701);
-    assert_int_equal(output_number_at(shard, "updated"), 3000);
-    const json_t *key = json_array_get(json_object_get(t, "hottest"), 0);
-    assert_int_equal(json_array_size(json_object_get(t, "hottest")), 20);
-    assert_string_equal(json_string_value(json_object_get(key, "key")), "18446744073709551615");
-    assert_int_equal(output_number_at(key, "sightings"), 100);
-    const json_t *problem = json_array_get(json_object_get(o, "problems"), 0);
-    assert_int_equal(json_array_size(json_object_get(o, "problems")), 1);
-    assert_string_equal(json_string_value(json_object_get(problem, "ps")), "ps-3");
-    assert_string_equal(json_string_value(json_object_get(problem, "problem")), "it is gone");
-    json_decref(o);
-}
-
 /* Of as many sightings the smaller key goes first, whatever shard it is of. */
 static void test_keys_alike(void **state)
 {
@@ -244,8 +198,9 @@ static void test_keys_alike(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_tables), cmocka_unit_test(test_one_table),
-        cmocka_unit_test(test_extremes),   cmocka_unit_test(test_json),
+        cmocka_unit_test(test_all_tables),
+        cmocka_unit_test(test_one_table),
+        cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_keys_alike),
     };
     return cmocka_run_group_tests_name("output_tables", tests, NULL, NULL);

@@ -129,7 +129,7 @@ static void test_patterns_and_schedules(void **state)
         "sync", 1);
     says(&s, "dense_1.bias    *.bias                       frozen\n");
     says(&s, "x 3");
-    says(&s, "0.25\n");
+    says(&s, "      0.25           0\n");
     says(&s, "One update every 4 steps.\n");
     says(&s, "\n      UPDATE     learning_rate\n");
     says(&s, "\n          15              0.05\n");
@@ -152,11 +152,11 @@ static void test_patterns_as_json(void **state)
 {
     (void)state;
     struct scene s;
-    static const char *const keys[] = {"learning_rate", "weight_decay", "l1", "l2"};
-    static const double values[] = {3, 0.0625, 0.125, 0.25};
+    static const char *const keys[] = {"learning_rate", "weight_decay", "l1", "l2", "ridge"};
+    static const double values[] = {3, 0.0625, 0.125, 0.25, 2};
     begin(&s,
           "rule: sgd, learning_rate: 0.5, variables: [{match: '*.kernel', learning_rate: 3, "
-          "weight_decay: 0.0625, l1: 0.125, l2: 0.25}]",
+          "weight_decay: 0.0625, l1: 0.125, l2: 0.25, ridge: 2}]",
           "sync", 1);
     json_t *list = json_object_get(s.json, "variables");
     json_t *kernel = json_array_get(list, 0), *bias = json_array_get(list, 1);

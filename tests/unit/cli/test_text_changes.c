@@ -46,30 +46,10 @@ static void changes_are_lines(void **state)
     buf_release(&out);
 }
 
-static void programs_read_them_too(void **state)
-{
-    (void)state;
-    Gradus__V1__Job j;
-    Gradus__V1__JobChange changes[2], *list[2];
-    struct buf out = {0};
-    fill(&j, changes, list);
-    json_print(text_changes_json(&j), 9, true, &out);
-    json_t *all = output_parse(&out);
-    json_t *expected =
-        json_pack("[{s:I, s:s, s:I, s:I, s:[s, s]}, {s:I, s:s, s:n, s:n, s:[s]}]", "time_ms",
-                  (json_int_t)86400000, "by", "ann", "step", (json_int_t)100, "version",
-                  (json_int_t)90, "sets", "update.learning_rate=0.01", "update.l1=1", "time_ms",
-                  (json_int_t)86401000, "by", "", "step", "version", "sets", "update.l1=1");
-    assert_true(json_equal(all, expected));
-    json_decref(all);
-    json_decref(expected);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(changes_are_lines),
-        cmocka_unit_test(programs_read_them_too),
     };
     return cmocka_run_group_tests_name("text_changes", tests, NULL, NULL);
 }

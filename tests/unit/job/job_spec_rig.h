@@ -20,7 +20,7 @@
 
 /* Keys of the update section beside adam's own. */
 #define ADAM_KEYS                                                                                  \
-    "rule, schedule, schedules, variables, l1, l2, weight_decay, clip_value, clip_norm, "          \
+    "rule, schedule, schedules, variables, l1, l2, ridge, weight_decay, clip_value, clip_norm, "   \
     "clip_global_norm, accumulate, average, evaluate_average, non_finite, learning_rate, beta1, "  \
     "beta2, epsilon"
 

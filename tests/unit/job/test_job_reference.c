@@ -96,8 +96,18 @@ static const char *refers_to(json_t *schema, const char *path)
 static void check_update_keys(json_t *form, const struct rule *rule)
 {
     static const char *const keys[] = {
-        "l1",         "l2",      "weight_decay",     "clip_value", "clip_norm", "clip_global_norm",
-        "accumulate", "average", "evaluate_average", "non_finite", "variables",
+        "l1",
+        "l2",
+        "ridge",
+        "weight_decay",
+        "clip_value",
+        "clip_norm",
+        "clip_global_norm",
+        "accumulate",
+        "average",
+        "evaluate_average",
+        "non_finite",
+        "variables",
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (property(form, keys[i]) == NULL) {

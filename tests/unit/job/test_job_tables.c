@@ -117,7 +117,10 @@ static void test_what_does_not_go_together(void **state)
     static const char late[] = "[{name: ads, dim: 1, catch_up: true}]";
     refused(late, "rule: sgd, l2: 0.1", "model.tables.0.catch_up: not possible with l1, l2");
     refused(late, "rule: sgd, variables: [{match: ads, weight_decay: 0.1}]",
-            "model.tables.0.catch_up: not possible with l1, l2 or weight_decay");
+            "model.tables.0.catch_up: not possible with l1, l2, ridge or weight_decay");
+    refused(late, "rule: sgd, ridge: 1", "model.tables.0.catch_up: not possible with l1, l2");
+    refused(late, "rule: adamw, variables: [{match: ads, ridge: 1}]",
+            "model.tables.0.catch_up: not possible with l1, l2, ridge");
     struct job_spec spec;
     struct buf problems = {0};
     assert_int_equal(parse(late, "rule: adamw, weight_decay: 0.1", &spec, &problems), 0);

@@ -69,7 +69,8 @@ static void test_defaults(void **state)
     struct job_spec spec;
     accepted("update: {rule: sgd}\n", &spec);
     const struct update_spec *u = &spec.update;
-    assert_true(u->l1 == 0 && u->l2 == 0 && u->weight_decay == 0 && u->average == 0);
+    assert_true(u->l1 == 0 && u->l2 == 0 && u->ridge == 0 && u->weight_decay == 0 &&
+                u->average == 0);
     assert_true(u->clip_value == 0 && u->clip_norm == 0 && u->clip_global_norm == 0);
     assert_int_equal(u->accumulate, 1);
     assert_int_equal(u->non_finite, UPDATE_NON_FINITE_FAIL);
@@ -89,11 +90,11 @@ static void test_everything(void **state)
              "  schedule: {kind: cosine, length: 1000, warmup: 100}\n"
              "  schedules:\n"
              "    beta1: {kind: piecewise, at: [10, 20], factors: [1, 0.5, 0.25]}\n"
-             "  l1: 0.1\n  l2: 0.2\n  weight_decay: 0.3\n"
+             "  l1: 0.1\n  l2: 0.2\n  ridge: 5\n  weight_decay: 0.3\n"
              "  clip_value: 1\n  clip_norm: 2\n  clip_global_norm: 3\n"
              "  accumulate: 4\n  average: 0.99\n  evaluate_average: true\n  non_finite: skip\n"
              "  variables:\n"
-             "    - {match: \"*bias*\", learning_rate: 0.5, weight_decay: 0}\n"
+             "    - {match: \"*bias*\", learning_rate: 0.5, weight_decay: 0, ridge: 2}\n"
              "    - match: dense_1.*\n      frozen: true\n",
              &spec);
     const struct update_spec *u = &spec.update;
@@ -112,6 +113,7 @@ static void test_everything(void **state)
     assert_string_equal(u->patterns[0].match, "*bias*");
     assert_true(u->patterns[0].learning_rate == 0.5 && u->patterns[0].weight_decay == 0);
     assert_true(u->patterns[0].l1 == 0.1 && u->patterns[0].l2 == 0.2); /* the job's */
+    assert_true(u->ridge == 5 && u->patterns[0].ridge == 2 && u->patterns[1].ridge == 5);
     assert_true(u->patterns[1].frozen && u->patterns[1].weight_decay == 0.3);
     job_spec_release(&spec);
 }

@@ -59,6 +59,9 @@ static void test_strings(void **state)
     struct buf out = {0};
     json_add_string(&out, "a\"b\\c\nd\te\x01\xc3\xa9");
     assert_string_equal(buf_str(&out), "\"a\\\"b\\\\c\\nd\\u0009e\\u0001\xc3\xa9\"");
+    buf_reset(&out);
+    json_add_text(&out, "\xff\xc3\xa9\"");
+    assert_string_equal(buf_str(&out), "\"\\\\xFF\xc3\xa9\\\"\"");
     buf_release(&out);
 }
 

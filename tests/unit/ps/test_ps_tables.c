@@ -191,6 +191,36 @@ static void test_a_step_without_rows(void **state)
     ps_rig_stop(&rig);
 }
 
+/* Of ridge a step has what the train records of the ledger leave, and a row owes it for all steps
+ * since its last one. */
+static void test_ridge_by_the_records_of_the_job(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    struct err err;
+    struct ledger ledger;
+    struct ps_rig_opening o = {.job = job,
+                               .rule =
+                                   "sgd, learning_rate: 1, variables: [{match: ads, ridge: 25}]",
+                               .tables = SPEC,
+                               .generation = 1,
+                               .consistency = ps_rig_consistency("sync", 1)};
+    ps_rig_ledger(&o, &ledger);
+    assert_int_equal(ledger.shape.records, 50);
+    ledger_release(&ledger);
+    ps_rig_start(&rig, 0);
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), 0, &err, "");
+    exchange_open(&c, &rig);
+    const float expected[3][7] = {{0.5F, 0.5F, 1, 1}, {0.5F, 0.5F, 0.5F, 0.5F}, {0, 0, 0.5F, 0.5F}};
+    for (uint64_t step = 0; step < 3; step++) {
+        push_well(&c, 1, step, 0, &(struct brought){{step == 1 ? 9 : 5, 7}, 0});
+        expect_rows(read_rows(&c, job, usual(2, (int)step + 1)), step + 1, expected[step]);
+    }
+    exchange_close(&c);
+    ps_rig_stop(&rig);
+}
+
 static void test_requests_that_are_wrong(void **state)
 {
     (void)state;
@@ -375,6 +405,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_of_versions),
         cmocka_unit_test(test_a_step_without_rows),
+        cmocka_unit_test(test_ridge_by_the_records_of_the_job),
         cmocka_unit_test(test_requests_that_are_wrong),
         cmocka_unit_test(test_a_key_of_another_shard),
         cmocka_unit_test(test_memory_is_reserved),

@@ -135,6 +135,7 @@ static void ref_variable(uint32_t v)
     const uint64_t t = ref.version / update_spec_accumulate(u), n = rig_variables[v].elements;
     const char *rule = u->rule->name;
     double l1 = p ? p->l1 : u->l1, l2 = p ? p->l2 : u->l2;
+    l2 += u->records == 0 ? 0 : (p ? p->ridge : u->ridge) / (double)u->records;
     double decay = p ? p->weight_decay : u->weight_decay, own = 0, ratio = 1;
     double rate = hyperparameter("learning_rate", t) * ref.lr_scale * (p ? p->learning_rate : 1);
     if (update_spec_field(u, "weight_decay", FIELD_FLOAT) != NULL) {
@@ -307,6 +308,11 @@ static bool set_option(struct update_spec *s, unsigned option)
         break;
     case 11:
         rig_schedule(s, "learning_rate", SCHEDULE_EXPONENTIAL)->every = 2;
+        break;
+    case 12:
+        s->ridge = 40;
+        s->records = 80;
+        rig_pattern(s, "*_1.*")->ridge = 160;
         break;
     default:
         return true;

@@ -316,6 +316,54 @@ static void test_penalties_by_record(void **state)
     step_seen(&(struct table_shaping){.decay = 0.25F}, none, 1, (float[]){3, -3});
 }
 
+/* A row that had its last update in version 3 has in that of version @version, as far as ridge
+ * goes, those between as well; but not more than @most. */
+static float step_owed(uint64_t version, float most, float l2)
+{
+    struct table_rows rows;
+    struct table_spec spec = spec_of("sgd", 1);
+    spec.init = (struct init){.kind = INIT_CONSTANT, .a = 64.0};
+    const uint64_t key = 5;
+    struct rule_scalars scalars = {0};
+    void *params = params_of(spec.rule);
+    const struct field *rate =
+        field_find(spec.rule->fields, spec.rule->field_count, "learning_rate");
+    assert_int_equal(table_rows_init(&rows, &spec, NULL), 0);
+    assert_int_equal(table_rows_add(&rows, &key, 1, 4, NULL), 0);
+    assert_int_equal(field_set(rate, params, "1", NULL), 0);
+    spec.rule->prepare(params, 0, 1.0, &scalars);
+    const struct table_shaping s = {.l2 = l2, .ridge = 0.0625F, .ridge_steps = most};
+    const float none = 0;
+    struct table_update update = {.up = {.version = version},
+                                  .scalars = &scalars,
+                                  .shaping = &s,
+                                  .keys = &key,
+                                  .n = 1,
+                                  .gradient = &none,
+                                  .gradient_scale = 0.5F};
+    assert_int_equal(table_rows_update(&rows, &update), 1);
+    float got[2];
+    table_rows_gather(&rows, &lazy, &key, 1, &got[0], NULL);
+    update.up.version++; /* and in the next one that of one step */
+    assert_int_equal(table_rows_update(&rows, &update), 1);
+    table_rows_gather(&rows, &lazy, &key, 1, &got[1], NULL);
+    assert_float_equal(got[1], got[0] * (1 - 0.0625F - l2 / 2), 1e-6F);
+    table_rows_release(&rows);
+    free(params);
+    return got[0];
+}
+
+static void test_ridge_is_of_all_steps(void **state)
+{
+    (void)state;
+    assert_float_equal(step_owed(4, 100, 0), 60, 1e-6F);
+    assert_float_equal(step_owed(5, 100, 0), 56, 1e-6F);
+    assert_float_equal(step_owed(11, 100, 0), 32, 1e-6F);
+    assert_float_equal(step_owed(11, 100, 0.25F), 24, 1e-6F); /* one of two records had the key */
+    assert_float_equal(step_owed(11, 2.5F, 0), 54, 1e-6F);
+    assert_float_equal(step_owed(1000000000, 8, 0), 32, 1e-6F);
+}
+
 /* Noise of sgld is that of a key, whatever row it has. */
 static void test_noise(void **state)
 {
@@ -492,11 +540,17 @@ static void test_bad_specs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_initial_values), cmocka_unit_test(test_updates),
-        cmocka_unit_test(test_shaping),        cmocka_unit_test(test_penalties_by_record),
-        cmocka_unit_test(test_noise),          cmocka_unit_test(test_remove),
-        cmocka_unit_test(test_sightings),      cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_full),           cmocka_unit_test(test_bad_specs),
+        cmocka_unit_test(test_initial_values),
+        cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_shaping),
+        cmocka_unit_test(test_penalties_by_record),
+        cmocka_unit_test(test_ridge_is_of_all_steps),
+        cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_remove),
+        cmocka_unit_test(test_sightings),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_bad_specs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -377,13 +377,7 @@ static void test_words(void **state)
     struct err err;
     assert_string_equal(wire_state_name(GRADUS__V1__JOB_STATE__RUNNING), "RUNNING");
     assert_string_equal(wire_state_name((Gradus__V1__JobState)99), "UNKNOWN");
-    Gradus__V1__JobState job_state;
-    assert_true(wire_state_parse("SUCCEEDED", &job_state));
-    assert_int_equal(job_state, GRADUS__V1__JOB_STATE__SUCCEEDED);
-    assert_false(wire_state_parse("succeeded?", &job_state));
-    Gradus__V1__NodeRole role;
-    assert_true(wire_role_parse("WORKER", &role));
-    assert_string_equal(wire_role_name(role), "WORKER");
+    assert_string_equal(wire_role_name(GRADUS__V1__NODE_ROLE__WORKER), "WORKER");
     for (int m = TRAINING_SYNC; m <= TRAINING_BOUNDED; m++) {
         enum training_mode back;
         Gradus__V1__Mode mode = wire_mode_to_proto((enum training_mode)m);
@@ -392,15 +386,12 @@ static void test_words(void **state)
     }
     enum training_mode mode;
     assert_int_equal(wire_mode_from_proto((Gradus__V1__Mode)17, &mode, &err), ERR_INVALID);
-    assert_string_equal(wire_mode_name(GRADUS__V1__MODE__BOUNDED), "BOUNDED");
     for (int p = POLICY_NONE; p <= POLICY_DELAY_COMPENSATION; p++) {
         enum staleness_policy back;
         Gradus__V1__StalenessPolicy policy = wire_policy_to_proto((enum staleness_policy)p);
         assert_int_equal(wire_policy_from_proto(policy, &back, &err), 0);
         assert_int_equal(back, p);
     }
-    assert_string_equal(wire_policy_name(wire_policy_to_proto(POLICY_SCALE_LR)), "SCALE_LR");
-    assert_string_equal(wire_policy_name((Gradus__V1__StalenessPolicy)17), "UNKNOWN");
 }
 
 static void test_step_times(void **state)
@@ -424,31 +415,13 @@ static void test_step_times(void **state)
     assert_int_equal(step_times_ns(&back), 0);
 }
 
-static void names_that_are_none_are_told(void **state)
-{
-    (void)state;
-    Gradus__V1__JobState job = GRADUS__V1__JOB_STATE__RUNNING;
-    Gradus__V1__NodeRole role = GRADUS__V1__NODE_ROLE__PS;
-    assert_false(wire_state_parse("NOTHING", &job) || wire_role_parse("NOBODY", &role));
-    assert_int_equal(job, GRADUS__V1__JOB_STATE__RUNNING);
-    assert_int_equal(role, GRADUS__V1__NODE_ROLE__PS);
-    assert_true(wire_state_parse("FAILED", &job) && wire_role_parse("WORKER", &role));
-    assert_int_equal(job, GRADUS__V1__JOB_STATE__FAILED);
-    assert_int_equal(role, GRADUS__V1__NODE_ROLE__WORKER);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_that_are_none_are_told),
-        cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_plan_round_trip),
-        cmocka_unit_test(test_plan_refused),
-        cmocka_unit_test(test_ledger_round_trip),
-        cmocka_unit_test(test_consistency),
-        cmocka_unit_test(test_data),
-        cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_ids),          cmocka_unit_test(test_plan_round_trip),
+        cmocka_unit_test(test_plan_refused), cmocka_unit_test(test_ledger_round_trip),
+        cmocka_unit_test(test_consistency),  cmocka_unit_test(test_data),
+        cmocka_unit_test(test_metrics),      cmocka_unit_test(test_words),
         cmocka_unit_test(test_step_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
