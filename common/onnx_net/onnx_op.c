@@ -36,6 +36,7 @@
     X(max_pool)                                                                                    \
     X(mul)                                                                                         \
     X(neg)                                                                                         \
+    X(pad)                                                                                         \
     X(pow)                                                                                         \
     X(range)                                                                                       \
     X(reciprocal)                                                                                  \

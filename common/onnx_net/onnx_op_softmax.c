@@ -59,9 +59,10 @@ static void softmax_dx(size_t n, const float *y, const float *dy, float *dx)
 static void log_softmax(size_t n, const float *x, float *y)
 {
     const float max = kernel_max(x, n);
-    const float shift = max + logf(activation_exp_row(n, x, max, y));
+    /* Not x - (max + rest), which of large numbers loses what the sum says. */
+    const float rest = logf(activation_exp_row(n, x, max, y));
     for (size_t i = 0; i < n; i++) {
-        y[i] = x[i] - shift;
+        y[i] = x[i] - max - rest;
     }
 }
 

@@ -196,7 +196,8 @@ struct gradus_keys {
     size_t count;         /* below 2^32 */
 };
 
-/* What a batch or an evaluation came to. Sums over its records. */
+/* What a batch or an evaluation came to. Sums over its records; NaN: that metric was not measured,
+ * and the job shows none. */
 struct gradus_result {
     size_t size;       /* sizeof(struct gradus_result) */
     uint64_t examples; /* counted in the sums; with them gradients are divided. Mostly the count */

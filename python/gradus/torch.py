@@ -38,6 +38,7 @@ from gradus.torch_tables import Embeddings
 from gradus.worker import EVALUATION, GRADIENT, JOB, KEYS, Field, Job, Work, Worker, started_by_worker
 
 METRICS = ("accuracy", "rmse", "mae")
+LOOK_EVERY = 64  # batches: then all parameters of the model are looked for
 Metrics = Mapping[str, Tuple[Any, int]]
 
 
@@ -196,6 +197,8 @@ class Trainer:
                       statistics={name: flat_rank(b) for name, b in self.statistics.items()},
                       train_records=self._length("train"), test_records=self._length("test"),
                       fingerprint=fingerprint(constants), tables=self.embeddings.tables)
+        self.parameters = dict(self.model.named_parameters())
+        self.batches = 0
         self.tensors: Dict[int, Dict[str, torch.Tensor]] = {}
         self.bound: Optional[Dict[str, torch.Tensor]] = None
         self.training: Optional[bool] = None
@@ -265,14 +268,19 @@ class Trainer:
             loss.backward()  # type: ignore[no-untyped-call]
         self._check_bound()
         gradients = self._tensors(work.gradients)
+        unused = False
         for name, p in self.trained.items():
             into = gradients[name]
             if p.grad is None:
                 into.zero_()
+                unused = True
             elif p.grad.is_sparse:
                 raise UseError(f"the gradient of {name} is sparse; gradients are dense here")
             else:
                 into.copy_(p.grad)
+        if unused or self.batches % LOOK_EVERY == 0:
+            self._check_parameters()
+        self.batches += 1
         examples = work.records.size
         for name, b in self.statistics.items():
             torch.mul(b, examples, out=gradients[name])
@@ -353,6 +361,16 @@ class Trainer:
                 raise UseError(f"buffer {name} was changed by the model, and only statistics may: name it in "
                                "Task.statistics(), if a mean over batches is what it is")
 
+
+    def _check_parameters(self) -> None:
+        """They are those that were described: another one in its place would be computed with, and never trained."""
+        now = dict(self.model.named_parameters())
+        for name in {**self.parameters, **now}:
+            if now.get(name) is not self.parameters.get(name):
+                what = "is gone" if name not in now else "is new" if name not in self.parameters \
+                    else f"is another one now, {list(now[name].shape)}"
+                raise UseError(f"parameter {name} {what}: the modules of a model stay what model() made of them while it is "
+                               "trained")
 
 # ---- pieces ----
 

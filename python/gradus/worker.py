@@ -21,6 +21,7 @@ A gradient has to be a function of the parameters, the records and the numbers o
 gives the same bits for any number of workers and servers."""
 
 import ctypes
+import math
 import os
 import sys
 import traceback
@@ -128,10 +129,10 @@ class Work:
         records have it (admission counts that). What is not named is not looked up. Errors: UseError, LostError."""
         self._worker._look_up(self, keys)
 
-    def done(self, loss: float, examples: Optional[int] = None, *, correct: float = 0.0, squared_error: float = 0.0,
-             absolute_error: float = 0.0) -> None:
+    def done(self, loss: float, examples: Optional[int] = None, *, correct: float = math.nan, squared_error: float = math.nan,
+             absolute_error: float = math.nan) -> None:
         """Answer a GRADIENT or EVALUATION with sums over its records; examples (all records unless said) is what gradients
-        are divided by. Errors: UseError, LostError."""
+        are divided by. A metric that is not said is not shown. Errors: UseError, LostError."""
         worker = self._worker
         result = worker._result
         result.examples = self.records.size if examples is None else examples  # type: ignore[union-attr]
@@ -145,7 +146,9 @@ class Work:
         """Say that it cannot be done: an exception with its traceback, or words. It goes to the log and to the job's status;
         a batch is tried again a few times, then the job fails. Errors: UseError, LostError."""
         if isinstance(reason, BaseException):
-            reason = "".join(traceback.format_exception(type(reason), reason, reason.__traceback__)).rstrip()
+            lines = "".join(traceback.format_exception(type(reason), reason, reason.__traceback__)).splitlines()
+            # Without what only underlines: the status of a job has room for the last lines.
+            reason = "\n".join(line for line in lines if line.strip("~^ ") or not line)
         worker = self._worker
         text = reason.encode("utf-8", "replace").replace(b"\0", b"?")
         worker._answered(self, worker._library.gradus_worker_fail(worker._handle, text))

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus-worker: computes gradients for the jobs of a cluster. */
+#include <string.h>
+
 #include "base/log.h"
 #include "tensor/blas_kernels.h"
 #include "worker/job/worker_shell.h"
+#include "worker/plugin/plugin_host.h"
 
 extern const unsigned char gradus_descriptors[];
 extern const unsigned char gradus_descriptors_end[];
@@ -39,6 +42,9 @@ static const char *poll_us(const void *settings)
 
 int main(int argc, char **argv)
 {
+    if (argc == 3 && strcmp(argv[1], WORKER_PROGRAM_PLUGINS) == 0) {
+        return plugin_host_run(argv[2]);
+    }
     blas_kernels_choose(argv);
     const struct service service = {
         .name = "worker",

@@ -623,6 +623,12 @@ def onnx():
         [o.tensor("w", (4,), [0.5] * 4), o.tensor("i", (), [0], 7), o.tensor("i0", (1,), [0], 7), o.tensor("two", (), [2.0]),
          o.tensor("t", (2,), [4, 2], 7), o.tensor("t1", (1,), [1], 7)],
         [o.value("x", ["N", 2, 4])], [o.value("y", ["N", 2])]))
+    write("onnx", "pad", bytes([0, 2, 3, 4]) + o.model(
+        [o.node("Mul", ["x", "w"], ["z"]), o.node("Pad", ["z", "p", "v"], ["q"]), o.node("Pad", ["q", "p2", "", "a"], ["r"], mode="reflect"),
+         o.node("AveragePool", ["r"], ["s"], kernel_shape=[2]), o.node("Flatten", ["s"], ["y"])],
+        [o.tensor("w", (4,), [0.5] * 4), o.tensor("p", (6,), [0, 0, 1, 0, 0, -1], 7), o.tensor("v", (), [2.0]),
+         o.tensor("p2", (2,), [2, 1], 7), o.tensor("a", (1,), [-1], 7)],
+        [o.value("x", ["N", 3, 4])], [o.value("y", ["N", 18])]))
     write("onnx", "cycle", flat + o.model(
         [o.node("Add", ["x", "c"], ["b"]), o.node("LSTM", ["b"], ["c"])], [], [o.value("x")], [o.value("c")]))
 

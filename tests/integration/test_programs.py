@@ -7,12 +7,13 @@ import importlib.util
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import unittest
 
-from cluster import BIN, ENDLESS, SOURCE, ClusterTest, alive, children_of, gradus, read_job, records_applied
+from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, ClusterTest, alive, children_of, gradus, read_job, records_applied
 
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 NUMPY = importlib.util.find_spec("numpy") is not None
@@ -25,6 +26,21 @@ update: {rule: adam, learning_rate: 0.02}
 training: {mode: sync, batch_size: 50, replicas: 4, epochs: %d, seed: 3, evaluate_every: 1 epoch}
 cluster: {workers: 1, ps: 1}
 """ % EPOCHS
+
+# A plug-in whose open() fails, under a name and of a version that are given.
+FAILS = """#include <gradus/compute.h>
+#include <string.h>
+static int fails(const struct gradus_job *j, void **m, struct gradus_description *d, char *why)
+{
+    strcpy(why, "this machine has no such model");
+    return j == NULL || m == NULL || d == NULL ? 2 : 1;
+}
+static int computes(void *m, const struct gradus_work *w, struct gradus_result *r, char *why)
+{
+    return m == NULL && w == NULL && r == NULL && why == NULL;
+}
+const struct gradus_compute NAME = {.abi = VERSION, .open = fails, .compute = computes};
+"""
 
 
 class ProgramTest(ClusterTest):
@@ -157,6 +173,58 @@ class InC(ProgramTest):
                         "CFLAGS=-O2 -Wall -Wextra -Werror", f"OUT={self.dir}"], check=True, capture_output=True)
         result, _ = self.same_bits(f"{self.dir}/logistic", "logistic-program-1", directory + "/logistic.yaml")
         self.assertGreater(result["metrics"]["test"]["accuracy"], 0.98)
+
+    def plug_in(self, name="plane", source=SOURCE + "/examples/compute-plugin/plane.c", symbol="gradus_compute", version=1):
+        """The directory with it, built out of tree with one command of plain cc."""
+        directory = os.path.join(self.dir, "plug ins")
+        os.makedirs(directory, mode=0o755, exist_ok=True)
+        subprocess.run(["cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fPIC", "-shared",
+                        f"-DNAME={symbol}", f"-DVERSION={version}", "-I", os.path.join(SOURCE, "include"), "-o",
+                        os.path.join(directory, name + ".so"), source, "-lm"], check=True)
+        return directory
+
+    def test_a_plug_in(self):
+        """By a command of `gradus run`, and by a setting of workers, of which one is killed, as are the processes beside them."""
+        self.file = os.path.join(SOURCE, "examples/compute-plugin/plane.yaml")
+        directory = self.plug_in()
+        command = shlex.join([os.path.join(BIN, "gradus-worker"), "compute", directory])
+        result, bits = self.same_bits(command, "plane-1", self.file)
+        self.assertGreater(result["metrics"]["test"]["accuracy"], 0.97)
+        state = os.path.join(self.dir, "cluster")
+        self.master = self.start("master", f"--state-dir={state}")
+        self.start("ps", f"--master={self.master.address}", f"--checkpoint-dir={state}/checkpoints")
+        def worker():
+            return self.start("worker", f"--master={self.master.address}", f"--compute-dir={directory}", f"--slow-down={SLOW_DOWN}")
+        workers = [worker(), worker()]
+        job = self.submit(training__epochs=ENDLESS, training__replicas=4)
+        self.wait_for("steps", lambda: self.master.job(job)["steps"] >= 5)
+        for pid in children_of(workers[0].process.pid):
+            os.kill(pid, signal.SIGKILL)
+        workers[1].stop(signal.SIGKILL)
+        worker()
+        at = self.master.job(job)["steps"]
+        self.wait_for("more steps", lambda: self.master.job(job)["steps"] > at + 5)
+        epochs = self.end_job(self.master.client(), job, [], 3)
+        self.wait_end(job)
+        result = self.run_program(command, "quiet", self.file, training__epochs=epochs, training__replicas=4)
+        self.assertEqual(self.bits(job, "cluster"), self.bits(result["job"], "quiet"))
+
+    def test_plug_ins_that_cannot_be(self):
+        source = os.path.join(self.dir, "fails.c")
+        with open(source, "w", encoding="ascii") as f:
+            f.write(FAILS)
+        directory = self.plug_in("open", source)
+        self.plug_in("abi", source, version=2)
+        self.plug_in("symbol", source, symbol="other")
+        os.chmod(shutil.copy(os.path.join(directory, "abi.so"), os.path.join(directory, "others.so")), 0o666)
+        with open(os.path.join(directory, "text.so"), "w", encoding="ascii") as f:
+            f.write("no shared object")
+        command = shlex.join([os.path.join(BIN, "gradus-worker"), "compute", directory])
+        for name, words in (("abi", "it has ABI version 2; this program knows 1"), ("symbol", "it does not define gradus_compute"),
+                            ("others", "that not everybody may write"), ("text", "it cannot be loaded"),
+                            ("nothing", "there is no such plug-in"), ("open", "this machine has no such model")):
+            result = self.run_program(command, name, SOURCE + "/examples/compute-plugin/plane.yaml", expect=1, model__program=name)
+            self.assertIn(words, result["reason"])
 
     def test_commands_that_cannot_be(self):
         for command, words in (("/nowhere/program", "exit code 127"), ("true", "exit code 0")):

@@ -12,6 +12,13 @@
 
 #define LATELY_NS UINT64_C(3000000000) /* sums over a longer time are halved */
 
+/* A program need not measure what its job names: it says NaN then. */
+static bool is_untold(const struct metrics *sums, int kind, double value)
+{
+    const bool can_be = kind == METRIC_ACCURACY || kind == METRIC_RMSE || kind == METRIC_MAE;
+    return isnan(value) && (sums->examples == 0 || (can_be && !isnan(sums->loss_sum)));
+}
+
 void job_metrics_set(struct job_metrics *m, const struct metrics *sums, double label_scale)
 {
     memset(m, 0, sizeof *m);
@@ -19,7 +26,7 @@ void job_metrics_set(struct job_metrics *m, const struct metrics *sums, double l
         if ((sums->kinds >> kind & 1u) == 0)
             continue;
         double value = metrics_value(sums, (enum metric_kind)kind, label_scale);
-        if (kind == METRIC_CONFUSION_MATRIX || (isnan(value) && sums->examples == 0))
+        if (kind == METRIC_CONFUSION_MATRIX || is_untold(sums, kind, value))
             continue;
         m->kinds |= 1u << kind;
         m->values[kind] = value;

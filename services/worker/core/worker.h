@@ -48,6 +48,7 @@
 #define WORKER_HELD_MAX 6   /* and as many as can be finished and not reported yet */
 /* rounds of sums over whole variables; no update takes more than four */
 #define WORKER_ROUNDS_MAX 8
+#define WORKER_MESSAGE_BYTES 896 /* the last lines of a traceback, too */
 
 enum worker_set { WORKER_SET_A, WORKER_SET_B, WORKER_SET_EVALUATION, WORKER_SET_COUNT };
 
@@ -183,7 +184,7 @@ struct worker_action {
     enum worker_action_kind kind;
     uint64_t tag;
     int code;
-    char message[256];
+    char message[WORKER_MESSAGE_BYTES];
     /* EXCHANGE. COMPUTE and EVALUATE of a job with tables: the shell asks each shard for the rows
      * that the batch needs with this, under its number, and waits for them. When they do not come
      * the computation is given up. */

@@ -292,15 +292,16 @@ static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
                  const struct membership_node *node, struct err *err)
 {
     int rc = load(j, r->data == NULL ? "" : r->data->encoding, false, err);
+    rc = rc != 0 ? rc : wire_plan_from_proto(r->plan, &j->plan, err);
+    if (rc == 0) { /* says more than that a fingerprint differs */
+        rc = worker_model_check_variables(&j->model, &j->plan, err);
+    }
     if (rc == 0 && r->data != NULL) {
         Gradus__V1__DataInfo found;
         Gradus__V1__ProgramModel program;
         describe_data(j, &found, &program);
         rc = wire_data_compare(r->data, &found, err);
         wire_program_release(&program);
-    }
-    if (rc == 0) {
-        rc = wire_plan_from_proto(r->plan, &j->plan, err);
     }
     if (rc == 0) {
         rc = plan_check_shards(&j->plan, j->model.spec.model.table_count, err);

@@ -119,24 +119,27 @@ static const struct variable_spec *variable_at(const struct worker_model *m, siz
                                  : model_variable(m->model, i);
 }
 
-static int check_variables(const struct worker_model *m, const struct plan *plan, struct err *err)
+int worker_model_check_variables(const struct worker_model *m, const struct plan *plan,
+                                 struct err *err)
 {
-    if (count_variables(m) != plan->variable_count) {
-        return err_set(err, ERR_STATE, "the plan has %zu variables, this worker's model has %zu",
-                       plan->variable_count, count_variables(m));
+    if (m->by_program == NULL && m->model == NULL) {
+        return 0; /* layers that are not built yet */
     }
-    for (size_t i = 0; i < plan->variable_count; i++) {
+    const size_t mine_count = count_variables(m);
+    for (size_t i = 0; i < plan->variable_count && i < mine_count; i++) {
         const struct variable_spec *mine = variable_at(m, i);
         const struct variable_spec *planned = &plan->variables[i];
         if (strcmp(mine->name, planned->name) != 0 || !shape_equal(&mine->shape, &planned->shape)) {
             char a[64], b[64];
-            return err_set(err, ERR_STATE,
-                           "variable %zu is %s %s in the plan, %s %s in this worker's model", i,
-                           planned->name, shape_format(&planned->shape, a, sizeof a), mine->name,
+            return err_set(err, ERR_STATE, "variable %zu: the job has %s %s, this node has %s %s",
+                           i, planned->name, shape_format(&planned->shape, a, sizeof a), mine->name,
                            shape_format(&mine->shape, b, sizeof b));
         }
     }
-    return 0;
+    return mine_count == plan->variable_count
+               ? 0
+               : err_set(err, ERR_STATE, "variables: the job has %zu, this node has %zu",
+                         plan->variable_count, mine_count);
 }
 
 static void lay_out(struct worker_model *m)
@@ -183,7 +186,7 @@ static int make_loaders(struct worker_model *m, struct err *err)
 
 static int build_program(struct worker_model *m, const struct plan *plan, struct err *err)
 {
-    int rc = check_variables(m, plan, err);
+    int rc = worker_model_check_variables(m, plan, err);
     if (rc != 0) {
         return rc;
     }
@@ -202,7 +205,7 @@ int worker_model_build(struct worker_model *m, const struct plan *plan, struct e
     }
     int rc = m->model != NULL ? 0 : make_model(m, err);
     if (rc == 0) {
-        rc = check_variables(m, plan, err);
+        rc = worker_model_check_variables(m, plan, err);
     }
     if (rc == 0) {
         rc = job_spec_check_lists(m->model, m->train, m->test, err);

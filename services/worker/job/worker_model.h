@@ -99,6 +99,10 @@ int worker_model_bring(struct worker_model *m, const struct data_roots *roots, u
                        struct err *err);
 /* frees the initial values, which nobody needs any more */
 void worker_model_brought(struct worker_model *m);
+/* Its variables, where they are known before it is built, are the plan's. Errors: ERR_STATE naming
+ * the first difference. */
+int worker_model_check_variables(const struct worker_model *m, const struct plan *plan,
+                                 struct err *err);
 /* Build the model; its variables must be the plan's. Errors: ERR_STATE naming the difference. */
 int worker_model_build(struct worker_model *m, const struct plan *plan, struct err *err);
 void worker_model_release(struct worker_model *m);

@@ -36,6 +36,10 @@ const struct field worker_fields[] = {
     {"program", FIELD_STRING, offsetof(struct worker_settings, program), "", 0, 0, NULL,
      "Command that computes models of its own (model.program of a job); it is started with this "
      "worker, and again when it ends"},
+    {"compute_dir", FIELD_STRING, offsetof(struct worker_settings, compute_dir), "", 0, 0, NULL,
+     "In place of a program: directory of plug-ins (gradus/compute.h); jobs with model.program "
+     "NAME "
+     "are computed by NAME.so, in a process of its own"},
     {"program_timeout", FIELD_MS, offsetof(struct worker_settings, program_answer_ms), "10 min",
      1000, 86400000.0, NULL,
      "A program that takes longer for one batch, or for saying what its model is, is ended and "
@@ -206,6 +210,23 @@ static const struct membership_events membership_hooks = {
 
 /* ---- hooks of the service ---- */
 
+static int start_program(struct worker_shell *w, const struct worker_settings *settings,
+                         struct err *err)
+{
+    const bool plugins = settings->compute_dir[0] != '\0';
+    if (plugins && settings->program[0] != '\0') {
+        return err_set(err, ERR_INVALID, "program and compute_dir: a worker has one of the two");
+    }
+    if (!plugins && settings->program[0] == '\0') {
+        return 0;
+    }
+    char *command = plugins ? worker_program_plugins_command(settings->compute_dir)
+                            : mem_strdup(settings->program);
+    int rc = worker_program_new(command, (uint64_t)settings->program_answer_ms, &w->program, err);
+    free(command);
+    return rc;
+}
+
 int worker_shell_start(struct service_context *sc, struct err *err)
 {
     struct worker_shell *w = mem_new(1, sizeof *w);
@@ -216,10 +237,7 @@ int worker_shell_start(struct service_context *sc, struct err *err)
         return rc;
     }
     w->sc = sc;
-    if (settings->program[0] != '\0') {
-        rc = worker_program_new(settings->program, (uint64_t)settings->program_answer_ms,
-                                &w->program, err);
-    }
+    rc = start_program(w, settings, err);
     if (rc != 0) {
         data_roots_release(&w->roots);
         free(w);

@@ -10,9 +10,10 @@ struct worker_settings {
     char *master; /* host:port */
     char *name;   /* wanted node id; empty: the master chooses */
     double slow_down;
-    char *data_root; /* data_roots_read() */
-    char *cache_dir; /* of indexes */
-    char *program;   /* a command line; empty: none */
+    char *data_root;   /* data_roots_read() */
+    char *cache_dir;   /* of indexes */
+    char *program;     /* a command line; empty: none */
+    char *compute_dir; /* of plug-ins that compute, in place of a program; empty: none */
     int64_t program_answer_ms;
     char *poll_us; /* poll_setting_parse() */
 };

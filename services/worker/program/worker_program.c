@@ -23,7 +23,7 @@
 #define GRACE_MS 2000                /* time after its socket was closed, and after SIGTERM */
 #define AGAIN_MS_MAX 10000           /* between two starts of a program that ends at once */
 #define SHOWN_BYTES 512
-#define TOLD_BYTES 140 /* of what a program says of a failure, in the reason of its job */
+#define TOLD_BYTES 600 /* of what a program says of a failure, in the reason of its job */
 #define QUOTED_BYTES ((size_t)4 * PROGRAM_TEXT_BYTES)
 
 extern char **environ;

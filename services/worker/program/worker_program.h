@@ -30,8 +30,12 @@
 
 #define WORKER_PROGRAM_ATTEMPTS 3 /* attempts at one batch, before the job fails */
 
+#define WORKER_PROGRAM_PLUGINS "compute" /* gradus-worker compute DIR */
+
 struct worker_program;
 
+/* The command line with which this executable computes with the plug-ins of @dir; owned. */
+char *worker_program_plugins_command(const char *dir);
 /* Start @command, a line for the shell. @answer_ms: a program that says nothing for so long is
  * ended; 0: it may take for ever. Errors: ERR_EXHAUSTED there can be no more processes. That the
  * command is wrong is seen when it is asked for something. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "master/core/job_record.h"
@@ -27,6 +28,30 @@ static void final_states_are_final(void **state)
     assert_false(job_state_allows((enum job_state)99, JOB_PENDING));
     assert_string_equal(job_state_name(JOB_RECOVERING), "RECOVERING");
     assert_string_equal(job_state_name((enum job_state)99), "UNKNOWN");
+}
+
+/* Programs need not measure all metrics of the job; a loss that is no number is shown. */
+static void metrics_that_nobody_told(void **state)
+{
+    (void)state;
+    struct metrics sums = {.kinds = 0};
+    struct job_metrics m;
+    metrics_init(&sums, 1U << METRIC_LOSS | 1U << METRIC_ACCURACY | 1U << METRIC_MAE);
+    job_metrics_set(&m, &sums, 1);
+    assert_int_equal(m.kinds, 0);
+    sums.examples = 4;
+    sums.weight = 4;
+    sums.loss_sum = 2;
+    sums.correct = NAN;
+    sums.absolute_error_sum = 6;
+    job_metrics_set(&m, &sums, 1);
+    assert_int_equal(m.kinds, 1U << METRIC_LOSS | 1U << METRIC_MAE);
+    assert_true(m.values[METRIC_LOSS] == 0.5 && m.values[METRIC_MAE] == 1.5);
+    sums.loss_sum = NAN;
+    job_metrics_set(&m, &sums, 1);
+    assert_int_equal(m.kinds, sums.kinds);
+    assert_true(isnan(m.values[METRIC_LOSS]) && isnan(m.values[METRIC_ACCURACY]));
+    metrics_release(&sums);
 }
 
 static void the_newest_evaluations_stay(void **state)
@@ -98,6 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(final_states_are_final),
+        cmocka_unit_test(metrics_that_nobody_told),
         cmocka_unit_test(the_newest_evaluations_stay),
         cmocka_unit_test(a_copy_is_a_copy),
         cmocka_unit_test(times_are_those_of_the_last_seconds),

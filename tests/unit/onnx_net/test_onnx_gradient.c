@@ -106,6 +106,8 @@ static const struct gradient_case cases[] = {
      "int i - = 2; Gather z i -> g : axis=1; Unsqueeze g a -> y;"
      "int a 1 = 1",
      false},
+    {"pad", "2,3", "int p 6 = 0 1 1 0 0 2; Pad z p -> y", false},
+    {"pad by reflection", "4", "int p 4 = 0 3 0 -1; Pad z p -> y : mode=reflect", false},
     {"reshape", "2,6", "int f 3 = 0 3 -1; Reshape z f -> y", false},
     {"reshape by the shape", "2,6",
      "Shape z -> h; int i - = 0; Gather h i -> n; int a 1 = 0; Unsqueeze n a -> u; int m 1 = -1;"

@@ -76,6 +76,14 @@ static const struct refusal cases[] = {
     {"4", "int f 2 = 1 3; Expand x f -> y", "shapes [2, 4] and [1, 3] do not go together"},
     {"4", "int f 2 = 1 -3; Expand x f -> y", "is to be -3"},
 
+    {"4", "int p 3 = 0 1 0; Pad x p -> y", "pads has 3 numbers for 2 dimensions; 4 would fit"},
+    {"4", "int p 4 = 0 -3 0 -2; Pad x p -> y",
+     "axis 1, which has 4, is padded twice, or by -3 and"},
+    {"4", "int p 4 = 1 1 1 1; int a 2 = 1 -1; Pad x p '' a -> y", "axis 1, which has 4, is padded"},
+    {"4", "int p 4 = 0 1 0 0; Pad x p -> y : mode=mirror", "none of constant, edge, reflect"},
+    {"4", "int p 4 = 0 -2 0 -2; Pad x p -> y", "with an empty tensor"},
+    {"4", "int p 4 = 0 1073741824 0 0; Pad x p -> y", "at most"},
+
     {"4", "float w - = 2; MatMul x w -> y", "an input is a single number; matrices would fit"},
     {"2,2", "float w 2,2; Gemm x w -> y", "input 0 has 3 dimensions; 2 would fit"},
     {"4", "float w 4,3; float b 1,1,3; Gemm x w b -> y",
