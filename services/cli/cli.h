@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client's commands: one file cmd_<name>.c each, one row each in the list of main.c.
+/* The client's commands: one file cmd_<name>.c each, one row each in the list of commands.c.
  *
- * To add one: a file with its `const struct cli_command`, and a line in CLI_COMMANDS of main.c. */
+ * To add one: a file with its `const struct cli_command`, and a line in CLI_COMMANDS of commands.c.
+ */
 #ifndef GRADUS_CLI_CLI_H
 #define GRADUS_CLI_CLI_H
 
@@ -52,6 +53,9 @@ struct cli_command {
     bool computes; /* wants the best matrix kernels (blas_kernels.h) */
     int (*run)(const struct cli_args *args);
 };
+
+extern const struct cli_command *const cli_commands[]; /* in the order of --help */
+extern const size_t cli_command_count;
 
 /* Options that several commands share. Which of them a command has, its `shares` say; they are the
  * first member of its options, whose rows cli_rows() has. */

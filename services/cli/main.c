@@ -16,48 +16,6 @@
 
 extern char **environ;
 
-#define CLI_COMMANDS(X)                                                                            \
-    X(run)                                                                                         \
-    X(submit)                                                                                      \
-    X(list)                                                                                        \
-    X(status)                                                                                      \
-    X(watch)                                                                                       \
-    X(cancel)                                                                                      \
-    X(pause)                                                                                       \
-    X(resume)                                                                                      \
-    X(rm)                                                                                          \
-    X(set)                                                                                         \
-    X(checkpoint)                                                                                  \
-    X(table)                                                                                       \
-    X(trace)                                                                                       \
-    X(timeline)                                                                                    \
-    X(compare)                                                                                     \
-    X(validate)                                                                                    \
-    X(schema)                                                                                      \
-    X(rules)                                                                                       \
-    X(plan)                                                                                        \
-    X(nodes)                                                                                       \
-    X(drop)                                                                                        \
-    X(generate)                                                                                    \
-    X(convert)                                                                                     \
-    X(export)                                                                                      \
-    X(evaluate)                                                                                    \
-    X(predict)                                                                                     \
-    X(certificates)                                                                                \
-    X(token)                                                                                       \
-    X(roles)                                                                                       \
-    X(config)                                                                                      \
-    X(version)
-
-#define X(name) extern const struct cli_command cmd_##name;
-CLI_COMMANDS(X)
-#undef X
-
-#define X(name) &cmd_##name,
-static const struct cli_command *const commands[] = {CLI_COMMANDS(X)};
-#undef X
-#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
-
 #define NAME_COLUMNS 16 /* width of the longest command name, with the blanks around it */
 
 static void usage(FILE *to)
@@ -65,10 +23,10 @@ static void usage(FILE *to)
     (void)fputs("Gradus trains models on a cluster of parameter servers and workers.\n\n"
                 "Usage: gradus COMMAND [ARGUMENTS]\n\nCommands:\n",
                 to);
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+    for (size_t i = 0; i < cli_command_count; i++) {
         struct buf summary = {0};
-        text_wrap(commands[i]->summary, NAME_COLUMNS, CONFIG_HELP_COLUMNS, &summary);
-        (void)fprintf(to, "  %-*s%s", NAME_COLUMNS - 2, commands[i]->name,
+        text_wrap(cli_commands[i]->summary, NAME_COLUMNS, CONFIG_HELP_COLUMNS, &summary);
+        (void)fprintf(to, "  %-*s%s", NAME_COLUMNS - 2, cli_commands[i]->name,
                       buf_str(&summary) + NAME_COLUMNS);
         buf_release(&summary);
     }
@@ -92,9 +50,9 @@ static void usage(FILE *to)
 
 static const struct cli_command *find(const char *name)
 {
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(commands[i]->name, name) == 0) {
-            return commands[i];
+    for (size_t i = 0; i < cli_command_count; i++) {
+        if (strcmp(cli_commands[i]->name, name) == 0) {
+            return cli_commands[i];
         }
     }
     return NULL;
@@ -134,22 +92,23 @@ static const struct {
 
 static int unknown_command(const char *name)
 {
-    const char *names[COMMAND_COUNT];
     for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
         if (strcmp(OTHERS[i].word, name) == 0) {
             cli_note("unknown command %s; %s", name, OTHERS[i].hint);
             return CLI_USAGE;
         }
     }
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        names[i] = commands[i]->name;
+    const char **names = mem_new(cli_command_count, sizeof *names);
+    for (size_t i = 0; i < cli_command_count; i++) {
+        names[i] = cli_commands[i]->name;
     }
-    const char *nearest = text_nearest(name, names, COMMAND_COUNT);
+    const char *nearest = text_nearest(name, names, cli_command_count);
     if (nearest != NULL) {
         cli_note("unknown command %s; did you mean `gradus %s`?", name, nearest);
     } else {
         cli_note("unknown command %s; `gradus --help` lists them", name);
     }
+    free(names);
     return CLI_USAGE;
 }
 
@@ -341,7 +300,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         code = CLI_USAGE;
     } else if (line.ask == CONFIG_VERSION) {
         char *none[] = {NULL};
-        code = run_command(&cmd_version, 0, none);
+        code = run_command(find("version"), 0, none);
     } else {
         code = take_line(command, &c, &line, options);
     }
