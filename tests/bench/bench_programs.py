@@ -5,7 +5,7 @@
 Usage: bench_programs.py BIN_DIR [--only ROW]... [--batches 64,256] [--pictures DIR] [--runs 5] [--epochs 0] [--json FILE]
 
 Rows; the two sides are taken in turn, with other seeds each time, and a line has their medians, the median of the ratios, and the
-accuracies. All with one thread, sgd, sync mode, values in shared memory:
+accuracies. All with one thread and the same matrix kernels, sgd, sync mode, values in shared memory:
   mlp       784-256-128-10 in PyTorch on 25,600 digits that `gradus generate` draws, 1 + 1, beside PyTorch alone
   resnet    78,000 parameters in PyTorch on 3 x 32 x 32 pictures, 1 + 1, batches of 64, beside PyTorch alone. Pictures are those of
             DIR/train*.bin and DIR/test*.bin, also .bin.gz (records like CIFAR-10's), else of cifar10 in GRADUS_TEST_DATA, else drawn
@@ -110,8 +110,18 @@ def output_of(command, environment=None):
     return done.stdout
 
 
+KERNELS = "BENCH_KERNELS"  # names a file, where a worker's program writes which matrix kernels it has
+
+
 def one_thread():
     return dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+
+
+def same_kernels(file):
+    """A worker chooses matrix kernels where OpenBLAS does not know the processor (docs/settings.md): PyTorch alone gets the same."""
+    with open(file) as f:
+        kernels = f.read()
+    return dict(one_thread(), **({"OPENBLAS_CORETYPE": kernels} if kernels else {}))
 
 
 def run_job(args, work, job, *more, **sets):
@@ -154,6 +164,7 @@ def measure_torch(args, task, batch, work):
     """@batch: of one replica."""
     data, epochs, nodes = make_data(args, task, work), args.epochs or EPOCHS[task], 2 if task == "dlrm" else 1
     program = [PYTHON, os.path.join(HERE, "torch_tasks.py"), task, data]
+    os.environ[KERNELS] = os.path.join(work, "kernels")
     job = dict(JOB, model=dict(JOB["model"], tables=TABLES)) if task == "dlrm" else JOB
 
     def cluster(seed):
@@ -162,7 +173,7 @@ def measure_torch(args, task, batch, work):
                        cluster__partitions=nodes)
 
     def alone(seed):
-        return json.loads(output_of([*program, "--alone", str(nodes * batch), str(epochs), str(seed)], one_thread()))
+        return json.loads(output_of([*program, "--alone", str(nodes * batch), str(epochs), str(seed)], same_kernels(os.environ[KERNELS])))
 
     return compare(args, task, nodes * batch, (f"cluster {nodes}+{nodes}", "PyTorch alone"), cluster, alone)
 

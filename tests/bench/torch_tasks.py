@@ -178,6 +178,9 @@ def main():
     if len(sys.argv) > 3:
         alone(task, *(int(word) for word in sys.argv[4:7]))
     else:
+        if "BENCH_KERNELS" in os.environ:
+            with open(os.environ["BENCH_KERNELS"], "w") as f:
+                f.write(os.environ.get("OPENBLAS_CORETYPE", ""))
         gt.worker(task)
 
 
