@@ -149,7 +149,7 @@ TASKS = {"mlp": lambda data, alone: Mlp(data), "resnet": lambda data, alone: Pic
 
 
 def alone(task, batch, epochs, seed):
-    """What a user writes without a cluster: one thread, SGD, each epoch in an order of its own."""
+    """What a user writes without a cluster: one thread, SGD, each epoch in an order of its own, its last batch what is left."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     random.seed(seed)
@@ -158,14 +158,14 @@ def alone(task, batch, epochs, seed):
     examples, begin = 0, time.perf_counter()
     for _ in range(epochs):
         order = torch.randperm(len(train[0]))
-        for at in range(0, len(order) - batch + 1, batch):
+        for at in range(0, len(order), batch):
             chosen = order[at:at + batch]
             optimizer.zero_grad(set_to_none=True)
-            loss = task.loss(model, [t[chosen] for t in train]) / batch
+            loss = task.loss(model, [t[chosen] for t in train]) / len(chosen)
             loss.backward()
             optimizer.step()
             loss.item()  # as somebody who watches it
-            examples += batch
+            examples += len(chosen)
     seconds = time.perf_counter() - begin
     model.eval()
     with torch.no_grad():
