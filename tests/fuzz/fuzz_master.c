@@ -206,11 +206,11 @@ static void act(const struct master_action *a)
         return;
     case MASTER_PREPARE:
         e.kind = MASTER_PREPARE_DONE;
-        e.prepare = (struct master_prepare_done){a->prepare.number, fails ? &err : NULL};
+        e.prepare = (struct master_files_done){a->prepare.number, fails ? &err : NULL};
         break;
     case MASTER_MANIFEST:
         e.kind = MASTER_MANIFEST_DONE;
-        e.manifest = (struct master_manifest_done){a->manifest.number, fails ? &err : NULL, "/c"};
+        e.manifest = (struct master_files_done){a->manifest.number, fails ? &err : NULL, "/c"};
         break;
     case MASTER_FIND:
         e.kind = MASTER_FOUND;

@@ -115,6 +115,8 @@ void disk_restore(struct world *w)
             .spec_error = good ? NULL : "it is wrong",
             .hold = w->schedule->fair.on && holds(w),
         };
+        w->jobs[i].steady_step =
+            0; /* until its shards have answered, the step of the row is shown */
         if (e.restore.hold && !over) { /* it is paused, as if a client had been told so */
             struct sim_job *j = &w->jobs[job_index(w, record.id)];
             j->paused = j->pausing = true;

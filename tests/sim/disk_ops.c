@@ -404,12 +404,12 @@ static void tell_master(struct world *w, const struct op *op)
     switch (op->kind) {
     case OP_PREPARE:
     case OP_DISCARD:
-        e.prepare = (struct master_prepare_done){op->number, why};
+        e.prepare = (struct master_files_done){.number = op->number, .err = why};
         break;
     case OP_MANIFEST:
         snprintf(path, sizeof path, "/c/%s", op->name);
         e.kind = MASTER_MANIFEST_DONE;
-        e.manifest = (struct master_manifest_done){op->number, why, path};
+        e.manifest = (struct master_files_done){op->number, why, path};
         break;
     default:
         e.kind = MASTER_FOUND;

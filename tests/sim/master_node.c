@@ -146,6 +146,8 @@ static void fill_call(struct world *w, struct unary_request *q, const struct mas
     q->replica_end = c->replica_end;
     q->hold = c->hold;
     q->slots = c->slots;
+    q->forget_pins = c->forget_pins;
+    snprintf(q->keep_pin, sizeof q->keep_pin, "%s", c->keep_pin == NULL ? "" : c->keep_pin);
     q->begins = c->begins;
     q->encoded = c->kind == MASTER_CALL_INSPECT && strcmp(c->encoding, GIVEN_ENCODING) == 0;
     given_asked(w, j, c);
@@ -201,7 +203,9 @@ static void call(struct world *w, const struct master_call *c)
             check_lease(w, u->req.job, name_of(w, c->node), c->generation, &c->leases[i]);
         }
     }
-    if (j->paused && (c->kind == MASTER_CALL_INSPECT || c->kind == MASTER_CALL_OPEN)) {
+    /* its shards are there: it runs until it has been paused */
+    bool adopted = disk_row(w, u->req.job)->handover.opening == c->fence.opening;
+    if (j->paused && !adopted && (c->kind == MASTER_CALL_INSPECT || c->kind == MASTER_CALL_OPEN)) {
         violated(w, INVARIANT_PAUSED, "%s is paused, and begins", j->id);
     }
     if (c->kind != MASTER_CALL_INSPECT) {
@@ -548,6 +552,12 @@ void master_answered(struct world *w, const struct unary *u, const struct unary_
     e.call.duplicates = r->duplicates;
     e.call.dropped = r->dropped;
     e.call.position = r->position;
+    e.call.pin_count = r->pin_count;
+    for (uint32_t i = 0; i < r->pin_count; i++) {
+        e.call.pins[i].id = r->pins[i].id;
+        e.call.pins[i].version = r->pins[i].version;
+        e.call.pins[i].slots = r->pins[i].slots;
+    }
     e.call.file = r->file;
     e.call.bytes = r->bytes;
     e.call.checksum = r->checksum;

@@ -92,7 +92,8 @@ struct unary_request {
     struct fence fence;
     uint64_t generation, start, version, step, step_limit, ledger_step;
     uint32_t replica_first, replica_end;
-    bool hold, slots, idle;
+    bool hold, slots, idle, forget_pins;
+    char keep_pin[64];
     struct consistency consistency;
     struct flat_ledger ledger;
     uint16_t workers[SIM_WORKERS_MAX]; /* names */
@@ -150,6 +151,12 @@ struct unary_reply {
     char message[160];
     uint64_t generation, version, position, examples, pushes, duplicates, dropped;
     struct flat_ledger ledger;
+    struct { /* of a shard */
+        char id[64];
+        uint64_t version;
+        bool slots;
+    } pins[MASTER_PINS_MAX];
+    uint32_t pin_count;
     uint64_t count;  /* EVALUATE: test records, */
     double accuracy; /* of these */
     uint64_t filled; /* UNARY_FILL */

@@ -263,6 +263,8 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         e.workers = workers;
         e.worker_count = q->worker_count;
         e.version = q->version;
+        e.forget_pins = q->forget_pins;
+        e.keep_pin = q->keep_pin;
         if (q->ledger.present) { /* otherwise nothing but the membership changes */
             e.consistency = &q->consistency;
             memcpy(done, q->ledger.done, sizeof done);

@@ -339,6 +339,12 @@ static void reply_unary(struct world *w, struct sim_shard *s, struct sim_request
         out->duplicates = info.pushes_duplicate;
         out->dropped = info.pushes_dropped;
         flatten(&out->ledger, a->ledger);
+        out->pin_count = (uint32_t)info.pins;
+        for (size_t i = 0; i < info.pins; i++) {
+            snprintf(out->pins[i].id, sizeof out->pins[i].id, "%s", info.pinned[i].id);
+            out->pins[i].version = info.pinned[i].version;
+            out->pins[i].slots = info.pinned[i].slots;
+        }
     }
     uint32_t unary = r->unary;
     uint32_t attempt = r->attempt;

@@ -121,9 +121,9 @@ static bool is_harmless(const struct sim_schedule *s, const struct sim_fault *f,
         *silent_us += of_it && with_master ? f->until_us - f->at_us : 0;
         return true;
     case FAULT_CRASH:
-    case FAULT_MIDSTEP:
+    case FAULT_MIDSTEP: /* a master that is away hears nobody, and holds that against nobody */
     case FAULT_LEAVE:
-        return f->node > s->ps_count; /* a worker */
+        return f->node == 0 || f->node > s->ps_count; /* the master, or a worker */
     case FAULT_SLOW:
     case FAULT_BREAK:
     case FAULT_JOIN:

@@ -26,6 +26,12 @@ static struct step go(enum phase to)
     return (struct step){.goes = true, .to = to};
 }
 
+static void lost_with_cancel(struct master *m, struct job *j)
+{
+    job_must_end(j, JOB_CANCELLED, "cancelled after its last worker was lost; %s",
+                 job_checkpoint_words(m, j));
+}
+
 /* ---- start: for the first time, or from a checkpoint ---- */
 
 /* The data of the job are known. */
@@ -48,12 +54,38 @@ static struct step data_known(struct master *m, struct job *j)
     return go(PHASE_OPEN);
 }
 
+/* The same, of a job that an earlier master led: its shards and workers are there. */
+static struct step adopted_data_known(struct master *m, struct job *j)
+{
+    if (!adopt_data_known(m, j)) {
+        return STAY; /* it goes back */
+    }
+    for (size_t i = 0; i < j->worker_count; i++) {
+        if (!j->workers[i].started) { /* it came meanwhile */
+            call_start(m, j, j->workers[i].node, MASTER_CALL_START, 0);
+        }
+    }
+    if (job_workers_started(j) == 0) {
+        j->resume = false;
+        return go(PHASE_WAIT);
+    }
+    start_end(m, j);
+    return go(PHASE_REGROUP);
+}
+
 static struct step none(struct master *m, struct job *j)
 {
     if (!j->chosen) {
         return STAY;
     }
     j->chosen = false;
+    if (j->adopts) {
+        /* what workers say of the present one is not for this master */
+        j->record.generation += MUTANT(adopted_as_it_was) ? 0 : 1;
+        job_store(m, j);
+        j->row_generation = j->row;
+        return go(start_recalls(j) ? PHASE_RECALL : PHASE_INSPECT);
+    }
     start_begin(m, j);
     if (j->resume && j->train.records > 0) {
         return data_known(m, j); /* StartJob compares the data of each worker with it */
@@ -75,9 +107,11 @@ static struct step inspect(struct master *m, struct job *j)
 {
     if (j->inspected) {
         j->inspected = false;
-        return data_known(m, j);
+        return j->adopts ? adopted_data_known(m, j) : data_known(m, j);
     }
-    if (calls_open(&m->calls, j, MASTER_CALL_INSPECT) == 0) {
+    if (j->worker_count == 0 && j->hold_cancel) {
+        lost_with_cancel(m, j);
+    } else if (j->worker_count > 0 && calls_open(&m->calls, j, MASTER_CALL_INSPECT) == 0) {
         /* the worker that was asked is gone */
         call_start(m, j, j->workers[0].node, MASTER_CALL_INSPECT, 0);
     }
@@ -142,7 +176,13 @@ static struct step start(struct master *m, struct job *j)
 /* The shards have said where they are. */
 static struct step regroup(struct master *m, struct job *j)
 {
-    if (calls_open(&m->calls, j, MASTER_CALL_MEMBERSHIP) > 0 || train_regroup_end(m, j) != 0) {
+    if (calls_open(&m->calls, j, MASTER_CALL_MEMBERSHIP) > 0) {
+        return STAY;
+    }
+    if (j->adopts && adopt_again(j)) {
+        return go(PHASE_REGROUP);
+    }
+    if (train_regroup_end(m, j) != 0) {
         return STAY;
     }
     if (!j->quiesced) {
@@ -266,8 +306,7 @@ static struct step released_async(struct master *m, struct job *j)
 static struct step lost_last(struct master *m, struct job *j)
 {
     if (j->hold_cancel) {
-        job_must_end(j, JOB_CANCELLED, "cancelled after its last worker was lost; %s",
-                     job_checkpoint_words(m, j));
+        lost_with_cancel(m, j);
         return STAY;
     }
     calls_forget(&m->calls, j, MASTER_CALL_ASSIGN);
@@ -307,7 +346,7 @@ static struct step next_step(struct master *m, struct job *j)
         job_settle(m, j);
         return go(PHASE_NONE);
     }
-    if (job_is_starting(j) && j->worker_count == 0) {
+    if (job_is_starting(j) && j->worker_count == 0 && !j->adopts) {
         job_must_restart(j, "all its workers were lost while it started");
         return STAY;
     }

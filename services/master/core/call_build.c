@@ -121,6 +121,13 @@ static void build_base(const struct job *j, uint32_t shard, struct master_base *
     }
 }
 
+/* A version that is pinned already, by an earlier master, is as that one wanted it. */
+static bool pins_slots(const struct job *j)
+{
+    const struct sync_point *s = &j->sync_point;
+    return !s->adopted && (s->slots || (s->evaluate && j->spec.update.evaluate_average));
+}
+
 /* The fields of @c's kind, from the state of its job now. */
 void call_build(struct master *m, const struct call *c, struct master_call *out)
 {
@@ -155,6 +162,8 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         break;
     case MASTER_CALL_MEMBERSHIP:
         out->shard = c->index;
+        out->forget_pins = j->adopts && j->adoption.looked && !MUTANT(pins_of_the_dead);
+        out->keep_pin = action_printf(m, "%s", j->adoption.pin);
         if (j->changing) {
             build_position(j, out);
             build_eras(m, c, out);
@@ -169,8 +178,7 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
     case MASTER_CALL_CHECKPOINT:
         out->shard = c->index;
         out->pin_id = j->sync_point.pin_id;
-        out->slots =
-            j->sync_point.slots || (j->sync_point.evaluate && j->spec.update.evaluate_average);
+        out->slots = pins_slots(j);
         out->directory = j->sync_point.directory;
         if (c->kind == MASTER_CALL_CHECKPOINT) {
             build_base(j, c->index, &out->base);

@@ -21,7 +21,7 @@ static void start_refused(struct master *m, struct job *j, struct node *n, const
         job_must_end(j, JOB_FAILED, "%s", why);
         return;
     }
-    if (job_is_starting(j) && (first || j->worker_count == 1)) {
+    if (job_is_starting(j) && (first || j->worker_count == 1) && !j->adopts) {
         job_must_restart(j, why); /* memory, or a disk that is not mounted: it may pass */
         return;
     }
@@ -159,6 +159,7 @@ static void succeeded(struct master *m, const struct call *c, const struct maste
         break;
     case MASTER_CALL_MEMBERSHIP:
         train_shard_said(j, c->index, done);
+        adopt_shard_said(j, c->index, done);
         break;
     case MASTER_CALL_ASSIGN:
         train_assign_done(j, c->node, c->hold, done->position);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a checkpoint is due, and an evaluation: at which step, after how much time, at the end of
  * which epoch. sync_point.c takes them. */
+#include "base/mutant.h"
 #include "master/core/core.h"
 
 /* NO_STEP: never. */
@@ -23,6 +24,37 @@ uint64_t checkpoint_due_next(const struct job *j, uint64_t step)
     uint64_t checkpoint = due_after(j, &t->checkpoint_every, step);
     next = checkpoint < next ? checkpoint : next;
     return next < j->record.steps_total ? next : j->record.steps_total;
+}
+
+/* When @every is due next, which was last done at @done (NO_STEP: never); not before @step. */
+static uint64_t due_from(const struct job *j, const struct field_interval *every, uint64_t done,
+                         uint64_t step)
+{
+    const uint64_t begin = j->step_map.step;
+    uint64_t due = due_after(j, every, done == NO_STEP || done < begin ? begin : done);
+    return due > step || MUTANT(missed_is_over) ? due : step;
+}
+
+void checkpoint_due_adopted(struct job *j, uint64_t evaluated, uint64_t checkpointed, uint64_t step)
+{
+    const struct training_spec *t = &j->spec.training;
+    j->next_evaluate =
+        j->test.records == 0 ? NO_STEP : due_from(j, &t->evaluate_every, evaluated, step);
+    j->next_checkpoint = due_from(j, &t->checkpoint_every, checkpointed, step);
+    uint64_t next = j->next_evaluate < j->next_checkpoint ? j->next_evaluate : j->next_checkpoint;
+    next = next < j->record.steps_total ? next : j->record.steps_total;
+    j->step_limit = job_is_sync(j) ? next : 0;
+}
+
+bool checkpoint_due_evaluation_at(const struct job *j, uint64_t step)
+{
+    return j->test.records > 0 &&
+           due_from(j, &j->spec.training.evaluate_every, j->evaluated_step, 0) <= step;
+}
+
+bool checkpoint_due_at(const struct job *j, uint64_t step)
+{
+    return due_from(j, &j->spec.training.checkpoint_every, j->checkpointed_step, 0) <= step;
 }
 
 /* The evaluation of @step was made, and (training.stop) what it said was not lost with the way back

@@ -68,8 +68,15 @@ void node_take(struct node *n, struct job *j);
 void node_drop(struct master *m, struct node *n, struct job *j);
 void node_works(struct node *n, const struct master_event *heartbeat); /* what it is at */
 void node_free(struct node *n);
-/* Notes that the node has joined; that it has said something; that it is dead. */
-void node_lives(struct master *m, struct node *n);
+const char *node_role_name(enum master_role role); /* "ps" */
+struct node_identity {                             /* What a node says of itself when it joins. */
+    enum master_role role;
+    uint64_t incarnation, pid;
+    const char *address, *http_address, *version, *host;
+};
+/* A node that is alive, with the name @wanted, or ("") one that no other has. There is room. */
+struct node *node_add(struct master *m, const struct node_identity *is, const char *wanted);
+/* Notes that the node has said something; that it is dead. */
 void node_heard(struct master *m, struct node *n);
 void node_dies(struct master *m, struct node *n);
 
@@ -274,6 +281,21 @@ void data_note(struct job *j); /* notes the known data as those that it is train
 /* Checks that the data are those of the checkpoint. Errors: ERR_INVALID they are not. */
 int data_check_same(const struct job *j, struct err *err);
 
+/* handover.c */
+void handover_note(struct job *j); /* its row is about to be written */
+
+/* adopt.c */
+/* The job from the store goes on with the nodes that its row names. False: it cannot. */
+bool adopt_begin(struct master *m, struct job *j);
+/* A worker has said what the data are. False: the job has to go back to its checkpoint. */
+bool adopt_data_known(struct master *m, struct job *j);
+void adopt_shard_said(struct job *j, uint32_t shard, const struct master_call_done *done);
+/* The shards have answered. True: they are to be told what comes of that, in one more generation.
+ */
+bool adopt_again(struct job *j);
+void adopt_position(struct master *m, struct job *j); /* they have: what is due next */
+void adopt_end(struct master *m, struct job *j);      /* where it stands is known */
+
 /* placement.c */
 void schedule(struct master *m);
 /* True if there are enough servers, busy ones included, that are not too small for it. */
@@ -368,6 +390,8 @@ void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *o
 /* metrics_pack() of the epoch's metrics so far; owned; NULL: some are not known. */
 double *progress_train_sums(const struct job *j, uint64_t epoch, size_t *count);
 void progress_restore(struct job *j, const struct master_found *found);
+/* The job is taken over where it stands, at @at. */
+void progress_adopted(struct job *j, const struct ledger *at);
 /* Errors: those of metrics_unpack(). */
 int progress_add_epoch(struct job *j, const struct master_epoch_progress *p, struct err *err);
 void progress_show_train(struct job *j);
@@ -382,6 +406,13 @@ void checkpoint_due_plan(struct job *j, uint64_t step);
 uint64_t checkpoint_due_ms(const struct job *j);
 bool checkpoint_due_at_epoch(const struct master *m, const struct job *j, uint64_t step);
 void checkpoint_due_saved(const struct master *m, struct job *j, uint64_t step);
+/* The job was taken over at @step: what was due before and was not done since @evaluated and
+ * @checkpointed (NO_STEP: never) is due there. */
+void checkpoint_due_adopted(struct job *j, uint64_t evaluated, uint64_t checkpointed,
+                            uint64_t step);
+/* Were they due at @step, an earlier step? */
+bool checkpoint_due_evaluation_at(const struct job *j, uint64_t step);
+bool checkpoint_due_at(const struct job *j, uint64_t step);
 /* The job goes on from a checkpoint of @step: if an evaluation is due there that was not made, all
  * workers stand for it before they train. */
 void checkpoint_due_make_up(struct job *j, uint64_t step);
@@ -391,6 +422,8 @@ void sync_point_advance(struct master *m, struct job *j);
 /* ends the work of the sync point, whatever it is; the job gives up its shards */
 void sync_point_stop(struct job *j);
 void sync_point_begin(struct master *m, struct job *j, bool quiesced);
+/* Goes on with the version that an earlier master pinned for @found. */
+void sync_point_adopt(struct master *m, struct job *j, const struct adoption *found);
 void sync_point_prune(struct master *m, struct job *j);
 void sync_point_waiters(struct master *m, struct job *j, bool all, int code, const char *message);
 void sync_point_release(struct job *j);
@@ -413,8 +446,8 @@ void sync_point_evaluation_failed(struct master *m, struct job *j, const char *w
 void sync_point_skip_evaluation(struct job *j);
 void sync_point_pin_failed(struct master *m, struct job *j, const char *why);
 void sync_points_tick(struct master *m);
-void on_prepare_done(struct master *m, const struct master_prepare_done *done);
-void on_manifest_done(struct master *m, const struct master_manifest_done *done);
+void on_prepare_done(struct master *m, const struct master_files_done *done);
+void on_manifest_done(struct master *m, const struct master_files_done *done);
 
 /* stop.c */
 bool stop_may_end(const struct job *j); /* the next evaluation may end the training */

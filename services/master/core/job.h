@@ -14,9 +14,9 @@
  * is leased first, and the hold begins again. So whatever happens in QUIESCED happens to one cut.
  *
  * A change of the job's file (`change`) waits until the job is QUIESCED and goes to the shards with
- * the next regrouping (`changing`). A job that lost a parameter server or its master (`resume`)
+ * the next regrouping (`changing`). A job that lost a parameter server (`resume`)
  * gives up all nodes, waits in RECOVERING as if it were PENDING, and starts from its newest
- * checkpoint.
+ * checkpoint. One that only lost its master is adopted (`adopts`) instead.
  *
  * A job that is paused, or makes way for one of a higher priority, yields: where all stand it is
  * pinned (`sync_point.yield`), nobody goes on until the checkpoint is complete, and then it gives
@@ -140,6 +140,20 @@ struct shard_state { /* of one parameter server, in the order of shards */
     struct ledger ledger; /* async, bounded: as it said last; a complete epoch is the next one's
                              beginning */
     bool has_ledger;
+    struct pin_said { /* as it said when the job was adopted */
+        char id[64];
+        uint64_t version;
+        bool slots;
+    } pins[MASTER_PINS_MAX];
+    size_t pin_count;
+};
+
+/* What is found of the life under an earlier master: adopt.c. */
+struct adoption {
+    bool looked;                      /* the shards have answered, and this was chosen: */
+    char pin[64];                     /* the sync point that was at work, and goes on; "": none */
+    uint64_t step;                    /* its step */
+    bool evaluate, checkpoint, slots; /* what is to be done with it; its slots are pinned, too */
 };
 
 struct checkpoint_base {
@@ -150,10 +164,11 @@ struct checkpoint_base {
 struct sync_point {
     uint64_t step, examples;
     bool evaluate, checkpoint, last, cancel;
-    bool yield;          /* with this checkpoint the job gives up its nodes; all stand until then */
-    bool quiesced;       /* nothing may move until it is pinned, */
-    bool decides;        /* or until it is evaluated: that may end the training */
-    bool slots;          /* slots are pinned, too, for a checkpoint */
+    bool yield;    /* with this checkpoint the job gives up its nodes; all stand until then */
+    bool quiesced; /* nothing may move until it is pinned, */
+    bool decides;  /* or until it is evaluated: that may end the training */
+    bool slots;    /* slots are pinned, too, for a checkpoint */
+    bool adopted;  /* an earlier master pinned it, and what it was for is found out (adopt.c) */
     bool attempt_failed; /* the present one; its other answers are still waited for */
     bool answered;       /* PREPARE, MANIFEST, DISCARD: the shell has */
     bool failed;         /* the checkpoint */
@@ -296,6 +311,8 @@ struct job {
     bool set_waits;                  /* a client waits for the change: */
     uint64_t set_request;
     bool resume; /* starts from its newest checkpoint */
+    bool adopts; /* an earlier master led it: where its shards are is not known yet (adopt.c) */
+    struct adoption adoption; /* meanwhile */
     /* from this time on it goes on with fewer workers than its file says */
     uint64_t resume_fewer_ms;
     char *resume_reason; /* owned; NULL: none */

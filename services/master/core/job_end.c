@@ -41,6 +41,8 @@ static void end(struct master *m, struct job *j, enum job_state state, const cha
     sync_point_stop(j);
     j->restartable = false;
     j->resume = false;
+    j->adopts = false;
+    j->adoption = (struct adoption){0};
     j->record.paused = false;
     release_nodes(m, j);
     job_names_clear(&j->record.workers);
@@ -93,6 +95,8 @@ static void stop_training(struct master *m, struct job *j, const char *why)
     j->hold_limit = false;
     j->quiesced = false;
     j->changing = false;
+    j->adopts = false;
+    j->adoption = (struct adoption){0};
     j->yield_again_ms = 0;
     j->yield_failures = 0;
     free(j->preempted_by);
@@ -118,7 +122,7 @@ static void recover(struct master *m, struct job *j, const char *why)
     if (end_cancelled(m, j, why)) {
         return;
     }
-    bool again = j->resume; /* its recovery failed */
+    bool again = j->resume && !j->adopts; /* its recovery failed */
     stop_training(
         m, j, action_printf(m, "job %s goes back to its last checkpoint: %s", j->record.id, why));
     j->resume = true;

@@ -64,6 +64,7 @@ void job_record_release(struct job_record *r)
     job_history_release(&r->history);
     free(r->evaluations);
     free(r->confusion);
+    job_handover_release(&r->handover);
     job_record_set_shards(r, 0);
     while (r->worker_times_count > 0) {
         free(r->worker_times[--r->worker_times_count].worker);
@@ -150,6 +151,7 @@ void job_record_copy(struct job_record *to, const struct job_record *from)
     to->owner = mem_strdup(from->owner);
     to->ended_before = mem_strdup(from->ended_before);
     job_history_copy(&to->history, &from->history);
+    job_handover_copy(&to->handover, &from->handover);
     to->evaluations = NULL;
     to->evaluation_capacity = from->evaluation_count;
     if (from->evaluation_count > 0) {

@@ -118,6 +118,27 @@ struct job_history {
     size_t change_count, change_capacity;
 };
 
+/* What a later master needs to take a running job over as it is (adopt.c). */
+struct job_handover_node {
+    char *id, *address, *http_address, *host; /* owned */
+    uint64_t pid, incarnation;
+    uint64_t start; /* of a worker: number of its StartJob */
+};
+struct job_handover {
+    uint64_t opening; /* of its shards; 0: it does not run, and there is nothing else */
+    char *version;    /* of the programs; owned */
+    struct job_handover_node *servers, *workers; /* in the order of shards, and of shares; owned */
+    size_t server_count, worker_count;
+    uint64_t step;                             /* at which its step map begins, */
+    struct ledger ledger;                      /* and the position there; owned */
+    uint64_t version_shift, checkpointed_step; /* as in struct job */
+    bool changing; /* the shards are being told of a change of its file at that step */
+};
+void job_handover_release(struct job_handover *h); /* zeroed is fine; afterwards it is */
+void job_handover_copy(struct job_handover *to, const struct job_handover *from); /* overwritten */
+/* Makes room for nodes, all of whose texts are "". */
+struct job_handover_node *job_handover_nodes(size_t count);
+
 struct job_worker_times { /* over the last 3 to 6 seconds, unless a step takes longer */
     char *worker;
     struct step_times times;
@@ -153,13 +174,14 @@ struct job_record {
     uint64_t generation;
     uint8_t secret[FENCE_SECRET_BYTES]; /* stored; not shown, not logged. Zeros: not drawn yet */
     uint64_t staleness[JOB_STALENESS_BUCKETS];
-    uint64_t dropped, speculated, recoveries;
+    uint64_t dropped, speculated, recoveries, adoptions;
     struct job_history history;
     uint64_t resumes;     /* times that it was resumed after it had ended */
     char *ended_before;   /* how it ended last before that, "FAILED: …"; "": it did not */
     uint64_t stop_passed; /* it had SUCCEEDED at this step, and was resumed: training.stop begins
                              to wait for something better there; 0: never */
     struct job_data data; /* the data that it was trained on; stored, not shown */
+    struct job_handover handover; /* stored, not shown */
     struct job_shard *shards;
     size_t shard_count;
     struct step_times times; /* of all workers */

@@ -95,7 +95,7 @@ void on_cancel(struct master *m, const struct master_event *e)
     } else if (j->record.state == JOB_PENDING && j->resume) {
         job_must_end(j, JOB_CANCELLED, "cancelled while it waited for its turn; %s",
                      job_checkpoint_words(m, j));
-    } else if (j->record.state == JOB_RECOVERING && !j->over) {
+    } else if (j->record.state == JOB_RECOVERING && !j->over && !j->adopts) {
         job_must_end(j, JOB_CANCELLED, "cancelled while it was recovering (%s); %s",
                      action_printf(m, "%s", j->record.reason), job_checkpoint_words(m, j));
     } else if (j->record.state == JOB_PENDING || j->record.state == JOB_STARTING) {
@@ -174,6 +174,18 @@ static void wait_for_reader(struct master *m, struct job *j, const char *error)
     }
 }
 
+/* The row goes on saying what it is taken over from. */
+static void adopted_says(struct master *m, struct job *j)
+{
+    const char *why = "the master restarted and takes the job over";
+    job_record_set(&j->resume_reason, "the master restarted");
+    if (j->record.state == JOB_RECOVERING) {
+        job_say(j, why);
+    } else {
+        job_enter(m, j, JOB_RECOVERING, why);
+    }
+}
+
 void on_restore(struct master *m, const struct master_event *e)
 {
     const struct master_restore_event *restore = &e->restore;
@@ -215,6 +227,10 @@ void on_restore(struct master *m, const struct master_event *e)
     } else if (state == JOB_PENDING && restore->hold) {
         job_enter(m, j, JOB_PAUSED, action_printf(m, "by request: %s", why));
     } else if (state != JOB_PENDING && state != JOB_PAUSED) {
-        job_must_recover(j, why);
+        if (restore->hold || !adopt_begin(m, j)) {
+            job_must_recover(j, why);
+        } else {
+            adopted_says(m, j);
+        }
     }
 }

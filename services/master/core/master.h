@@ -31,9 +31,8 @@ struct master;
 #define MASTER_NODES_MAX 1024        /* a cluster beyond that needs more than one master */
 #define MASTER_JOBS_PER_PS_MAX 16    /* the protocol's */
 #define MASTER_CHECKPOINT_WAITERS 16 /* clients that wait for one job's checkpoint */
-#define MASTER_EVALUATION_CHUNK                                                                    \
-    1024 /* test records; fixed, because results are merged by chunk                               \
-          */
+/* test records; fixed, because results are merged by chunk */
+#define MASTER_EVALUATION_CHUNK 1024
 
 struct master_config {
     uint64_t heartbeat_timeout_ms;  /* a node that is silent for so long is given up; */
@@ -177,6 +176,7 @@ struct master_worker_event {
     int code; /* REPORT_FAILURE: ERR_* */
     const char *message;
 };
+#define MASTER_PINS_MAX 4 /* on a shard */
 /* The answer of a node; it has the fields of its kind of call. */
 struct master_call_done {
     uint64_t number;
@@ -194,6 +194,12 @@ struct master_call_done {
     uint64_t version;
     const struct ledger *ledger;                    /* of that version; may be NULL */
     uint64_t examples, pushes, duplicates, dropped; /* all but CHECKPOINT */
+    struct {                                        /* MEMBERSHIP: what is pinned there */
+        const char *id;
+        uint64_t version;
+        bool slots;
+    } pins[MASTER_PINS_MAX];
+    size_t pin_count;
     /* ASSIGN */
     uint64_t position;
     /* EVALUATE: metrics_pack() */
@@ -205,15 +211,10 @@ struct master_call_done {
     bool delta;          /* of the base that the call named */
     const char *problem; /* OPEN: why this server could not write a checkpoint; "" or NULL: none */
 };
-struct master_manifest_done {
+struct master_files_done { /* PREPARE, MANIFEST */
     uint64_t number;       /* of the action */
     const struct err *err; /* NULL: well */
-    const char *path;      /* absolute */
-};
-
-struct master_prepare_done {
-    uint64_t number;       /* of the action */
-    const struct err *err; /* NULL: well */
+    const char *path;      /* MANIFEST: absolute */
 };
 struct master_stored {
     const char *job;
@@ -255,8 +256,8 @@ struct master_event {
         struct master_node_event node;
         struct master_worker_event worker;
         struct master_call_done call;
-        struct master_prepare_done prepare;
-        struct master_manifest_done manifest;
+        struct master_files_done prepare;
+        struct master_files_done manifest;
         struct master_found found;
         struct master_stored stored;
     };
@@ -345,6 +346,8 @@ struct master_call {
     size_t era_count;
     const struct ledger *ledger; /* OPEN, ASSIGN; MEMBERSHIP: NULL when nothing but it changes */
     uint64_t version;            /* OPEN, MEMBERSHIP: the version of these */
+    bool forget_pins;            /* MEMBERSHIP: those that an earlier master made, */
+    const char *keep_pin;        /* but for this one; "" or NULL: none */
     const char *restore;         /* OPEN: directory of a checkpoint; "": initial values */
     const char *rows_from;  /* OPEN: then the checkpoint with the first rows of tables; or "" */
     uint64_t rows_manifest; /* OPEN: the rows of that checkpoint */

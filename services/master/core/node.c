@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node: its jobs, and what it says that it is at. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/mutant.h"
 #include "base/text.h"
 #include "master/core/core.h"
@@ -26,12 +28,52 @@ static void link_last(struct master *m, struct node *n)
     m->heard_last = n;
 }
 
-void node_lives(struct master *m, struct node *n)
+const char *node_role_name(enum master_role role)
+{
+    static const char *const NAMES[] = {"", "ps", "worker"};
+    return NAMES[role];
+}
+
+static void name_node(struct master *m, struct node *n, const char *wanted)
+{
+    if (wanted[0] != '\0') {
+        n->id = mem_strdup(wanted);
+        return;
+    }
+    do {
+        free(n->id);
+        n->id = mem_printf("%s-%" PRIu64, node_role_name(n->role), ++m->next_name[n->role]);
+    } while (node_named(m, n->id) != NULL);
+}
+
+static void node_lives(struct master *m, struct node *n)
 {
     n->alive = true;
     n->heartbeat_ms = m->now_ms;
     m->alive[n->role]++;
     link_last(m, n);
+}
+
+struct node *node_add(struct master *m, const struct node_identity *is, const char *wanted)
+{
+    struct node *n = mem_new(1, sizeof *n);
+    *n = (struct node){
+        .number = ++m->next_number,
+        .role = is->role,
+        .incarnation = is->incarnation,
+        .pid = is->pid,
+        .address = mem_strdup(is->address),
+        .http_address = mem_strdup(is->http_address),
+        .version = mem_strdup(is->version),
+        .host = mem_strdup(is->host),
+        .joined_wall_ms = m->wall_ms,
+    };
+    name_node(m, n, wanted);
+    name_index_put(&m->node_index, n->id, n);
+    node_lives(m, n);
+    m->nodes = mem_grow(m->nodes, &m->node_capacity, m->node_count + 1, sizeof(struct node *));
+    m->nodes[m->node_count++] = n;
+    return n;
 }
 
 void node_heard(struct master *m, struct node *n)
@@ -40,6 +82,7 @@ void node_heard(struct master *m, struct node *n)
         calls_silent(&m->calls, n, m->now_ms - n->heartbeat_ms, m->now_ms);
     }
     n->heartbeat_ms = m->now_ms;
+    n->unheard = false;
     unlink_node(m, n);
     link_last(m, n);
 }

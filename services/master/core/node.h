@@ -41,6 +41,7 @@ struct node {
     bool alive;
     bool left;     /* it said so itself */
     bool replaced; /* it was lost, and another node has its place */
+    bool unheard;  /* a master before this one knew it (adopt.c); this one was told nothing yet */
     bool doubted;  /* since its last heartbeat another process wanted its address: it is given
                       nothing */
     int64_t joined_wall_ms;

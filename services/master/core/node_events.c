@@ -13,8 +13,6 @@
 /* A dead node is shown for so long, unless its place is needed. */
 #define NODE_FORGET_MS 600000
 
-static const char *const ROLE_NAMES[] = {"", "ps", "worker"};
-
 /* Frees a dead node: no job has it and no call is open to it, so no action of this step, or later,
  * points to it. */
 static void forget(struct master *m, size_t i)
@@ -74,7 +72,7 @@ void node_lost(struct master *m, struct node *n, const char *why)
     }
     char quoted[256];
     action_log(m, n->left ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, n->left ? "node_left" : "node_lost",
-               "node=%s role=%s reason=%s", n->id, ROLE_NAMES[n->role],
+               "node=%s role=%s reason=%s", n->id, node_role_name(n->role),
                log_quote(why, quoted, sizeof quoted));
     node_dies(m, n);
     m->counts.nodes_lost++;
@@ -123,7 +121,8 @@ static int check_address(struct master *m, const struct master_join_event *join,
                            "%s%s wants the address %.256s of %s, which is alive; when %s is silent "
                            "for %" PRIu64 " ms its place is free",
                            join->name[0] == '\0' ? "another " : "",
-                           join->name[0] == '\0' ? ROLE_NAMES[join->role] : join->name,
+                           join->name[0] == '\0' ? node_role_name((enum master_role)join->role)
+                                                 : join->name,
                            join->address, n->id, n->id, m->late_ms);
         }
     }
@@ -161,18 +160,6 @@ static int join_check(struct master *m, const struct master_join_event *join, st
                        same->address);
     }
     return check_address(m, join, err);
-}
-
-static void name_node(struct master *m, struct node *n, const char *wanted)
-{
-    if (wanted[0] != '\0') {
-        n->id = mem_strdup(wanted);
-        return;
-    }
-    do {
-        free(n->id);
-        n->id = mem_printf("%s-%" PRIu64, ROLE_NAMES[n->role], ++m->next_name[n->role]);
-    } while (node_named(m, n->id) != NULL);
 }
 
 /* The newcomer has the place of a node that was lost: of the one at its address, else of the one
@@ -245,27 +232,18 @@ void on_join(struct master *m, const struct master_event *e)
                     MASTER_NODES_MAX);
         return;
     }
-    struct node *n = mem_new(1, sizeof *n);
-    *n = (struct node){
-        .number = ++m->next_number,
-        .role = (enum master_role)join->role,
-        .incarnation = join->incarnation,
-        .pid = join->pid,
-        .address = mem_strdup(join->address),
-        .http_address = mem_strdup(join->http_address),
-        .version = mem_strdup(join->version),
-        .host = mem_strdup(join->host),
-        .joined_wall_ms = m->wall_ms,
-    };
-    name_node(m, n, join->name);
-    name_index_put(&m->node_index, n->id, n);
-    node_lives(m, n);
-    m->nodes = mem_grow(m->nodes, &m->node_capacity, m->node_count + 1, sizeof(struct node *));
-    m->nodes[m->node_count++] = n;
+    const struct node_identity is = {.role = (enum master_role)join->role,
+                                     .incarnation = join->incarnation,
+                                     .pid = join->pid,
+                                     .address = join->address,
+                                     .http_address = join->http_address,
+                                     .version = join->version,
+                                     .host = join->host};
+    struct node *n = node_add(m, &is, join->name);
     m->reschedule = true;
     char quoted[256];
     action_log(m, LOG_LEVEL_INFO, "node_joined", "node=%s role=%s address=%s", n->id,
-               ROLE_NAMES[n->role], log_quote(n->address, quoted, sizeof quoted));
+               node_role_name(n->role), log_quote(n->address, quoted, sizeof quoted));
     reply_add(m, e->request)->node = n->id;
 }
 

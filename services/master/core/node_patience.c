@@ -81,7 +81,7 @@ static uint64_t node_timer(const struct master *m, const struct node *n)
 
 bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms)
 {
-    return now_ms >= n->heartbeat_ms + m->late_ms;
+    return n->unheard || now_ms >= n->heartbeat_ms + m->late_ms;
 }
 
 bool node_is_silent(const struct master *m, const struct node *n, uint64_t now_ms)

@@ -92,7 +92,7 @@ void on_pause(struct master *m, const struct master_event *e)
                   j->resume ? action_printf(m, "by request, at step %" PRIu64, j->record.step)
                             : "by request, before it ran");
     } else if (j->record.state == JOB_STARTING ||
-               (j->record.state == JOB_RECOVERING && j->phase != PHASE_WAIT)) {
+               (j->record.state == JOB_RECOVERING && j->phase != PHASE_WAIT && !j->adopts)) {
         job_must_yield(j, j->resume ? "before it went on" : "before it ran");
     } else {
         job_say(j, "is being paused: stops at the next step, with a checkpoint");

@@ -74,7 +74,7 @@ static void refill(struct master *m, struct job *j, size_t most)
             action_log(m, LOG_LEVEL_INFO, "worker_added", "job=%s node=%s", j->record.id, n->id);
             job_worker_add(j, n);
             m->supply[MASTER_WORKER].free--;
-            call_start(m, j, n, MASTER_CALL_START, 0);
+            call_start(m, j, n, j->has_plan ? MASTER_CALL_START : MASTER_CALL_INSPECT, 0);
             job_changed(j);
         }
     }
@@ -150,7 +150,7 @@ static void start(struct master *m, struct job *j)
 /* True if the job has its shards, and may use more workers. */
 static bool runs(const struct job *j)
 {
-    return j->record.state == JOB_RUNNING || j->phase == PHASE_WAIT;
+    return j->record.state == JOB_RUNNING || j->phase == PHASE_WAIT || j->adopts;
 }
 
 /* For the first time, to recover, or to go on where it yielded. */
@@ -306,7 +306,7 @@ static void serve_running(struct master *m, struct job *j, const struct job *fir
                  (awaited != NULL && awaited->record.priority >= j->record.priority);
     if (!j->over && !j->hold_cancel && !job_yields(j)) {
         refill(m, j, (size_t)(after ? j->spec.cluster.workers.min : j->spec.cluster.workers.max));
-    } else if (j->phase == PHASE_WAIT && j->worker_count == 0) {
+    } else if ((j->phase == PHASE_WAIT || j->adopts) && j->worker_count == 0) {
         /* what it needs to bring its work to an end */
         refill(m, j, (size_t)j->spec.cluster.workers.max);
     }

@@ -128,21 +128,33 @@ double *progress_train_sums(const struct job *j, uint64_t epoch, size_t *count)
     return sums;
 }
 
+/* What was measured of the epoch before @at is not known. */
+static void begin_part(struct job *j, const struct ledger *at)
+{
+    if (ledger_records(at) > at->epoch * j->train.records) {
+        struct epoch_metrics *e = &j->epochs[at->epoch % EPOCHS_OPEN];
+        e->epoch = at->epoch;
+        e->part = true;
+    }
+}
+
 /* The epoch that the checkpoint lies in goes on from its sums there. */
 void progress_restore(struct job *j, const struct master_found *found)
 {
-    const uint64_t open = j->step_map.ledger.epoch;
     struct epoch_metrics *e = &j->epochs[found->train_epoch % EPOCHS_OPEN];
     bool known = found->train_sum_count > 0 &&
                  metrics_unpack(&e->sums, found->train_sums, found->train_sum_count, NULL) == 0;
     if (known) {
         e->epoch = found->train_epoch;
     }
-    if (!known && ledger_records(&j->step_map.ledger) > open * j->train.records) {
-        e = &j->epochs[open % EPOCHS_OPEN];
-        e->epoch = open;
-        e->part = true;
+    if (!known) {
+        begin_part(j, &j->step_map.ledger);
     }
+}
+
+void progress_adopted(struct job *j, const struct ledger *at)
+{
+    begin_part(j, at);
 }
 
 /* Completes an evaluation: workers report now and then, so their metrics of an epoch may come after

@@ -29,6 +29,7 @@ void row_send(struct master *m, struct job *j)
 void job_store(struct master *m, struct job *j)
 {
     j->row++;
+    handover_note(j);
     if (j->store_again_ms == 0) {
         row_send(m, j); /* otherwise it goes with the next attempt */
     }

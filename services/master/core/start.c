@@ -57,8 +57,8 @@ void start_inspect(struct master *m, struct job *j)
 static uint64_t steps_total(const struct job *j, uint64_t step)
 {
     const struct training_spec *t = &j->spec.training;
-    if (j->record.best.stops) {
-        return step; /* and no more */
+    if (j->record.best.stops) { /* and no more */
+        return j->record.best.last > step ? j->record.best.last : step;
     }
     uint64_t epochs = t->epochs > 0 ? (uint64_t)t->epochs : 0;
     uint64_t by_epochs = epochs == 0 ? UINT64_MAX

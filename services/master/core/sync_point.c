@@ -200,9 +200,33 @@ void sync_point_begin(struct master *m, struct job *j, bool quiesced)
     for (size_t i = 0; i < j->waiter_count; i++) {
         j->waiters[i].served = s->checkpoint && quiesced;
     }
-    snprintf(s->pin_id, sizeof s->pin_id, "step-%09" PRIu64 "-%u", s->step, ++j->pin_count);
+    /* also another one than those of earlier masters */
+    snprintf(s->pin_id, sizeof s->pin_id, "step-%09" PRIu64 "-%" PRIu64 "-%u", s->step,
+             j->record.generation, ++j->pin_count);
     snprintf(s->directory, sizeof s->directory, "%s/step-%09" PRIu64, j->record.id, s->step);
     train_ledger(j, s->step, &s->ledger);
+    s->version = s->step + j->version_shift;
+    enter(m, j, WORK_PIN);
+    job_changed(j);
+}
+
+void sync_point_adopt(struct master *m, struct job *j, const struct adoption *found)
+{
+    sync_point_release(j);
+    struct sync_point *s = &j->sync_point;
+    s->step = found->step;
+    s->adopted = true;
+    s->evaluate = found->evaluate;
+    s->checkpoint = found->checkpoint;
+    s->slots = found->slots;
+    s->examples = step_map_examples(&j->step_map, s->step);
+    s->epoch = (double)s->examples / (double)j->train.records;
+    s->data_epoch = step_map_epoch(&j->step_map, s->step - 1);
+    snprintf(s->pin_id, sizeof s->pin_id, "%s", found->pin);
+    snprintf(s->directory, sizeof s->directory, "%s/step-%09" PRIu64, j->record.id, s->step);
+    if (job_is_sync(j)) { /* else the shards say it */
+        train_ledger(j, s->step, &s->ledger);
+    }
     s->version = s->step + j->version_shift;
     enter(m, j, WORK_PIN);
     job_changed(j);

@@ -16,12 +16,25 @@ static void keep_file(struct shard_state *s, const struct master_call_done *done
     s->delta = done->delta;
 }
 
+/* Async, bounded: where an earlier master pinned is for the shards to say. Only a cut, which it had
+ * where all stood, can be a checkpoint. */
+static void take_cut(struct sync_point *s, const struct ledger *ledger)
+{
+    if (s->ledger.done == NULL) {
+        ledger_copy(&s->ledger, ledger);
+    } else if (!ledger_equal(ledger, &s->ledger)) {
+        s->checkpoint = false;
+    }
+}
+
 /* Checks that shard @i has pinned the cut that the master expects. */
 static void check_cut(struct job *j, uint32_t i, const struct master_call_done *done)
 {
-    const struct sync_point *s = &j->sync_point;
+    struct sync_point *s = &j->sync_point;
     bool same = true;
-    if (job_is_sync(j)) {
+    if (s->adopted && !job_is_sync(j) && done->ledger != NULL) {
+        take_cut(s, done->ledger);
+    } else if (job_is_sync(j)) {
         same = done->version == s->version;
     } else if (s->quiesced && done->ledger != NULL) {
         same = ledger_equal(done->ledger, &s->ledger);
@@ -47,7 +60,7 @@ void sync_point_shard_done(struct job *j, uint32_t shard, const struct master_ca
     }
 }
 
-void on_prepare_done(struct master *m, const struct master_prepare_done *done)
+void on_prepare_done(struct master *m, const struct master_files_done *done)
 {
     for (size_t i = 0; i < m->job_count; i++) {
         struct job *j = m->jobs[i];
@@ -63,7 +76,7 @@ void on_prepare_done(struct master *m, const struct master_prepare_done *done)
     }
 }
 
-void on_manifest_done(struct master *m, const struct master_manifest_done *done)
+void on_manifest_done(struct master *m, const struct master_files_done *done)
 {
     /* A job that was cancelled meanwhile is not among them; the checkpoint is there all the same.
      */

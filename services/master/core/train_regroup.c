@@ -20,7 +20,7 @@ void train_regroup(struct master *m, struct job *j)
 {
     calls_forget(&m->calls, j, MASTER_CALL_MEMBERSHIP);
     calls_forget(&m->calls, j, MASTER_CALL_ASSIGN);
-    j->record.generation++;
+    j->record.generation += j->adopts && MUTANT(adopted_as_it_was) ? 0 : 1;
     j->regroup_needed = false;
     if (!MUTANT(generation_not_stored)) {
         job_store(m, j); /* a generation is stored before it is used */
@@ -176,8 +176,15 @@ int train_regroup_end(struct master *m, struct job *j)
     for (size_t i = 0; i < j->worker_count; i++) {
         j->workers[i].member = j->workers[i].started;
     }
-    if (j->changing) {
+    if (j->adopts) {
+        j->changing = false; /* nobody here waits for that change */
+        adopt_position(m, j);
+    } else if (j->changing) {
         change_done(m, j);
     }
-    return job_is_sync(j) ? regroup_sync(m, j) : regroup_async(m, j);
+    int rc = job_is_sync(j) ? regroup_sync(m, j) : regroup_async(m, j);
+    if (rc == 0 && j->adopts) {
+        adopt_end(m, j);
+    }
+    return rc;
 }

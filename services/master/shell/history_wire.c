@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns the history of a job into messages, which nodes, clients and the store get, and back. */
+/* Turns the history of a job into messages, which nodes, clients and the store get, and back; and
+ * what its row says to a later master. */
 #include "master/shell/history_wire.h"
 
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "wire/wire.h"
 
 void era_wire_init(struct era_wire *w, const struct job_era *eras, size_t count)
 {
@@ -64,4 +66,92 @@ void history_from_proto(const Gradus__V1__Job *j, struct job_history *h)
                                       .version = from->version,
                                       .sets = {.items = from->sets, .count = from->n_sets}});
     }
+}
+
+/* ---- for a later master ---- */
+
+static Gradus__V1__HandoverNode **fill_nodes(Gradus__V1__HandoverNode *to,
+                                             const struct job_handover_node *from, size_t count)
+{
+    Gradus__V1__HandoverNode **list = mem_new(count + 1, sizeof *list);
+    for (size_t i = 0; i < count; i++) {
+        gradus__v1__handover_node__init(&to[i]);
+        to[i].node = from[i].id;
+        to[i].address = from[i].address;
+        to[i].http_address = from[i].http_address;
+        to[i].host = from[i].host;
+        to[i].pid = from[i].pid;
+        to[i].incarnation = from[i].incarnation;
+        to[i].start = from[i].start;
+        list[i] = &to[i];
+    }
+    return list;
+}
+
+void handover_wire_init(struct handover_wire *w, const struct job_handover *h)
+{
+    Gradus__V1__Handover *to = &w->message;
+    gradus__v1__handover__init(to);
+    w->items = mem_new(h->server_count + h->worker_count + 1, sizeof *w->items);
+    w->lists[0] = fill_nodes(w->items, h->servers, h->server_count);
+    w->lists[1] = fill_nodes(w->items + h->server_count, h->workers, h->worker_count);
+    to->servers = w->lists[0];
+    to->n_servers = h->server_count;
+    to->workers = w->lists[1];
+    to->n_workers = h->worker_count;
+    to->opening = h->opening;
+    if (h->version != NULL) {
+        to->version = h->version;
+    }
+    to->step = h->step;
+    wire_ledger_to_proto(&h->ledger, &w->ledger);
+    to->ledger = &w->ledger;
+    to->version_shift = h->version_shift;
+    to->checkpointed_step = h->checkpointed_step;
+    to->changing = h->changing;
+}
+
+void handover_wire_release(struct handover_wire *w)
+{
+    free(w->items);
+    free(w->lists[0]);
+    free(w->lists[1]);
+}
+
+static struct job_handover_node *take_nodes(Gradus__V1__HandoverNode *const *from, size_t count)
+{
+    struct job_handover_node *to = job_handover_nodes(count);
+    for (size_t i = 0; i < count; i++) {
+        job_record_set(&to[i].id, from[i]->node);
+        job_record_set(&to[i].address, from[i]->address);
+        job_record_set(&to[i].http_address, from[i]->http_address);
+        job_record_set(&to[i].host, from[i]->host);
+        to[i].pid = from[i]->pid;
+        to[i].incarnation = from[i]->incarnation;
+        to[i].start = from[i]->start;
+    }
+    return to;
+}
+
+int handover_from_proto(const Gradus__V1__Handover *message, struct job_handover *h,
+                        struct err *err)
+{
+    if (message == NULL || message->opening == 0 || message->ledger == NULL) {
+        return 0;
+    }
+    int rc = wire_ledger_from_proto(message->ledger, &h->ledger, err);
+    if (rc < 0) {
+        return err_wrap(err, "handover");
+    }
+    h->opening = message->opening;
+    job_record_set(&h->version, message->version);
+    h->servers = take_nodes(message->servers, message->n_servers);
+    h->server_count = message->n_servers;
+    h->workers = take_nodes(message->workers, message->n_workers);
+    h->worker_count = message->n_workers;
+    h->step = message->step;
+    h->version_shift = message->version_shift;
+    h->checkpointed_step = message->checkpointed_step;
+    h->changing = message->changing != 0;
+    return 0;
 }

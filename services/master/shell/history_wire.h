@@ -19,6 +19,17 @@ struct change_wire {
 void change_wire_init(struct change_wire *w, const struct job_history *h);
 void change_wire_release(struct change_wire *w); /* zeroed is fine */
 
+struct handover_wire {
+    Gradus__V1__Handover message;
+    Gradus__V1__Ledger ledger;
+    Gradus__V1__HandoverNode *items, **lists[2];
+};
+void handover_wire_init(struct handover_wire *w, const struct job_handover *h);
+void handover_wire_release(struct handover_wire *w);
+/* @h is zeroed; it stays so where @message says nothing. Errors: ERR_CORRUPT. */
+int handover_from_proto(const Gradus__V1__Handover *message, struct job_handover *h,
+                        struct err *err);
+
 /* What the row of a job says; @h is empty. */
 void history_from_proto(const Gradus__V1__Job *j, struct job_history *h);
 

@@ -206,6 +206,7 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     j->dropped = r->dropped;
     j->speculated = r->speculated;
     j->recoveries = r->recoveries;
+    j->adoptions = r->adoptions;
     j->resumes = r->resumes;
     j->ended_before = r->ended_before;
     j->stop_passed = r->stop_passed;
@@ -271,12 +272,16 @@ void job_wire_pack(const struct job_record *record, struct buf *out)
     era_wire_init(&eras, record->history.eras, record->history.era_count);
     w.job.eras = eras.list;
     w.job.n_eras = record->history.era_count;
+    struct handover_wire handover;
+    handover_wire_init(&handover, &record->handover);
+    w.job.handover = record->handover.opening == 0 ? NULL : &handover.message;
     size_t n = gradus__v1__job__get_packed_size(&w.job);
     uint8_t *bytes = mem_new(n == 0 ? 1 : n, 1);
     gradus__v1__job__pack(&w.job, bytes);
     buf_add(out, bytes, n);
     free(bytes);
     era_wire_release(&eras);
+    handover_wire_release(&handover);
     job_wire_release(&w);
 }
 
@@ -402,6 +407,7 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     r->dropped = j->dropped;
     r->speculated = j->speculated;
     r->recoveries = j->recoveries;
+    r->adoptions = j->adoptions;
     r->resumes = j->resumes;
     job_record_set(&r->ended_before, j->ended_before);
     r->stop_passed = j->stop_passed;
@@ -418,6 +424,7 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     struct err local = {0};
     int rc = take_consistency(r, j, &local);
     rc = rc < 0 ? rc : take_shards(r, j, &local);
+    rc = rc < 0 ? rc : handover_from_proto(j->handover, &r->handover, &local);
     gradus__v1__job__free_unpacked(j, NULL);
     if (rc < 0) {
         job_record_release(r);

@@ -38,6 +38,11 @@ static int take_shard_state(const Gradus__V1__ShardState *r, struct master_call_
     done->duplicates = r->duplicates;
     done->dropped = r->dropped;
     done->problem = r->checkpoint_problem;
+    for (size_t i = 0; i < r->n_pins && i < MASTER_PINS_MAX; i++) {
+        done->pins[done->pin_count].id = r->pins[i]->pin_id;
+        done->pins[done->pin_count].version = r->pins[i]->version;
+        done->pins[done->pin_count++].slots = r->pins[i]->slots != 0;
+    }
     return 0;
 }
 
@@ -382,6 +387,8 @@ static void set_membership(struct shell *s, const struct master_call *call,
     q.shard = ref;
     q.workers = borrow_list(call->workers);
     q.n_workers = call->worker_count;
+    q.forget_pins = call->forget_pins;
+    q.keep_pin = borrow(call->keep_pin == NULL ? "" : call->keep_pin);
     if (call->ledger != NULL) { /* otherwise nothing but the membership changes */
         wire_consistency_to_proto(call->consistency, &consistency);
         wire_ledger_to_proto(call->ledger, &ledger);

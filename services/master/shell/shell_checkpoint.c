@@ -77,8 +77,8 @@ static void deliver_prepared(void *ctx)
     struct task *t = ctx;
     if (!loop_discarding(t->shell->loop)) {
         struct master_event e = {.kind = MASTER_PREPARE_DONE};
-        e.prepare = (struct master_prepare_done){.number = t->number,
-                                                 .err = t->err.code == 0 ? NULL : &t->err};
+        e.prepare = (struct master_files_done){.number = t->number,
+                                               .err = t->err.code == 0 ? NULL : &t->err};
         shell_event(t->shell, &e);
     }
     task_free(t);

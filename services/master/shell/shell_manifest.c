@@ -34,7 +34,7 @@ static void deliver(void *ctx)
     struct task *t = ctx;
     if (!loop_discarding(t->shell->loop)) {
         struct master_event e = {.kind = MASTER_MANIFEST_DONE};
-        e.manifest = (struct master_manifest_done){
+        e.manifest = (struct master_files_done){
             .number = t->number, .err = t->err.code == 0 ? NULL : &t->err, .path = t->dir};
         shell_event(t->shell, &e);
     }

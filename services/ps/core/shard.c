@@ -223,6 +223,9 @@ void shard_info(const struct shard *s, struct shard_info *out)
         out->queued += s->nodes[r].buffer != NULL;
     }
     for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
-        out->pins += s->pins[i].id[0] != 0;
+        const struct shard_pin *pin = &s->pins[i];
+        if (pin->id[0] != 0) {
+            out->pinned[out->pins++] = (struct shard_pin_info){pin->id, pin->version, pin->slots};
+        }
     }
 }

@@ -95,6 +95,8 @@ struct shard_event {
     uint64_t version;
     const struct era *eras; /* with a ledger: all of the job; none: as before */
     size_t era_count;
+    bool forget_pins;     /* who made the pins there are is gone; this one stays: */
+    const char *keep_pin; /* NULL or "": none */
 
     /* SHARD_PIN, SHARD_UNPIN, SHARD_CHECKPOINT */
     const char *pin_id;
@@ -266,6 +268,11 @@ bool shard_written_is(const struct shard_written *w, const char *pin_id);
 void shard_written_note(struct shard_written *w, const char *pin_id, uint64_t bytes,
                         uint64_t checksum, bool delta);
 
+struct shard_pin_info {
+    const char *id; /* borrows until the next step */
+    uint64_t version;
+    bool slots;
+};
 struct shard_info {
     uint64_t generation;
     uint64_t version;
@@ -279,6 +286,7 @@ struct shard_info {
     size_t parked;
     uint64_t parked_since_ms; /* since when the oldest request waits; 0: none waits */
     size_t queued;            /* gradients in memory: waiting for others, or for a snapshot */
+    struct shard_pin_info pinned[SHARD_PINS_MAX];
     size_t pins;
     bool closed;
     const struct ledger *ledger; /* NULL in sync; borrows */

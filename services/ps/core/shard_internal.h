@@ -340,5 +340,7 @@ bool shard_worker_ahead(const struct shard *s, uint32_t worker);
 
 const struct shard_pin *shard_pin_find(const struct shard *s, const char *id);
 void shard_pins_release(struct shard *s, struct shard_actions *out);
+/* The same of all but @keep (NULL: none) while the shard goes on: they are as if unpinned. */
+void shard_pins_forget(struct shard *s, const char *keep, struct shard_actions *out);
 
 #endif

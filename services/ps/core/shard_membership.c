@@ -126,6 +126,9 @@ void shard_on_membership(struct shard *s, const struct shard_event *e, struct sh
         return;
     }
     if (e->generation > s->generation) {
+        if (e->forget_pins) {
+            shard_pins_forget(s, e->keep_pin, out);
+        }
         begin_generation(s, e, out);
     }
     shard_reply_state(s, e->tag, out);

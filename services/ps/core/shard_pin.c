@@ -154,6 +154,17 @@ void shard_pins_release(struct shard *s, struct shard_actions *out)
     }
 }
 
+void shard_pins_forget(struct shard *s, const char *keep, struct shard_actions *out)
+{
+    for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
+        struct shard_pin *pin = &s->pins[i];
+        if (pin->id[0] != 0 && (keep == NULL || strcmp(pin->id, keep) != 0)) {
+            remember_unpinned(s, pin->id); /* a call that is late must not pin it again */
+            release_pin(pin, out);
+        }
+    }
+}
+
 static int check_checkpoint(const struct shard *s, const struct shard_event *e,
                             const struct shard_pin *pin, struct err *err)
 {

@@ -215,6 +215,8 @@ static int read_change(struct ps_request *r, const Gradus__V1__SetMembershipRequ
     int rc = 0;
     r->event.workers = (const char *const *)m->workers;
     r->event.worker_count = m->n_workers;
+    r->event.forget_pins = m->forget_pins != 0;
+    r->event.keep_pin = m->keep_pin;
     r->event.version = m->version;
     r->change = mem_new(1, sizeof *r->change);
     if (m->consistency != NULL) {

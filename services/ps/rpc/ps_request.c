@@ -317,6 +317,16 @@ struct ps_request *ps_unary_exchange(struct ps *ps, const Gradus__V1__ShardRef *
 
 /* ---- answers with a ShardState ---- */
 
+/* The message has no pointers to const; nobody writes through these. */
+static char *borrow(const char *s)
+{
+    union {
+        const char *in;
+        char *out;
+    } u = {.in = s};
+    return u.out;
+}
+
 void ps_answer_state(struct ps_request *r, const struct shard_action *a, const struct err *err)
 {
     if (a->code != 0) {
@@ -336,6 +346,16 @@ void ps_answer_state(struct ps_request *r, const struct shard_action *a, const s
     m.dropped = info.pushes_dropped;
     m.skipped = r->shard->updates_skipped;
     m.checkpoint_problem = r->shard->checkpoint_problem;
+    Gradus__V1__PinnedVersion pins[SHARD_PINS_MAX], *pin_list[SHARD_PINS_MAX];
+    for (size_t i = 0; i < info.pins; i++) {
+        gradus__v1__pinned_version__init(&pins[i]);
+        pins[i].pin_id = borrow(info.pinned[i].id);
+        pins[i].version = info.pinned[i].version;
+        pins[i].slots = info.pinned[i].slots;
+        pin_list[i] = &pins[i];
+    }
+    m.n_pins = info.pins;
+    m.pins = pin_list;
     if (a->ledger != NULL) {
         wire_ledger_to_proto(a->ledger, &ledger);
         m.ledger = &ledger;

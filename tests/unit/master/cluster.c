@@ -373,7 +373,7 @@ static void manifest_comes(struct cluster *c, const struct flight *f)
         }
     }
     struct master_event e = {.kind = MASTER_MANIFEST_DONE};
-    e.manifest = (struct master_manifest_done){f->number, c->manifest_fails ? &err : NULL, f->job};
+    e.manifest = (struct master_files_done){f->number, c->manifest_fails ? &err : NULL, f->job};
     cluster_event(c, &e);
 }
 
@@ -401,7 +401,7 @@ static void land(struct cluster *c, struct flight *f)
         break;
     case FLIGHT_PREPARE: {
         struct master_event e = {.kind = MASTER_PREPARE_DONE};
-        e.prepare = (struct master_prepare_done){flown.number, NULL};
+        e.prepare = (struct master_files_done){flown.number, NULL};
         cluster_event(c, &e);
         break;
     }

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the row of a running job says to a later master (adopt.c): it is written anew with each row,
+ * and rows are written before anything of a new generation is said. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/mutant.h"
+#include "master/core/core.h"
+
+static void note_node(struct job_handover_node *to, const struct node *n, uint64_t start)
+{
+    job_record_set(&to->id, n->id);
+    job_record_set(&to->address, n->address);
+    job_record_set(&to->http_address, n->http_address);
+    job_record_set(&to->host, n->host);
+    to->pid = n->pid;
+    to->incarnation = n->incarnation;
+    to->start = start;
+}
+
+/* Its shards are there. */
+static bool stands(const struct job *j)
+{
+    bool waits = j->record.state == JOB_RECOVERING && !j->resume; /* for a worker */
+    bool whole = (j->record.state == JOB_RUNNING || waits) && j->has_plan && !job_is_ending(j);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        whole = whole && j->shards[i].node != NULL && j->shards[i].node->alive;
+    }
+    return whole && j->shard_count > 0;
+}
+
+void handover_note(struct job *j)
+{
+    struct job_handover *h = &j->record.handover;
+    if (j->adopts) {
+        return; /* nothing is known yet that the row does not say */
+    }
+    if (h->opening == j->opening && MUTANT(handover_of_start)) {
+        return;
+    }
+    job_handover_release(h);
+    if (!stands(j)) {
+        return;
+    }
+    h->opening = j->opening;
+    h->version = mem_strdup(GRADUS_VERSION);
+    h->servers = job_handover_nodes(j->shard_count);
+    h->server_count = j->shard_count;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        note_node(&h->servers[i], j->shards[i].node, 0);
+    }
+    h->worker_count = job_workers_started(j);
+    h->workers = job_handover_nodes(h->worker_count);
+    for (size_t i = 0, k = 0; i < j->worker_count; i++) {
+        if (j->workers[i].started) {
+            note_node(&h->workers[k++], j->workers[i].node, j->workers[i].start);
+        }
+    }
+    h->step = j->step_map.step;
+    ledger_copy(&h->ledger, &j->step_map.ledger);
+    h->version_shift = j->version_shift;
+    h->checkpointed_step = j->checkpointed_step;
+    h->changing = j->changing;
+}

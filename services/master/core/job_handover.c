@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies and frees what a job's row says to a later master. Nothing is decided here. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "master/core/job_record.h"
+
+static void release_nodes(struct job_handover_node *nodes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(nodes[i].id);
+        free(nodes[i].address);
+        free(nodes[i].http_address);
+        free(nodes[i].host);
+    }
+    free(nodes);
+}
+
+void job_handover_release(struct job_handover *h)
+{
+    free(h->version);
+    release_nodes(h->servers, h->server_count);
+    release_nodes(h->workers, h->worker_count);
+    ledger_release(&h->ledger);
+    *h = (struct job_handover){0};
+}
+
+struct job_handover_node *job_handover_nodes(size_t count)
+{
+    struct job_handover_node *nodes = mem_new(count + 1, sizeof *nodes);
+    for (size_t i = 0; i < count; i++) {
+        nodes[i] = (struct job_handover_node){.id = mem_strdup(""),
+                                              .address = mem_strdup(""),
+                                              .http_address = mem_strdup(""),
+                                              .host = mem_strdup("")};
+    }
+    return nodes;
+}
+
+static struct job_handover_node *copy_nodes(const struct job_handover_node *from, size_t count)
+{
+    struct job_handover_node *to = job_handover_nodes(count);
+    for (size_t i = 0; i < count; i++) {
+        job_record_set(&to[i].id, from[i].id);
+        job_record_set(&to[i].address, from[i].address);
+        job_record_set(&to[i].http_address, from[i].http_address);
+        job_record_set(&to[i].host, from[i].host);
+        to[i].pid = from[i].pid;
+        to[i].incarnation = from[i].incarnation;
+        to[i].start = from[i].start;
+    }
+    return to;
+}
+
+void job_handover_copy(struct job_handover *to, const struct job_handover *from)
+{
+    *to = *from;
+    if (from->opening == 0) {
+        return;
+    }
+    to->version = mem_strdup(from->version);
+    to->servers = copy_nodes(from->servers, from->server_count);
+    to->workers = copy_nodes(from->workers, from->worker_count);
+    ledger_copy(&to->ledger, &from->ledger);
+}
