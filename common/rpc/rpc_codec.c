@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/recycle.h"
 
 #define UNPACK_BYTES_BASE ((size_t)8 << 20) /* default limit of an unpacked body: this … */
