@@ -73,25 +73,32 @@ static void look_at_nodes(struct job_events *e, const Gradus__V1__Job *job, stru
 
 static void look_at_recovery(struct job_events *e, const Gradus__V1__Job *job, struct buf *out)
 {
+    if (e->seen && job->adoptions > e->adoptions) {
+        buf_printf(out, "adopted by a master that was started again, at step %" PRIu64 "\n",
+                   job->step);
+    }
+    e->adoptions = job->adoptions;
     if (e->seen && job->recoveries > e->recoveries) {
+        e->lost = true;
         const bool says = job->state == GRADUS__V1__JOB_STATE__RECOVERING && job->reason[0] != '\0';
         buf_printf(out, "recovery %" PRIu64 " at step %" PRIu64 ", epoch %.2f%s%s\n",
                    job->recoveries, e->reached, e->epoch, says ? ": " : "",
                    says ? job->reason : "");
     }
     e->recoveries = job->recoveries;
-    if (job->step < e->reached && !e->back) {
+    /* A master that was started again shows the step of its row until it has asked the shards. */
+    if (job->step < e->reached && !e->back && e->lost) {
         e->back = true;
         e->from = job->step;
         buf_printf(out,
                    "back to step %" PRIu64 " of %" PRIu64 ": what came after it is trained again\n",
                    e->from, e->reached);
     }
-    if (job->step < e->from) { /* lost once more before it was made up for */
+    if (e->lost && job->step < e->from) { /* lost once more before it was made up for */
         e->from = job->step;
     }
     if (job->step >= e->reached) {
-        e->back = false;
+        e->back = e->lost = false;
         e->reached = job->step;
         e->epoch = job->epoch;
     }

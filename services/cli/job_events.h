@@ -13,7 +13,8 @@
 /* Zeroed: nothing was seen yet. */
 struct job_events {
     bool seen;
-    uint64_t recoveries;
+    uint64_t recoveries, adoptions;
+    bool lost;        /* there was a recovery since @reached */
     uint64_t reached; /* the furthest step, with its epoch */
     double epoch;
     bool back;     /* the job went back, and is not at @reached again */

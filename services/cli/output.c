@@ -303,6 +303,8 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
     count_line("speculated", job->speculated, "replica", "replicas", out);
     count_line("recoveries", job->recoveries, "time back to a checkpoint or the beginning",
                "times back to a checkpoint or the beginning", out);
+    count_line("adopted", job->adoptions, "time, by a master that was started again",
+               "times, by masters that were started again", out);
     count_line("preempted", job->preemptions, "time", "times", out);
     text_best(job, out);
     if (job->started_from[0] != '\0') {

@@ -397,14 +397,18 @@ class Services(ClusterTest):
             self.assertEqual(says(node, "livez"), (200, "ok\n"))
 
     def test_the_master_remembers(self):
-        master, _, _ = self.start_cluster()
+        """Another host has its directory; nodes that look for the old one are gone."""
+        master, servers, workers = self.start_cluster()
         job = self.submit(master, training__epochs=1)
         self.assertEqual(self.watch(master, job)[0], 0)
         running = self.submit(master, training__epochs=ENDLESS, training__checkpoint_every=20,
                               training__evaluate_every="never")
         saved = self.wait_for("a checkpoint", lambda: master.job(running)["checkpoint"])
         master.stop(signal.SIGKILL)
+        for node in (*servers, *workers):
+            node.stop(signal.SIGKILL)
         again = self.start("master", f"--state-dir={self.dir}/cluster")
+        self.wait_for("what becomes of it", lambda: "was lost" in self.status(again, running)["reason"])
         listed = read_jobs(gradus("list", "--json", "--master", again.address).stdout)
         states = {entry["job"]: entry["state"] for entry in listed}
         self.assertEqual(states, {job: "SUCCEEDED", running: "RECOVERING"})

@@ -71,6 +71,7 @@ class ObjectStorage(Digits, FaultTest):
         self.replace_ps(1)
         self.assert_whole(job)
         self.assertGreaterEqual(self.now(job)["recoveries"], 2)
+        self.assertEqual(self.now(job)["adoptions"], 1)
         out = gradus("evaluate", job, "--json", "--state-dir", self.state_dir)
         self.assertEqual(out.returncode, 0, out.stderr)
         # The same without any master: by the place alone, and into the store.

@@ -44,6 +44,7 @@ static bool number_named(const struct world *w, const struct job_record *r, cons
         {"epoch", (uint64_t)r->epoch},
         {"evaluations", r->evaluation_count},
         {"recoveries", r->recoveries},
+        {"adoptions", r->adoptions},
         {"generation", r->generation},
         {"workers", r->workers.count},
         {"servers", r->ps.count},

@@ -197,6 +197,7 @@
     X(missed_is_over, ANY, "what was due when the master died is not made up for")                 \
     X(adopted_from_the_start, ASYNC, "who takes a job over leases the epoch that it began with")   \
     X(handover_of_start, ANY, "a row names the nodes with which the job began")                    \
+    X(adopted_into_next_epoch, ASYNC, "what is due between two epochs is passed over")             \
     X(adopted_as_it_was, ANY, "who takes a job over goes on in its generation")                    \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")

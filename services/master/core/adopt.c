@@ -257,12 +257,26 @@ static const struct ledger *lowest_ledger(const struct job *j)
     return lowest;
 }
 
+/* Nobody has begun the epoch of @at: all are at the end of the one before, where something may be
+ * due. */
+static bool is_between_epochs(const struct job *j, const struct ledger *at)
+{
+    bool between = at->epoch > j->step_map.ledger.epoch && !MUTANT(adopted_into_next_epoch);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct ledger *l = &j->shards[i].ledger;
+        between = between && j->shards[i].has_ledger && l->epoch == at->epoch &&
+                  ledger_records(l) == l->epoch * j->train.records;
+    }
+    return between;
+}
+
 /* Nothing is leased, and what is done of the epoch is what the regrouping compares next. */
 static void take_leases(struct job *j, const struct ledger *at)
 {
     struct ledger begins;
     ledger_copy(&begins, at);
-    begins.epoch = MUTANT(adopted_from_the_start) ? j->step_map.ledger.epoch : at->epoch;
+    begins.epoch -= is_between_epochs(j, at);
+    begins.epoch = MUTANT(adopted_from_the_start) ? j->step_map.ledger.epoch : begins.epoch;
     memset(begins.done, 0, begins.split_count * sizeof *begins.done);
     leases_release(&j->leases);
     leases_init(&j->leases, &begins, step_map_batches(&j->step_map, j->record.steps_total));

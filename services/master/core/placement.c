@@ -74,7 +74,11 @@ static void refill(struct master *m, struct job *j, size_t most)
             action_log(m, LOG_LEVEL_INFO, "worker_added", "job=%s node=%s", j->record.id, n->id);
             job_worker_add(j, n);
             m->supply[MASTER_WORKER].free--;
-            call_start(m, j, n, j->has_plan ? MASTER_CALL_START : MASTER_CALL_INSPECT, 0);
+            if (j->has_plan) {
+                call_start(m, j, n, MASTER_CALL_START, 0);
+            } else if (j->phase == PHASE_INSPECT) { /* the job is being adopted */
+                call_start(m, j, n, MASTER_CALL_INSPECT, 0);
+            }
             job_changed(j);
         }
     }

@@ -85,12 +85,28 @@ static void test_a_recovery(void **state)
     says("");
     progress_says("back to", false);
     s.job.step = 400;
-    says("back to step 400 of 500: what came after it is trained again\n");
+    s.job.recoveries = 3;
+    says("recovery 3 at step 500, epoch 1.60\n"
+         "back to step 400 of 500: what came after it is trained again\n");
+}
+
+/* Until a new master knows more, it shows the step that its row has. */
+static void test_an_adoption(void **state)
+{
+    (void)state;
+    says("");
+    s.job.step = 320;
+    says("");
+    progress_says("back to", false);
+    s.job.adoptions = 1;
+    s.job.step = 500;
+    says("adopted by a master that was started again, at step 500\n");
 }
 
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
-    const struct CMUnitTest tests[] = {TEST(test_nodes_come_and_go), TEST(test_a_recovery)};
+    const struct CMUnitTest tests[] = {TEST(test_nodes_come_and_go), TEST(test_a_recovery),
+                                       TEST(test_an_adoption)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
