@@ -98,7 +98,8 @@ static void look_at_recovery(struct job_events *e, const Gradus__V1__Job *job, s
         e->from = job->step;
     }
     if (job->step >= e->reached) {
-        e->back = e->lost = false;
+        e->lost = e->lost && !e->back && job->step == e->reached; /* the step is not shown yet */
+        e->back = false;
         e->reached = job->step;
         e->epoch = job->epoch;
     }

@@ -136,7 +136,7 @@ class Jobs:
             raise
         state = job.DESCRIPTOR.fields_by_name["state"].enum_type.values_by_number[job.state].name
         return {"state": state, "reason": job.reason, "steps": job.step, "steps_total": job.steps_total,
-                "epochs": job.epoch, "generation": job.generation, "recoveries": job.recoveries,
+                "epochs": job.epoch, "generation": job.generation, "recoveries": job.recoveries, "adoptions": job.adoptions,
                 "checkpoint": job.checkpoint, "workers": list(job.workers)}
 
     def change(self, name, *sets):

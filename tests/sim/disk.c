@@ -117,8 +117,12 @@ void disk_restore(struct world *w)
         };
         w->jobs[i].steady_step =
             0; /* until its shards have answered, the step of the row is shown */
+        struct sim_job *j = &w->jobs[job_index(w, record.id)];
+        if (j->shelved && !record.paused) { /* an earlier life said so, and could not store it */
+            j->shelved = j->paused = j->pausing = false;
+        }
         if (e.restore.hold && !over) { /* it is paused, as if a client had been told so */
-            struct sim_job *j = &w->jobs[job_index(w, record.id)];
+            j->shelved = j->shelved || !j->paused;
             j->paused = j->pausing = true;
         }
         master_event(w, &e);

@@ -374,7 +374,8 @@ static void finish_part(struct world *w, struct op *op)
     }
     struct sim_shard *shard = shard_of(w, op);
     const char *pin_id = w->unaries[op->unary].req.pin_id;
-    if (shard != NULL && p->present && shard_written_is(&shard->written, pin_id) &&
+    const char *base = w->unaries[op->unary].req.base.directory;
+    if (shard != NULL && p->present && shard_written_is(&shard->written, pin_id, base) &&
         p->checksum == shard->written.checksum) {
         op->part = *p;
         TRACE(w, op->node, "has shard %u of %s already", op->shard, op->name);
@@ -382,7 +383,8 @@ static void finish_part(struct world *w, struct op *op)
     }
     *p = op->part;
     if (shard != NULL) {
-        shard_written_note(&shard->written, pin_id, 0, p->checksum, p->delta);
+        const struct shard_written file = {.checksum = p->checksum, .delta = p->delta};
+        shard_written_note(&shard->written, pin_id, base, &file);
     }
     TRACE(w, op->node, "has written shard %u of %s: version %llu", op->shard, op->name,
           (unsigned long long)op->part.version);

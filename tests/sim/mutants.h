@@ -194,6 +194,7 @@
     X(change_half_adopted, CHANGE, "shards that were not told of a change never are")              \
     X(pins_of_the_dead, ANY, "what an earlier master pinned stays pinned")                         \
     X(sync_point_lost, ANY, "an evaluation or checkpoint that was under way is forgotten")         \
+    X(writes_for_any_base, TABLES, "a delta of an earlier master is taken for a whole file")       \
     X(missed_is_over, ANY, "what was due when the master died is not made up for")                 \
     X(adopted_from_the_start, ASYNC, "who takes a job over leases the epoch that it began with")   \
     X(handover_of_start, ANY, "a row names the nodes with which the job began")                    \

@@ -369,6 +369,7 @@ struct sim_job {
     bool unsteady;        /* an evaluation or a checkpoint has failed */
     uint64_t stopped;     /* the step at which it ended early; 0: it did not */
     bool pausing, paused; /* a client wants it paused, and was told that it is so */
+    bool shelved;         /* a life of the master paused it, not a client */
     uint64_t pause_request, resume_request;
     uint64_t running_us, paused_us;    /* when it came to that state */
     bool held;                         /* nodes, after the last step */

@@ -257,16 +257,19 @@ bool shard_wants_snapshot(const struct shard *s);
 /* The file that a shard wrote last. A walk may meet rows in another order the next time, so a
  * second file of the same version would differ from the one that a manifest names. A request that
  * comes again (its answer was lost, or it was late) is answered with this file, while it is there.
- */
+ * One that names another base is not the same: a later master knows of no base. */
 struct shard_written {
     char pin_id[SHARD_PIN_ID_BYTES]; /* "": none */
+    uint64_t base;                   /* checksum_of() its directory's name */
     uint64_t bytes, checksum;
     bool delta;
 };
-bool shard_written_is(const struct shard_written *w, const char *pin_id);
-/* @pin_id of a request that shard_step() answered with SHARD_WRITE. */
-void shard_written_note(struct shard_written *w, const char *pin_id, uint64_t bytes,
-                        uint64_t checksum, bool delta);
+/* @base: directory of the base that the request names; "": none. */
+bool shard_written_is(const struct shard_written *w, const char *pin_id, const char *base);
+/* @written has the fields that are not @pin_id, of a request that shard_step() answered with
+ * SHARD_WRITE, and @base. */
+void shard_written_note(struct shard_written *w, const char *pin_id, const char *base,
+                        const struct shard_written *written);
 
 struct shard_pin_info {
     const char *id; /* borrows until the next step */

@@ -203,14 +203,16 @@ void shard_on_checkpoint(struct shard *s, const struct shard_event *e, struct sh
 
 /* ---- its file ---- */
 
-bool shard_written_is(const struct shard_written *w, const char *pin_id)
+bool shard_written_is(const struct shard_written *w, const char *pin_id, const char *base)
 {
-    return !MUTANT(writes_again) && w->pin_id[0] != '\0' && strcmp(w->pin_id, pin_id) == 0;
+    bool same = w->base == checksum_of(base, strlen(base)) || MUTANT(writes_for_any_base);
+    return !MUTANT(writes_again) && same && w->pin_id[0] != '\0' && strcmp(w->pin_id, pin_id) == 0;
 }
 
-void shard_written_note(struct shard_written *w, const char *pin_id, uint64_t bytes,
-                        uint64_t checksum, bool delta)
+void shard_written_note(struct shard_written *w, const char *pin_id, const char *base,
+                        const struct shard_written *written)
 {
-    *w = (struct shard_written){.bytes = bytes, .checksum = checksum, .delta = delta};
+    *w = *written;
+    w->base = checksum_of(base, strlen(base));
     text_copy(w->pin_id, sizeof w->pin_id, pin_id);
 }

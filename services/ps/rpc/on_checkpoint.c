@@ -171,13 +171,20 @@ static int stamp_of(const struct writing *w, const char *name, struct buf *out, 
     return rc;
 }
 
+static const char *base_of(const struct writing *w)
+{
+    const Gradus__V1__CheckpointShardRequest *m =
+        (const Gradus__V1__CheckpointShardRequest *)w->request->msg->body;
+    return m->base_file == NULL ? "" : m->base_file->directory;
+}
+
 /* True if the file that this shard wrote for the same pin is there. */
 static bool is_written(const struct writing *w, const char *name)
 {
     const struct ps_shard *s = w->request->shard;
     struct buf stamp = {0};
     struct err ignored;
-    bool same = shard_written_is(&s->written, w->request->event.pin_id) &&
+    bool same = shard_written_is(&s->written, w->request->event.pin_id, base_of(w)) &&
                 s->written_stamp.len > 0 && stamp_of(w, name, &stamp, &ignored) == 0 &&
                 stamp.len == s->written_stamp.len &&
                 memcmp(stamp.data, s->written_stamp.data, stamp.len) == 0;
@@ -197,8 +204,9 @@ static int write_once(struct writing *w, const char *name, struct safetensors_wr
     int rc = write_file(w, name, written, err);
     if (rc == 0) {
         struct err ignored; /* without a stamp the file is written again */
-        shard_written_note(&s->written, w->request->event.pin_id, written->bytes, written->checksum,
-                           w->delta);
+        const struct shard_written file = {
+            .bytes = written->bytes, .checksum = written->checksum, .delta = w->delta};
+        shard_written_note(&s->written, w->request->event.pin_id, base_of(w), &file);
         buf_reset(&s->written_stamp);
         (void)stamp_of(w, name, &s->written_stamp, &ignored);
     }

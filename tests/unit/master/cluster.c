@@ -401,7 +401,7 @@ static void land(struct cluster *c, struct flight *f)
         break;
     case FLIGHT_PREPARE: {
         struct master_event e = {.kind = MASTER_PREPARE_DONE};
-        e.prepare = (struct master_files_done){flown.number, NULL};
+        e.prepare = (struct master_files_done){.number = flown.number};
         cluster_event(c, &e);
         break;
     }
