@@ -25,7 +25,6 @@ services/ps/rpc
 services/worker/core
 services/worker/job
 services/worker/program
-services/worker/ps_client
 """.split()
 
 
