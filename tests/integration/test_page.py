@@ -363,6 +363,35 @@ class Browser(PageTest):
             self.wait_for(axis, lambda: axis in page.run("return document.querySelector('svg[aria-label=loss]').textContent"))
         self.assertEqual(page.run("return document.querySelector('#acts').textContent"), "")
 
+    @unittest.skipUnless(DRIVER, "no chromedriver is installed")
+    def test_events_are_shown(self):
+        master, _, _ = self.start_cluster(1, 1)
+        page = Driver(self)
+        page.open(f"http://{master.http}/")
+        page.wait("There are none.")
+        self.wait_for("a stream", lambda: page.run("return Boolean(stream && stream.open && seen)"))
+        page.run("window.fetch = () => Promise.reject(new Error('events alone'))")
+        job = self.submit(master, training__epochs=ENDLESS)
+        page.wait(job)
+        page.wait("RUNNING")
+        self.assertEqual(gradus("cancel", job, "--now", "--master", master.address).returncode, 0)
+        page.wait("CANCELLED")
+        self.assertEqual(gradus("rm", job, "--master", master.address).returncode, 0)
+        page.wait("There are none.")
+
+    @unittest.skipUnless(DRIVER, "no chromedriver is installed")
+    def test_without_events_the_page_asks(self):
+        master, _, _ = self.start_cluster(1, 1)
+        page = Driver(self)
+        page.open(f"http://{master.http}/#/nodes")
+        page.wait("worker-1")
+        page.run("hear(''); delete window.TextDecoderStream; location.hash = '#/jobs'")
+        page.wait("There are none.")
+        job = self.submit(master, training__epochs=1)
+        page.wait(job)
+        page.wait("SUCCEEDED")
+        self.assertIsNone(page.run("return stream"))
+
     def test_markup_is_text(self):
         master, _, _ = self.start_cluster(1, 1)
         job = self.submit(master, data__dir="/<img src=x onerror=alert(1)>")
