@@ -228,12 +228,12 @@ class Changes(PageTest):
         page = Driver(self)
         page.open(f"http://{self.master.http}/#/jobs/{self.job_id}")
         page.type("#token", self.tokens["ann"] + "\n")
-        page.wait("RUNNING")
+        page.wait_state("RUNNING")
         page.click("#acts button", "Pause")
-        page.wait("PAUSED")
+        page.wait_state("PAUSED")
         self.state("PAUSED")
         page.click("#acts button", "Resume")
-        page.wait("RUNNING")
+        page.wait_state("RUNNING")
         page.type("#set", "update.learning_rate=0.0007\n")
         page.wait("set: done")
         self.assertEqual(self.seen_job()["changes"][-1]["sets"], ["update.learning_rate=0.0007"])
@@ -241,7 +241,7 @@ class Changes(PageTest):
         page.wait("update.rule")
         page.click("#acts button", "Cancel")
         page.accept()
-        page.wait("CANCELLED")
+        page.wait_state("CANCELLED")
         self.state("CANCELLED")
 
 
@@ -287,6 +287,10 @@ class Driver:
 
     def wait(self, text):
         self.test.wait_for(f"{text} on the page", lambda: text in self.run("return document.body.innerText"))
+
+    def wait_state(self, state):
+        """Of the job that is shown."""
+        self.test.wait_for(f"{state} on the page", lambda: self.run("const e = document.querySelector('h1 .state'); return e && e.textContent") == state)
 
     def type(self, selector, text):
         found = self.test.wait_for(selector, lambda: self.call("/elements", {"using": "css selector", "value": selector}))

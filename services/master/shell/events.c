@@ -27,7 +27,7 @@
 struct events_reader {
     struct http_call *stream;
     char *job; /* NULL: all */
-    struct feed_place place;
+    struct news_place place;
     uint64_t logged; /* the number of the last line that it was told */
     uint64_t since_ms, progress_ms, told_ms, unsent_ms;
     struct events_reader *next;
@@ -47,7 +47,7 @@ static void start_notes(struct shell *s)
         if (getrandom(&run, sizeof run, 0) != (ssize_t)sizeof run) {
             run = (uint32_t)chrono_wall_ms(); /* another one than before will do */
         }
-        feed_reset(&s->events.feed, run);
+        news_reset(&s->events.news, run);
         s->events.active = true;
     }
 }
@@ -62,7 +62,7 @@ static void turn_at(struct shell *s, uint64_t at_ms)
     }
 }
 
-static void noted(struct shell *s, const struct feed_thing *t)
+static void noted(struct shell *s, const struct news_thing *t)
 {
     if (s->events.readers != NULL && t->said == t->changed) {
         turn_at(s, chrono_now_ms() + SOON_MS);
@@ -87,13 +87,13 @@ void events_changed(struct shell *s, const struct job_record *r)
                               r->queue_position,
                               r->workers.count,
                               r->ps.count};
-    noted(s, feed_touch(&s->events.feed, FEED_JOB, r->id, checksum_of(parts, sizeof parts)));
+    noted(s, news_touch(&s->events.news, NEWS_JOB, r->id, checksum_of(parts, sizeof parts)));
 }
 
 void events_removed(struct shell *s, const char *job)
 {
     if (notes(s)) {
-        feed_remove(&s->events.feed, FEED_JOB, job);
+        news_remove(&s->events.news, NEWS_JOB, job);
         turn_at(s, chrono_now_ms() + SOON_MS);
     }
 }
@@ -101,7 +101,7 @@ void events_removed(struct shell *s, const char *job)
 void events_logged(struct shell *s, const struct master_log *line)
 {
     if (notes(s)) {
-        feed_log(&s->events.feed, chrono_wall_ms(), line->level, line->event, line->text);
+        news_log(&s->events.news, chrono_wall_ms(), line->level, line->event, line->text);
     }
 }
 
@@ -119,17 +119,17 @@ static uint64_t node_key(const struct master_node_info *n)
 /* Of two nodes of one name the one that lives counts. Nodes that left in order are gone. */
 static void note_nodes(struct shell *s, bool alive)
 {
-    struct feed *f = &s->events.feed;
+    struct news *f = &s->events.news;
     struct master_node_info info;
     for (size_t i = 0; master_node_at(s->master, i, chrono_now_ms(), &info); i++) {
-        struct feed_thing *t = feed_find(f, FEED_NODE, info.id);
+        struct news_thing *t = news_find(f, NEWS_NODE, info.id);
         if (info.alive != alive || info.gone ||
             (!alive && t != NULL && t->sweep == s->events.sweep)) {
             continue;
         }
         const uint64_t key = node_key(&info);
         if (t == NULL || t->gone || t->key != key) {
-            t = feed_touch(f, FEED_NODE, info.id, key);
+            t = news_touch(f, NEWS_NODE, info.id, key);
         }
         t->sweep = s->events.sweep;
     }
@@ -137,15 +137,15 @@ static void note_nodes(struct shell *s, bool alive)
 
 static void sweep_nodes(struct shell *s)
 {
-    struct feed *f = &s->events.feed;
+    struct news *f = &s->events.news;
     s->events.sweep++;
     note_nodes(s, true);
     note_nodes(s, false);
-    for (size_t i = 0; i < f->things[FEED_NODE].capacity; i++) {
-        const struct name_slot *slot = &f->things[FEED_NODE].slots[i];
-        const struct feed_thing *t = slot->name != NULL ? slot->object : NULL;
+    for (size_t i = 0; i < f->things[NEWS_NODE].capacity; i++) {
+        const struct name_slot *slot = &f->things[NEWS_NODE].slots[i];
+        const struct news_thing *t = slot->name != NULL ? slot->object : NULL;
         if (t != NULL && t->sweep != s->events.sweep) {
-            feed_remove(f, FEED_NODE, t->id); /* its slot stays */
+            news_remove(f, NEWS_NODE, t->id); /* its slot stays */
         }
     }
 }
@@ -183,12 +183,12 @@ static char *node_text(struct shell *s, const char *id)
     return found ? buf_take(&json) : NULL;
 }
 
-static void add_thing(struct shell *s, struct feed_thing *t, bool progress, struct buf *out)
+static void add_thing(struct shell *s, struct news_thing *t, bool progress, struct buf *out)
 {
-    static const char *const names[FEED_KINDS][2] = {{"job", "job-removed"}, {"node", "node-left"}};
-    static const char *const keys[FEED_KINDS] = {"job", "node"};
+    static const char *const names[NEWS_KINDS][2] = {{"job", "job-removed"}, {"node", "node-left"}};
+    static const char *const keys[NEWS_KINDS] = {"job", "node"};
     if (t->text == NULL && !t->gone) {
-        t->text = t->kind == FEED_JOB ? job_text(s, t->id) : node_text(s, t->id);
+        t->text = t->kind == NEWS_JOB ? job_text(s, t->id) : node_text(s, t->id);
     }
     if (t->text != NULL && !t->gone) {
         add_event(out, progress ? "progress" : names[t->kind][0], t->text);
@@ -216,11 +216,11 @@ static bool speaks_of(const char *text, const char *job)
     return false;
 }
 
-static void add_lines(struct events_reader *v, const struct feed *f, struct buf *out)
+static void add_lines(struct events_reader *v, const struct news *f, struct buf *out)
 {
     static const char *const levels[] = {"DEBUG", "INFO", "WARN", "ERROR"};
-    const struct feed_line *line;
-    while ((line = feed_line_after(f, v->logged)) != NULL && out->len < TURN_BYTES_MAX) {
+    const struct news_line *line;
+    while ((line = news_line_after(f, v->logged)) != NULL && out->len < TURN_BYTES_MAX) {
         v->logged = line->number;
         if (v->job != NULL && !speaks_of(line->text, v->job)) {
             continue;
@@ -239,9 +239,9 @@ static void add_lines(struct events_reader *v, const struct feed *f, struct buf 
     }
 }
 
-static bool concerns(const struct events_reader *v, const struct feed_thing *t)
+static bool concerns(const struct events_reader *v, const struct news_thing *t)
 {
-    return v->job == NULL || (t->kind == FEED_JOB && strcmp(t->id, v->job) == 0);
+    return v->job == NULL || (t->kind == NEWS_JOB && strcmp(t->id, v->job) == 0);
 }
 
 /* Things that changed after @from; @progress: those alone that made only progress. Returns how far
@@ -249,7 +249,7 @@ static bool concerns(const struct events_reader *v, const struct feed_thing *t)
 static uint64_t add_things(struct shell *s, const struct events_reader *v, uint64_t from,
                            bool progress, struct buf *out)
 {
-    for (struct feed_thing *t = feed_after(&s->events.feed, from); t != NULL; t = t->newer) {
+    for (struct news_thing *t = news_after(&s->events.news, from); t != NULL; t = t->newer) {
         if (out->len >= TURN_BYTES_MAX) {
             return from;
         }
@@ -258,16 +258,16 @@ static uint64_t add_things(struct shell *s, const struct events_reader *v, uint6
         }
         from = t->changed;
     }
-    return s->events.feed.number;
+    return s->events.news.number;
 }
 
 /* What it is to be told now. */
 static void add_news(struct shell *s, struct events_reader *v, uint64_t now_ms, struct buf *out)
 {
-    const struct feed *f = &s->events.feed;
-    char place[FEED_PLACE_BYTES];
+    const struct news *f = &s->events.news;
+    char place[NEWS_PLACE_BYTES];
     if (v->place.run != f->run) { /* there was too much: it has to look at everything again */
-        v->place = (struct feed_place){.run = f->run, .said = f->number, .progressed = f->number};
+        v->place = (struct news_place){.run = f->run, .said = f->number, .progressed = f->number};
         v->logged = v->job == NULL ? f->number : 0; /* of its job, what is known still */
         add_event(out, "start", "{}");
     }
@@ -278,7 +278,7 @@ static void add_news(struct shell *s, struct events_reader *v, uint64_t now_ms, 
         v->progress_ms = now_ms;
     }
     if (out->len > 0) {
-        feed_place_format(&v->place, place);
+        news_place_format(&v->place, place);
         buf_printf(out, "id: %s\n\n", place);
     } else if (now_ms - v->told_ms >= SILENCE_MS) {
         buf_add_str(out, ":\n\n");
@@ -338,7 +338,7 @@ static void on_turn(void *ctx)
         turn_at(s, now_ms + TURN_MS);
     } else {
         s->events.active = false;
-        feed_reset(&s->events.feed, 0);
+        news_reset(&s->events.news, 0);
     }
 }
 
@@ -410,8 +410,8 @@ static void opened(void *ctx)
                                 .told_ms = now_ms,
                                 .unsent_ms = now_ms,
                                 .next = s->events.readers};
-    if (o->last == NULL || !feed_place_parse(&s->events.feed, o->last, &v->place)) {
-        v->place.run = s->events.feed.run + 1; /* of no feed: it is told to begin */
+    if (o->last == NULL || !news_place_parse(&s->events.news, o->last, &v->place)) {
+        v->place.run = s->events.news.run + 1; /* of no run: it is told to begin */
     }
     v->logged = v->place.said;
     s->events.readers = v;
@@ -447,5 +447,5 @@ void events_end(struct shell *s)
 
 void events_release(struct shell *s)
 {
-    feed_reset(&s->events.feed, 0);
+    news_reset(&s->events.news, 0);
 }

@@ -2,7 +2,7 @@
 /* Server-sent events of the HTTP port (html.spec.whatwg.org/multipage/server-sent-events.html):
  * jobs, nodes and lines of the log, as they change, as JSON.
  *
- * Nothing is kept for a reader but how far it is (feed.h): what it is told next is made when the
+ * Nothing is kept for a reader but how far it is (news.h): what it is told next is made when the
  * last part was sent, and is what is so then. A slow reader hears less often, and is cut off when
  * it reads nothing. Nothing is noted while nobody reads.
  *

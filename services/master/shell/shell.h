@@ -8,7 +8,7 @@
 #include "base/name_index.h"
 #include "master/core/master.h"
 #include "master/shell/checkpoints.h"
-#include "master/shell/feed.h"
+#include "master/shell/news.h"
 #include "master/shell/master_shell.h"
 #include "master/store/store.h"
 #include "metrics/meter.h"
@@ -60,7 +60,7 @@ struct curves {                  /* curves.h */
 };
 
 struct events { /* events.h */
-    struct feed feed;
+    struct news news;
     bool active; /* changes are noted */
     struct events_reader *readers;
     size_t reader_count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "master/shell/feed.h"
+#include "master/shell/news.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,35 +7,35 @@
 
 #include "base/mem.h"
 
-static void thing_free(struct feed_thing *t)
+static void thing_free(struct news_thing *t)
 {
     free(t->id);
     free(t->text);
     free(t);
 }
 
-void feed_reset(struct feed *f, uint32_t run)
+void news_reset(struct news *f, uint32_t run)
 {
-    for (struct feed_thing *t = f->newest, *older; t != NULL; t = older) {
+    for (struct news_thing *t = f->newest, *older; t != NULL; t = older) {
         older = t->older;
         thing_free(t);
     }
-    for (size_t i = 0; i < FEED_KINDS; i++) {
+    for (size_t i = 0; i < NEWS_KINDS; i++) {
         name_index_release(&f->things[i]);
     }
-    for (size_t i = 0; i < FEED_LINES; i++) {
+    for (size_t i = 0; i < NEWS_LINES; i++) {
         free(f->lines[i].event);
         free(f->lines[i].text);
     }
-    *f = (struct feed){.run = run};
+    *f = (struct news){.run = run};
 }
 
-struct feed_thing *feed_find(const struct feed *f, enum feed_kind kind, const char *id)
+struct news_thing *news_find(const struct news *f, enum news_kind kind, const char *id)
 {
     return name_index_find(&f->things[kind], id);
 }
 
-static void unlink_thing(struct feed *f, struct feed_thing *t)
+static void unlink_thing(struct news *f, struct news_thing *t)
 {
     if (t->newer != NULL) {
         t->newer->older = t->older;
@@ -48,7 +48,7 @@ static void unlink_thing(struct feed *f, struct feed_thing *t)
 }
 
 /* It is the newest from now on. */
-static void renew(struct feed *f, struct feed_thing *t)
+static void renew(struct news *f, struct news_thing *t)
 {
     unlink_thing(f, t);
     t->older = f->newest;
@@ -62,12 +62,12 @@ static void renew(struct feed *f, struct feed_thing *t)
     t->text = NULL;
 }
 
-struct feed_thing *feed_touch(struct feed *f, enum feed_kind kind, const char *id, uint64_t key)
+struct news_thing *news_touch(struct news *f, enum news_kind kind, const char *id, uint64_t key)
 {
-    struct feed_thing *t = feed_find(f, kind, id);
+    struct news_thing *t = news_find(f, kind, id);
     const bool new = t == NULL;
-    if (new && f->things[FEED_JOB].count + f->things[FEED_NODE].count >= FEED_THINGS_MAX) {
-        feed_reset(f, f->run + 1);
+    if (new && f->things[NEWS_JOB].count + f->things[NEWS_NODE].count >= NEWS_THINGS_MAX) {
+        news_reset(f, f->run + 1);
     }
     if (new) {
         t = mem_new(1, sizeof *t);
@@ -84,9 +84,9 @@ struct feed_thing *feed_touch(struct feed *f, enum feed_kind kind, const char *i
     return t;
 }
 
-void feed_remove(struct feed *f, enum feed_kind kind, const char *id)
+void news_remove(struct news *f, enum news_kind kind, const char *id)
 {
-    struct feed_thing *t = feed_find(f, kind, id);
+    struct news_thing *t = news_find(f, kind, id);
     if (t == NULL || t->gone) {
         return;
     }
@@ -95,41 +95,41 @@ void feed_remove(struct feed *f, enum feed_kind kind, const char *id)
     t->gone = true;
 }
 
-void feed_log(struct feed *f, int64_t time_ms, int level, const char *event, const char *text)
+void news_log(struct news *f, int64_t time_ms, int level, const char *event, const char *text)
 {
-    struct feed_line *to = &f->lines[f->line_count++ % FEED_LINES];
+    struct news_line *to = &f->lines[f->line_count++ % NEWS_LINES];
     free(to->event);
     free(to->text);
-    *to = (struct feed_line){.number = ++f->number,
+    *to = (struct news_line){.number = ++f->number,
                              .time_ms = time_ms,
                              .level = level,
-                             .event = mem_printf("%.*s", FEED_LINE_BYTES, event),
-                             .text = mem_printf("%.*s", FEED_LINE_BYTES, text)};
+                             .event = mem_printf("%.*s", NEWS_LINE_BYTES, event),
+                             .text = mem_printf("%.*s", NEWS_LINE_BYTES, text)};
 }
 
-struct feed_thing *feed_after(const struct feed *f, uint64_t number)
+struct news_thing *news_after(const struct news *f, uint64_t number)
 {
-    struct feed_thing *found = NULL;
-    for (struct feed_thing *t = f->newest; t != NULL && t->changed > number; t = t->older) {
+    struct news_thing *found = NULL;
+    for (struct news_thing *t = f->newest; t != NULL && t->changed > number; t = t->older) {
         found = t;
     }
     return found;
 }
 
-const struct feed_line *feed_line_after(const struct feed *f, uint64_t number)
+const struct news_line *news_line_after(const struct news *f, uint64_t number)
 {
-    const uint64_t kept = f->line_count < FEED_LINES ? f->line_count : FEED_LINES;
+    const uint64_t kept = f->line_count < NEWS_LINES ? f->line_count : NEWS_LINES;
     for (uint64_t i = f->line_count - kept; i < f->line_count; i++) {
-        if (f->lines[i % FEED_LINES].number > number) {
-            return &f->lines[i % FEED_LINES];
+        if (f->lines[i % NEWS_LINES].number > number) {
+            return &f->lines[i % NEWS_LINES];
         }
     }
     return NULL;
 }
 
-void feed_place_format(const struct feed_place *place, char out[FEED_PLACE_BYTES])
+void news_place_format(const struct news_place *place, char out[NEWS_PLACE_BYTES])
 {
-    (void)snprintf(out, FEED_PLACE_BYTES, "%" PRIx32 "-%" PRIx64 "-%" PRIx64, place->run,
+    (void)snprintf(out, NEWS_PLACE_BYTES, "%" PRIx32 "-%" PRIx64 "-%" PRIx64, place->run,
                    place->said, place->progressed);
 }
 
@@ -143,13 +143,13 @@ static bool read_part(const char **text, char end, uint64_t max, uint64_t *value
     return well;
 }
 
-bool feed_place_parse(const struct feed *f, const char *text, struct feed_place *place)
+bool news_place_parse(const struct news *f, const char *text, struct news_place *place)
 {
     uint64_t run, said, progressed;
     if (!read_part(&text, '-', UINT32_MAX, &run) || !read_part(&text, '-', f->number, &said) ||
         !read_part(&text, '\0', f->number, &progressed) || run != f->run) {
         return false;
     }
-    *place = (struct feed_place){.run = f->run, .said = said, .progressed = progressed};
+    *place = (struct news_place){.run = f->run, .said = said, .progressed = progressed};
     return true;
 }
