@@ -22,7 +22,6 @@ services/libgradus
 services/master/shell
 services/ps/core
 services/ps/rpc
-services/worker/core
 services/worker/job
 services/worker/program
 """.split()
