@@ -101,8 +101,8 @@ class ProgramTest(ClusterTest):
     def cluster(self, workers, ps, command, *worker_flags):
         state = os.path.join(self.dir, "cluster")
         self.master = self.start("master", f"--state-dir={state}")
-        for _ in range(ps):
-            self.start("ps", f"--master={self.master.address}", f"--checkpoint-dir={state}/checkpoints")
+        self.server = lambda: self.start("ps", f"--master={self.master.address}", f"--checkpoint-dir={state}/checkpoints")
+        self.servers = [self.server() for _ in range(ps)]
         self.worker = lambda: self.start("worker", f"--master={self.master.address}", f"--program={command}", *worker_flags)
         return [self.worker() for _ in range(workers)]
 
@@ -129,6 +129,13 @@ class ProgramTest(ClusterTest):
         result = self.run_program(command, "quiet", training__epochs=epochs)
         self.assertEqual(self.bits(job, "cluster"), self.bits(result["job"], "quiet"))
         self.assertEqual(self.status(self.master, job)["metrics"]["test"], result["metrics"]["test"])
+
+    def replace_server(self, i, job):
+        """kill -9 of a server, and another in its place, with which the job starts again."""
+        before = self.master.job(job)["recoveries"]
+        self.servers[i].stop(signal.SIGKILL)
+        self.servers[i] = self.server()
+        self.wait_for("the recovery", lambda: self.master.job(job)["recoveries"] > before)
 
     def wait_end(self, job, state="SUCCEEDED"):
         self.wait_for("the end of the job", lambda: self.master.job(job)["state"] in FINAL, 200)
@@ -355,6 +362,43 @@ class InPyTorch(ProgramTest):
         result, _ = self.same_bits(self.command("fashion_mnist.py"), "torch-fashion-mnist-1",
                                    SOURCE + "/examples/pytorch/fashion_mnist.yaml", training__epochs=2, training__batch_size=16)
         self.assertGreater(result["metrics"]["test"]["accuracy"], 0.8)
+
+    def servers_killed(self, script, **sets):
+        """A job whose servers are killed before its first checkpoint and after one, and its epochs. The scripts stay."""
+        workers = self.cluster(2, 2, self.command(script), f"--slow-down={SLOW_DOWN}")
+        scripts = [children_of(w.process.pid) for w in workers]
+        job = self.submit(training__epochs=ENDLESS, training__batch_size=32, training__replicas=2, training__checkpoint_every="2 epochs",
+                          cluster__workers=2, cluster__ps=2, cluster__partitions=2, **sets)
+        self.wait_part(job, 0.1)
+        self.replace_server(0, job)
+        self.wait_part(job, 0.5)
+        self.wait_for("a checkpoint", lambda: self.master.job(job)["checkpoint"])
+        self.replace_server(1, job)
+        self.wait_part(job, 0.7)
+        epochs = self.give_end(job)
+        status = self.wait_end(job)
+        self.assertEqual(status["recoveries"], 2)
+        self.assertEqual([s["examples"] for s in status["shards"]], [epochs * 2000] * 2)
+        self.assertEqual([children_of(w.process.pid) for w in workers], scripts)
+        with open(self.master.log.name, encoding="utf-8") as f:
+            resumed = [line for line in f if "event=job_resumes" in line]
+        self.assertIn("/step-", resumed[-1])
+        return job, status, epochs
+
+    def test_servers_killed_in_sync(self):
+        """Running statistics and dropout among what has to come back."""
+        self.file = SOURCE + "/examples/pytorch/fashion_mnist.yaml"
+        job, status, epochs = self.servers_killed("fashion_mnist.py")
+        quiet = self.run_program(self.command("fashion_mnist.py"), "quiet", self.file, training__epochs=epochs, training__batch_size=32,
+                                 training__replicas=2, cluster__workers=1, cluster__ps=1, cluster__partitions=1)
+        self.assertEqual(self.bits(job, "cluster"), self.bits(quiet["job"], "quiet"))
+        self.assertEqual(status["metrics"]["test"], quiet["metrics"]["test"])
+
+    def test_servers_killed_in_async(self):
+        self.file = SOURCE + "/examples/pytorch/digits.yaml"
+        _, status, epochs = self.servers_killed("digits.py", training__mode="async")
+        self.assertEqual([records_applied(s["ledger"]) for s in status["shards"]], [epochs * 2000] * 2)
+        self.assertGreater(status["metrics"]["test"]["accuracy"], 0.85)
 
     def test_a_script_becomes_a_worker(self):
         self.master = self.start("master", f"--state-dir={self.dir}/cluster")
