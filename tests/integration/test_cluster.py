@@ -412,7 +412,7 @@ class Services(ClusterTest):
         listed = read_jobs(gradus("list", "--json", "--master", again.address).stdout)
         states = {entry["job"]: entry["state"] for entry in listed}
         self.assertEqual(states, {job: "SUCCEEDED", running: "RECOVERING"})
-        self.assertIn("restarted", [e["reason"] for e in listed if e["job"] == running][0])
+        self.assertIn("was lost", [e["reason"] for e in listed if e["job"] == running][0])
         self.start("ps", f"--master={again.address}", f"--checkpoint-dir={self.dir}/cluster/checkpoints")
         self.start("worker", f"--master={again.address}")
         status = self.wait_for("RUNNING", lambda: (

@@ -314,8 +314,10 @@ class CheckpointsTest(StorageTest):
         self.wait_checkpoints(job, 1)
         self.wait_for("the row", lambda: self.now(job)["checkpoint"])
         self.master.stop(signal.SIGKILL)
+        self.servers[0].stop(signal.SIGKILL)  # so the job has to go back
         os.rename(self.path(), self.dir + "/unmounted")
         self.master = self.start("master", *self.master_args, f"--listen={self.master.address}")
+        self.servers[0] = self.start_ps()
         self.wait_reason(job, "is its disk mounted?", state="RECOVERING")
         self.assertFalse(os.path.exists(self.path()))  # nobody makes it
         self.wait_health(503)
