@@ -40,7 +40,7 @@ static void flatten(struct world *w, struct flat_ledger *to, const struct ledger
     }
 }
 
-static uint32_t node_at(struct world *w, const char *address)
+uint32_t node_at(struct world *w, const char *address)
 {
     uint32_t node = (uint32_t)strtoul(address + 1, NULL, 10); /* "n3" */
     if (node >= w->node_count) {

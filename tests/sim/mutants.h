@@ -176,6 +176,11 @@
     X(delta_misses_first, TABLES, "a delta has no rows of the version behind its base")            \
     X(notes_of_base_forgotten, TABLES, "what went is forgotten with the first delta that says so") \
     X(delta_of_any_notes, TABLES, "a delta is written although it is not known what went")         \
+    X(reader_pins_any, TABLES, "a reader gets the present version, whichever it wants")            \
+    X(reader_reads_present, TABLES, "a reader reads the present version, whatever it has pinned")  \
+    X(reader_for_ever, TABLES, "a reader's pin outlives its lease")                                \
+    X(reader_pins_late, TABLES, "a reader that waits for a version gets the one behind it")        \
+    X(readers_pins_stay, TABLES, "pins of the training are given up before those of readers")      \
     X(read_unfilled, GIVEN, "a shard answers before workers have brought all of its values")       \
     X(fill_counts_repeats, GIVEN, "values that come again count as further ones")                  \
     X(late_fill_overwrites, GIVEN, "a Fill that comes late takes values back")                     \
