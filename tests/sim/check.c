@@ -336,7 +336,7 @@ void check_lease(struct world *w, uint32_t job, uint16_t name, uint64_t generati
 
 /* ---- a worker ---- */
 
-void check_compute(struct world *w, uint32_t node, const struct worker_action *a)
+void check_compute(struct world *w, uint32_t node, const struct worker_do_compute *a)
 {
     const struct sim_worker_job *j = w->nodes[node].job;
     const struct worker_values *set = &j->sets[a->set];

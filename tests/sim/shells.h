@@ -365,7 +365,7 @@ void check_record(struct world *w, const struct job_record *r);
 void check_generation(struct world *w, uint32_t job, uint64_t generation); /* of a call */
 void check_lease(struct world *w, uint32_t job, uint16_t name, uint64_t generation,
                  const struct lease *lease);
-void check_compute(struct world *w, uint32_t node, const struct worker_action *a);
+void check_compute(struct world *w, uint32_t node, const struct worker_do_compute *a);
 void check_evaluate(struct world *w, uint32_t node);
 void check_job_end(struct world *w, uint32_t job);
 void check_clean(struct world *w);

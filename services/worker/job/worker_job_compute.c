@@ -140,7 +140,7 @@ static int need_rows(void *ctx)
     return rc != 0 ? rc : worker_model_rows(&j->model, c->buffer, &c->exhausted);
 }
 
-static void begin(struct worker_job *j, const struct worker_action *a, uint64_t now_ns)
+static void begin(struct worker_job *j, const struct worker_do_compute *a, uint64_t now_ns)
 {
     const bool tables = j->model.rows.count > 0;
     j->compute = (struct job_compute){.since_ns = now_ns,
@@ -151,7 +151,7 @@ static void begin(struct worker_job *j, const struct worker_action *a, uint64_t 
 }
 
 /* Gives up a computation: backward was not reached, so its pushes were not begun. */
-static void give_up(struct worker_job *j, const struct worker_action *a)
+static void give_up(struct worker_job *j, const struct worker_do_compute *a)
 {
     log_info("batch_given_up", "job=%s step=%llu reason=\"%s\"", j->id, (unsigned long long)a->step,
              j->compute.lost.msg);
@@ -161,8 +161,8 @@ static void give_up(struct worker_job *j, const struct worker_action *a)
 
 /* Computes the gradient of the action's batch, with all that it needs. Errors: those in
  * j->compute.lost; of the batch; of memory. */
-static int gradient(struct worker_job *j, const struct worker_action *a, struct metrics *metrics,
-                    struct err *err)
+static int gradient(struct worker_job *j, const struct worker_do_compute *a,
+                    struct metrics *metrics, struct err *err)
 {
     struct job_compute *c = &j->compute;
     const struct runner_step identity = {
@@ -192,7 +192,7 @@ static int gradient(struct worker_job *j, const struct worker_action *a, struct 
 
 /* ---- the action ---- */
 
-void worker_job_compute(struct worker_job *j, const struct worker_action *a)
+void worker_job_compute(struct worker_job *j, const struct worker_do_compute *a)
 {
     struct err err = {0};
     if (worker_model_buffer(&j->model, a->buffer, &err) == NULL) {

@@ -166,7 +166,7 @@ void worker_job_sums_take(struct worker_job_sums *s, const struct ps_answer *ans
     }
 }
 
-int worker_job_sums_join(struct worker_job_sums *s, const struct worker_action *a, struct err *err)
+int worker_job_sums_join(struct worker_job_sums *s, const struct worker_do_join *a, struct err *err)
 {
     struct buf *totals = &s->totals[a->round];
     if (a->known) {

@@ -126,18 +126,18 @@ static void the_sums_of_all_shards_are_joined(void **state)
     }
     take(&s, SHARDS, EXCHANGE_SUMS, &junk); /* there is no such shard */
     assert_int_equal(update_join(parts, bytes, SHARDS, &totals, &err), 0);
-    struct worker_action join = {.kind = WORKER_DO_JOIN, .step = 7, .round = 0};
+    struct worker_do_join join = {.step = 7, .round = 0};
     assert_int_equal(worker_job_sums_join(&s, &join, &err), 0);
     attach_totals(&s, 0, totals.data, totals.len);
 
     /* A shard that knows the totals says these. */
-    join = (struct worker_action){.round = 1, .known = true, .shard = 1};
+    join = (struct worker_do_join){.round = 1, .known = true, .shard = 1};
     assert_int_equal(worker_job_sums_join(&s, &join, &err), 0);
     attach_totals(&s, 1, sums[1].data, sums[1].len);
     attach_totals(&s, 0, totals.data, totals.len);
 
     take(&s, 1, EXCHANGE_SUMS, &junk);
-    join = (struct worker_action){.step = 7, .round = 2};
+    join = (struct worker_do_join){.step = 7, .round = 2};
     assert_int_equal(worker_job_sums_join(&s, &join, &err), ERR_INVALID);
     assert_string_equal(
         err.msg, "sums of round 2 of step 7: join sums: message 1: 4 bytes that are no sums");
