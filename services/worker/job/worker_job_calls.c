@@ -327,7 +327,7 @@ void worker_job_begin(struct worker_job *j, uint64_t generation)
         .eras = j->sums.eras,
         .era_count = j->sums.era_count,
         .tables = j->model.rows.count > 0,
-        .shape = {.records = j->model.train_info.records,
+        .shape = {.records = worker_model_records(&j->model),
                   .batch_records = (uint32_t)j->model.spec.training.batch_size,
                   .split_batches = split_batches > 0 ? (uint32_t)split_batches : 1},
     };
@@ -399,7 +399,7 @@ static void handle_assign(struct worker_job *j, struct rpc_call *call, const Pro
     struct ledger ledger = {0};
     struct worker_event event = {.kind = WORKER_ASSIGN};
     const struct ledger_shape data = {
-        .records = j->model.train_info.records,
+        .records = worker_model_records(&j->model),
         .batch_records = (uint32_t)j->model.spec.training.batch_size,
     };
     struct worker_place *places = mem_new(j->plan.shard_count, sizeof *places);

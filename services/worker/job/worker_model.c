@@ -108,6 +108,11 @@ int worker_model_load(struct worker_model *m, const struct worker_job_file *file
     return rc == 0 && job_spec_is_program(&m->spec) ? model_program_load(m, file->id, err) : rc;
 }
 
+uint64_t worker_model_records(const struct worker_model *m)
+{
+    return job_spec_epoch_records(&m->spec, m->train_info.records);
+}
+
 static size_t count_variables(const struct worker_model *m)
 {
     return m->by_program != NULL ? model_program_given(m)->count : model_variable_count(m->model);

@@ -73,6 +73,7 @@ struct worker_job_file {
  * the data or the source has; ERR_UNAVAILABLE: again later. */
 int worker_model_load(struct worker_model *m, const struct worker_job_file *file,
                       struct dataset_cache *cache, struct err *err);
+uint64_t worker_model_records(const struct worker_model *m); /* train records of an epoch */
 /* The variables of a model that the plan does not know how to begin; none: it knows. Borrows. */
 struct given_variables worker_model_given(const struct worker_model *m);
 void worker_model_give(struct worker_model *m); /* m->given, of m->model */
