@@ -130,21 +130,30 @@ int worker_model_check_variables(const struct worker_model *m, const struct plan
     if (m->by_program == NULL && m->model == NULL) {
         return 0; /* layers that are not built yet */
     }
-    const size_t mine_count = count_variables(m);
-    for (size_t i = 0; i < plan->variable_count && i < mine_count; i++) {
-        const struct variable_spec *mine = variable_at(m, i);
-        const struct variable_spec *planned = &plan->variables[i];
-        if (strcmp(mine->name, planned->name) != 0 || !shape_equal(&mine->shape, &planned->shape)) {
-            char a[64], b[64];
-            return err_set(err, ERR_STATE, "variable %zu: the job has %s %s, this node has %s %s",
-                           i, planned->name, shape_format(&planned->shape, a, sizeof a), mine->name,
-                           shape_format(&mine->shape, b, sizeof b));
+    const size_t count = count_variables(m);
+    size_t others = 0, first = 0;
+    for (size_t i = 0; i < plan->variable_count && i < count; i++) {
+        const struct variable_spec *mine = variable_at(m, i), *planned = &plan->variables[i];
+        if (!variable_equal(mine, planned)) {
+            char a[VARIABLE_TEXT_BYTES], b[VARIABLE_TEXT_BYTES];
+            return err_set(err, ERR_STATE, "variable %zu: the job has %s, this node has %s", i,
+                           variable_format(planned, a, sizeof a),
+                           variable_format(mine, b, sizeof b));
+        }
+        if (mine->digest != planned->digest && mine->digest != 0 && planned->digest != 0) {
+            first = others++ == 0 ? i : first;
         }
     }
-    return mine_count == plan->variable_count
-               ? 0
-               : err_set(err, ERR_STATE, "variables: the job has %zu, this node has %zu",
-                         plan->variable_count, mine_count);
+    if (count != plan->variable_count) {
+        return err_set(err, ERR_STATE, "variables: the job has %zu, this node has %zu",
+                       plan->variable_count, count);
+    }
+    return others == 0 ? 0
+                       : err_set(err, ERR_STATE,
+                                 "variable %zu, %s: its initial values are not those that the "
+                                 "first worker of the job told (%zu of %zu variables differ); they "
+                                 "must be a function of the job and its seed alone",
+                                 first, variable_at(m, first)->name, others, count);
 }
 
 static void lay_out(struct worker_model *m)
