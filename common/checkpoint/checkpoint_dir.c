@@ -252,25 +252,6 @@ int checkpoint_latest(const char *dir, char **path, struct buf *skipped, struct 
     return checkpoint_find(dir, NULL, 0, path, skipped, err);
 }
 
-int checkpoint_resolve(const char *path, char **out, struct buf *skipped, struct err *err)
-{
-    char *manifest = file_join(path, MANIFEST_NAME);
-    enum storage_thing thing = STORAGE_NOTHING;
-    int rc = storage_look(manifest, &thing, err);
-    free(manifest);
-    if (rc == 0 && thing != STORAGE_NOTHING) {
-        *out = mem_strdup(path);
-        return 0;
-    }
-    char *newest = NULL;
-    rc = rc != 0 ? rc : checkpoint_latest(path, &newest, skipped, err);
-    if (rc == 0) {
-        checkpoint_result(newest, out);
-    }
-    free(newest);
-    return rc;
-}
-
 /* True if the checkpoint is the base of one of the first @keep complete ones, or of one that is
  * @named. */
 static bool is_needed(const struct entries *all, const char *path, size_t keep,

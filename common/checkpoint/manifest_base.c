@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The base of a delta: finds it, and checks that it is still the one that the delta was written
- * for. */
+/* The base of a delta: what a manifest says of it, and whether it is still the one that the delta
+ * was written for. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/manifest.h"
 #include "json/json_doc.h"
@@ -81,23 +79,6 @@ int manifest_check_delta(const struct manifest *m, const struct manifest *base, 
                        s->checksum);
     }
     return 0;
-}
-
-int manifest_find_base(const char *dir, struct manifest *m, struct manifest *base, struct err *err)
-{
-    *base = (struct manifest){0};
-    if (m->base.directory[0] == '\0') {
-        return 0;
-    }
-    char *path = manifest_base_path(dir, m);
-    int rc = manifest_read(path, base, err);
-    rc = rc != 0 ? rc : manifest_check_files(path, base, false, err);
-    free(path);
-    if (rc != 0) {
-        return err_wrap(err, "checkpoint %s: its base %s", dir, m->base.directory);
-    }
-    m->base.checksum = base->checksum;
-    return manifest_check_base(dir, m, base, err);
 }
 
 /* ---- the member "base" ---- */

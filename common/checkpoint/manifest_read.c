@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads manifest.json and checks the shard files that it names, by size or by content. Its own
- * checksum is compared before the JSON is parsed; a file name in it must be the one that we
- * would give. */
+/* Reads manifest.json. Its own checksum is compared before the JSON is parsed; a file name in it
+ * must be the one that we would give. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,19 +12,6 @@
 #include "checkpoint/ledger_json.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard_file.h"
-
-#define CHUNK_BYTES (1U << 20)
-
-/* "0x" and 16 digits, as we write them. */
-bool manifest_sum_parse(const char *text, uint64_t *out)
-{
-    if (strlen(text) != 18 || text[0] != '0' || text[1] != 'x' ||
-        strspn(text + 2, "0123456789abcdef") != 16) {
-        return false;
-    }
-    *out = strtoull(text, NULL, 16);
-    return true;
-}
 
 /* The end of the text is always `  "checksum": "0x<16 digits>"\n}\n`; it covers all before itself.
  */
@@ -389,75 +375,4 @@ int manifest_read(const char *dir, struct manifest *m, struct err *err)
     }
     *m = made;
     return 0;
-}
-
-static int sum_of_file(const struct storage_reader *file, uint64_t *out, struct err *err)
-{
-    char *chunk = mem_new(CHUNK_BYTES, 1);
-    struct checksum *sum = checksum_new();
-    int rc = 0;
-    for (uint64_t at = 0; rc == 0 && at < file->bytes;) {
-        size_t n = file->bytes - at < CHUNK_BYTES ? (size_t)(file->bytes - at) : CHUNK_BYTES;
-        rc = storage_read_at(file, at, chunk, n, err);
-        checksum_add(sum, chunk, rc == 0 ? n : 0);
-        at += n;
-    }
-    *out = checksum_value(sum);
-    checksum_free(sum);
-    free(chunk);
-    return rc;
-}
-
-static int check_content(const struct storage_reader *file, const struct manifest_shard *s,
-                         bool checksums, struct err *err)
-{
-    if (file->bytes != s->bytes) {
-        return err_set(err, ERR_CORRUPT,
-                       "size differs (manifest %" PRIu64 " bytes, file %" PRIu64 ")", s->bytes,
-                       file->bytes);
-    }
-    if (!checksums) {
-        return 0;
-    }
-    uint64_t sum = 0;
-    int rc = sum_of_file(file, &sum, err);
-    if (rc == 0 && sum != s->checksum) {
-        rc = err_set(err, ERR_CORRUPT,
-                     "checksum differs (manifest 0x%016" PRIx64 ", file 0x%016" PRIx64 ")",
-                     s->checksum, sum);
-    }
-    return rc;
-}
-
-int manifest_check_file(const char *dir, const struct manifest *m, uint32_t shard, bool checksum,
-                        struct err *err)
-{
-    char name[SHARD_FILE_NAME_BYTES];
-    char *path =
-        file_join(dir, shard_file_name(shard, m->shard_count, m->shards[shard].generation, name));
-    struct storage_reader file;
-    int rc = storage_open(&file, path, err);
-    if (rc == ERR_NOT_FOUND) {
-        (void)err_set(err, rc, "missing");
-    } else if (rc == ERR_INVALID) {
-        rc = err_set(err, ERR_CORRUPT, "not a file");
-    } else if (rc == 0) {
-        rc = check_content(&file, &m->shards[shard], checksum, err);
-        storage_close(&file);
-    }
-    free(path);
-    if (rc != 0) {
-        (void)err_wrap(err, "%s", name);
-        (void)err_wrap(err, "checkpoint %s", dir);
-    }
-    return rc;
-}
-
-int manifest_check_files(const char *dir, const struct manifest *m, bool checksums, struct err *err)
-{
-    int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < m->shard_count; i++) {
-        rc = manifest_check_file(dir, m, i, checksums, err);
-    }
-    return rc;
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard_file.h"
@@ -50,60 +49,6 @@ void manifest_table_slots(const struct manifest *m, struct table_file_slots *out
         out->names[k] = m->slots[k];
         out->kinds[k] = m->slot_kinds[k];
     }
-}
-
-/* ---- from the files ---- */
-
-static int take_file(struct manifest *m, uint32_t shard, const struct shard_file *f,
-                     struct err *err)
-{
-    if (f->table_count != m->table_count) {
-        return err_set(err, ERR_CORRUPT, "it has %zu tables; the job has %zu", f->table_count,
-                       m->table_count);
-    }
-    for (size_t i = 0; i < m->table_count; i++) {
-        struct manifest_table *t = &m->tables[i];
-        const struct table_file_info *has = &f->tables[i];
-        if (strcmp(has->name, t->info.name) != 0 || has->dim != t->info.dim ||
-            has->admission != t->info.admission) {
-            return err_set(err, ERR_CORRUPT,
-                           "its table %zu is %s of dim %" PRIu64 ", the job's is %s of dim "
-                           "%" PRIu64,
-                           i, has->name, has->dim, t->info.name, t->info.dim);
-        }
-        t->rows[shard] = has->all;
-        t->counts[shard] = has->counts;
-        t->info.rows += has->all;
-        t->info.counts += has->counts;
-    }
-    return 0;
-}
-
-int manifest_take_tables(const char *dir, struct manifest *m, struct err *err)
-{
-    struct manifest base = {0};
-    bool delta = false;
-    int rc = manifest_find_base(dir, m, &base, err);
-    for (uint32_t i = 0; m->table_count > 0 && rc == 0 && i < m->shard_count; i++) {
-        struct shard_file file = {0};
-        char name[SHARD_FILE_NAME_BYTES];
-        char *path =
-            file_join(dir, shard_file_name(i, m->shard_count, m->shards[i].generation, name));
-        rc = shard_file_open(&file, path, err);
-        if (rc == 0) {
-            rc = take_file(m, i, &file, err);
-            rc = rc != 0 ? rc : manifest_check_delta(m, &base, i, &file, err);
-            rc = rc == 0 ? 0 : err_wrap(err, "read %s", path);
-            delta = delta || file.base.directory[0] != '\0';
-            shard_file_close(&file);
-        }
-        free(path);
-    }
-    if (!delta) {
-        m->base = (struct manifest_base){0};
-    }
-    manifest_release(&base);
-    return rc;
 }
 
 /* ---- the member "tables" ---- */

@@ -15,8 +15,9 @@
 
 #define SHOWN_BYTES 64 /* of a wrong flag in a message */
 
-enum own_flag { OWN_HELP, OWN_VERSION, OWN_CONFIG, OWN_PRINT, OWN_COUNT };
-static const char *const own_names[OWN_COUNT] = {"help", "version", "config", "print-config"};
+enum own_flag { OWN_HELP, OWN_MAN, OWN_VERSION, OWN_CONFIG, OWN_PRINT, OWN_COUNT };
+static const char *const own_names[OWN_COUNT] = {"help", "man-page", "version", "config",
+                                                 "print-config"};
 
 /* The meaning of a flag's name; exactly one of the three is set. */
 struct target {
@@ -143,8 +144,10 @@ static void append(struct config_values *values, const char *word)
 
 static void take_own(struct reader *r, int own, const char *value)
 {
-    static const enum config_ask asks[OWN_COUNT] = {
-        [OWN_HELP] = CONFIG_HELP, [OWN_VERSION] = CONFIG_VERSION, [OWN_PRINT] = CONFIG_PRINT};
+    static const enum config_ask asks[OWN_COUNT] = {[OWN_HELP] = CONFIG_HELP,
+                                                    [OWN_MAN] = CONFIG_MAN,
+                                                    [OWN_VERSION] = CONFIG_VERSION,
+                                                    [OWN_PRINT] = CONFIG_PRINT};
     if (own == OWN_CONFIG) {
         r->line->config_path = value;
     } else if (r->line->ask != CONFIG_HELP) { /* help goes before everything else */

@@ -49,13 +49,15 @@ struct config_command {
     /* Rows that come from their variables alone, NULL-terminated; NULL: none. Words of a command
      * line and files that are shown are read by others; --print-config leaves them out. */
     const char *const *secrets;
-    const char *notes; /* below the flags in --help, examples for instance: a paragraph is one
-                line; may be NULL */
+    const char *notes;    /* below the flags in --help: a paragraph is one line; may be NULL */
+    const char *examples; /* below the notes, lines as they are; may be NULL */
 };
 
 #define CONFIG_VARIABLE_PREFIX "GRADUS_"
 
-enum config_ask { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_PRINT };
+/* CONFIG_MAN: --man-page, which --help does not name: the build asks for the pages that are
+ * installed (man.h). */
+enum config_ask { CONFIG_RUN, CONFIG_HELP, CONFIG_MAN, CONFIG_VERSION, CONFIG_PRINT };
 
 struct config_values {
     const char **items; /* borrowed words of argv */
@@ -100,6 +102,12 @@ void config_print(const struct config_command *command, const struct config_line
 char *config_flag_name(const char *path);
 /* "store.path_name" → "GRADUS_STORE_PATH_NAME", owned. */
 char *config_variable_name(const char *path);
+/* Appends what is allowed for @row, its default and its variable. */
+void config_add_allowed(const struct config_command *command, const struct field *row,
+                        struct buf *out);
+/* Calls @add for each flag that no row describes, as "--set KEY=VALUE", in the order of --help. */
+void config_each_own_flag(const struct config_command *command,
+                          void (*add)(void *ctx, const char *flag, const char *help), void *ctx);
 bool config_has_variable(const struct config_command *command, const struct field *row);
 bool config_is_secret(const struct config_command *command, const struct field *row);
 /* The value of the variable that belongs to @path; NULL: not set, or empty. Borrows. */

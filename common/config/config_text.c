@@ -12,35 +12,41 @@
 #define INDENT 6
 #define DEPTH_MAX 8 /* of keys in a row's path */
 
-static void add_flag(struct buf *out, const char *flag, const char *help)
+static void add_flag(void *ctx, const char *flag, const char *help)
 {
+    struct buf *out = ctx;
     buf_printf(out, "  %s\n", flag);
     text_wrap(help, INDENT, CONFIG_HELP_COLUMNS, out);
+}
+
+void config_add_allowed(const struct config_command *c, const struct field *row, struct buf *out)
+{
+    char *variable = config_has_variable(c, row) ? config_variable_name(row->path) : NULL;
+    field_allowed(row, out);
+    if (row->def == NULL) {
+        buf_add_str(out, "; required");
+    } else {
+        buf_printf(out, "; default %s", row->def[0] == '\0' ? "empty" : row->def);
+    }
+    if (config_is_secret(c, row)) {
+        buf_add_str(out, "; a variable of the environment alone");
+    } else if (variable != NULL) {
+        buf_printf(out, "; %s", variable);
+    }
+    free(variable);
 }
 
 static void add_row(const struct config_command *c, const struct field *row, struct buf *out)
 {
     char *name = config_flag_name(row->path);
-    char *variable = config_has_variable(c, row) ? config_variable_name(row->path) : NULL;
-    bool secret = variable != NULL && config_is_secret(c, row);
-    char *flag = secret ? mem_strdup(variable)
-                        : mem_printf("--%s%s", row->type == FIELD_BOOL ? "[no-]" : "", name);
+    char *flag = config_is_secret(c, row)
+                     ? config_variable_name(row->path)
+                     : mem_printf("--%s%s", row->type == FIELD_BOOL ? "[no-]" : "", name);
     struct buf allowed = {0};
     add_flag(out, flag, row->help);
-    field_allowed(row, &allowed);
-    if (row->def == NULL) {
-        buf_add_str(&allowed, "; required");
-    } else {
-        buf_printf(&allowed, "; default %s", row->def[0] == '\0' ? "empty" : row->def);
-    }
-    if (secret) {
-        buf_add_str(&allowed, "; a variable of the environment alone");
-    } else if (variable != NULL) {
-        buf_printf(&allowed, "; %s", variable);
-    }
+    config_add_allowed(c, row, &allowed);
     text_wrap(buf_str(&allowed), INDENT, CONFIG_HELP_COLUMNS, out);
     buf_release(&allowed);
-    free(variable);
     free(flag);
     free(name);
 }
@@ -74,6 +80,27 @@ static void add_groups(const struct config_command *c, bool late, struct buf *ou
     }
 }
 
+void config_each_own_flag(const struct config_command *c,
+                          void (*add)(void *ctx, const char *flag, const char *help), void *ctx)
+{
+    for (size_t i = 0; i < c->repeat_count; i++) {
+        char *flag = mem_printf("--%s %s", c->repeats[i].name, c->repeats[i].value);
+        add(ctx, flag, c->repeats[i].help);
+        free(flag);
+    }
+    if (c->file) {
+        add(ctx, "--config FILE.yaml",
+            c->environment == NULL
+                ? "Read settings from a file; flags go before it"
+                : "Read settings from a file; flags go before variables of the environment, "
+                  "and those before the file; " CONFIG_VARIABLE_PREFIX "CONFIG");
+        add(ctx, "--print-config",
+            "Print the settings in force and where each comes from, as such a file, and end");
+    }
+    add(ctx, "--version", "Print the version and end");
+    add(ctx, "-h, --help", "Print this text and end");
+}
+
 void config_help(const struct config_command *c, struct buf *out)
 {
     char *about = mem_printf("%s: %s", c->program, c->summary);
@@ -83,25 +110,13 @@ void config_help(const struct config_command *c, struct buf *out)
                c->arguments);
     add_groups(c, false, out);
     buf_add_str(out, "\nOther flags\n");
-    for (size_t i = 0; i < c->repeat_count; i++) {
-        char *flag = mem_printf("--%s %s", c->repeats[i].name, c->repeats[i].value);
-        add_flag(out, flag, c->repeats[i].help);
-        free(flag);
-    }
-    if (c->file) {
-        add_flag(out, "--config FILE.yaml",
-                 c->environment == NULL
-                     ? "Read settings from a file; flags go before it"
-                     : "Read settings from a file; flags go before variables of the environment, "
-                       "and those before the file; " CONFIG_VARIABLE_PREFIX "CONFIG");
-        add_flag(out, "--print-config",
-                 "Print the settings in force and where each comes from, as such a file, and end");
-    }
-    add_flag(out, "--version", "Print the version and end");
-    add_flag(out, "-h, --help", "Print this text and end");
+    config_each_own_flag(c, add_flag, out);
     if (c->notes != NULL) {
         buf_add_char(out, '\n');
         add_notes(c->notes, out);
+    }
+    if (c->examples != NULL) {
+        buf_printf(out, "\nExamples:\n%s", c->examples);
     }
     add_groups(c, true, out);
 }

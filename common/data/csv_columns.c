@@ -4,62 +4,17 @@
  * where all is words, words that no row below has in that column though their words repeat. */
 #include "data/csv_columns.h"
 
-#include <float.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/mem.h"
 #include "base/text.h"
 #include "config/field_texts.h"
-#include "data/cells.h"
 #include "data/csv_declared.h"
-#include "data/decimal.h"
 #include "data/names.h"
 
-#define CSV_NAMES_BYTES 200 /* of names of columns in a message, about */
 #define CSV_HEADER_ROWS 100 /* rows that are compared with a possible header */
-
-bool csv_is_missing(const char *text)
-{
-    static const char *const words[] = {"", "NA", "N/A", "NaN", "null", "?"};
-    if (strchr("nN?", text[0]) == NULL) { /* strchr() finds the NUL of an empty text, too */
-        return false;
-    }
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (strcasecmp(text, words[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool csv_is_number(const char *text, double *value)
-{
-    double v;
-    const char *end;
-    if (!decimal_read(text, &v, &end) || *end != '\0' || fabs(v) > (double)FLT_MAX) {
-        return false;
-    }
-    *value = v;
-    return true;
-}
-
-const char *csv_quote(const char *text, char *out, size_t n)
-{
-    size_t len = strlen(text), shown = len < CSV_SHOWN_BYTES ? len : CSV_SHOWN_BYTES;
-    while (shown > 0 && shown < len && ((unsigned char)text[shown] & 0xC0U) == 0x80U) {
-        shown--; /* do not cut a UTF-8 character */
-    }
-    (void)snprintf(out, n, "\"%.*s%s\"", (int)shown, text, shown < len ? "…" : "");
-    for (char *p = out; *p != '\0'; p++) {
-        *p = (unsigned char)*p < 0x20 || *p == 0x7F ? '?' : *p;
-    }
-    return out;
-}
 
 int csv_separator(const char *text, char *separator, struct err *err)
 {
@@ -212,91 +167,6 @@ int csv_has_header(const char *path, char separator, const struct data_spec *spe
     return rc;
 }
 
-/* Of a file with one column: the separator that its first line seems to have, as advice. */
-static void advise_separator(const struct csv_columns *c, char *out, size_t n)
-{
-    static const struct {
-        char sign;
-        const char *value;
-    } others[] = {{';', "\";\""}, {'\t', "tab"}, {'|', "\"|\""}, {',', "\",\""}};
-    size_t most = 0;
-    out[0] = '\0';
-    for (size_t i = 0; c->only != NULL && i < sizeof others / sizeof others[0]; i++) {
-        size_t count = 0;
-        for (const char *p = c->only; *p != '\0'; p++) {
-            count += *p == others[i].sign;
-        }
-        if (count > most) {
-            most = count;
-            (void)snprintf(out, n,
-                           "; its first line has %zu of another separator: is it "
-                           "data.separator: %s?",
-                           count, others[i].value);
-        }
-    }
-}
-
-static int no_such_column(const struct csv_columns *c, const char *path, const char *key,
-                          const char *text, struct err *err)
-{
-    char shown[64], nearest[128] = "";
-    struct buf all = {0};
-    advise_separator(c, nearest, sizeof nearest);
-    const char *near =
-        c->header ? text_nearest(text, (const char *const *)c->names, c->count) : NULL;
-    if (near != NULL && nearest[0] == '\0') {
-        char quoted[64];
-        (void)snprintf(nearest, sizeof nearest, "; did you mean %s?",
-                       cells_mark(near, CSV_SHOWN_BYTES, true, quoted, sizeof quoted));
-    }
-    for (size_t j = 0; c->header && j < c->count; j++) {
-        char quoted[64];
-        if (all.len > CSV_NAMES_BYTES) {
-            buf_printf(&all, " and %zu more", c->count - j);
-            break;
-        }
-        buf_printf(&all, "%s %s", j == 0 ? ":" : ",",
-                   cells_mark(c->names[j], CSV_SHOWN_BYTES, true, quoted, sizeof quoted));
-    }
-    int rc = err_set(err, ERR_INVALID, "%s: %s names column %s, but %s %zu column%s (0 to %zu)%s%s",
-                     path, key, csv_quote(text, shown, sizeof shown),
-                     c->header ? "there is none among the" : "the file has no header line and",
-                     c->count, c->count == 1 ? "" : "s", c->count - 1, buf_str(&all), nearest);
-    buf_release(&all);
-    return rc;
-}
-
-int csv_columns_find(const struct csv_columns *c, const char *path, const char *key,
-                     const char *text, size_t *column, struct err *err)
-{
-    size_t found = c->count;
-    for (size_t j = 0; c->header && j < c->count; j++) {
-        if (strcmp(c->names[j], text) != 0) {
-            continue;
-        }
-        if (found < c->count) {
-            char shown[64];
-            return err_set(err, ERR_INVALID,
-                           "%s: %s names column %s, but columns %zu and %zu have this name; "
-                           "give the number instead",
-                           path, key, csv_quote(text, shown, sizeof shown), found, j);
-        }
-        found = j;
-    }
-    int64_t number;
-    if (found == c->count && text_to_int(text, &number)) {
-        int64_t count = (int64_t)c->count;
-        if (number >= -count && number < count) {
-            found = (size_t)(number < 0 ? number + count : number);
-        }
-    }
-    if (found == c->count) {
-        return no_such_column(c, path, key, text, err);
-    }
-    *column = found;
-    return 0;
-}
-
 static int assign(struct csv_columns *c, const char *path, const char *key, const char *item,
                   enum csv_role role, struct err *err)
 {
@@ -423,7 +293,7 @@ static int assign_roles(struct csv_columns *c, const char *path, enum data_weigh
     }
     if (c->numbers + c->categories == 0) {
         char advice[128];
-        advise_separator(c, advice, sizeof advice);
+        csv_advise_separator(c, advice, sizeof advice);
         return err_set(err, ERR_INVALID,
                        "%s: no features are left: the file has %zu column%s with data.separator "
                        "\"%s\"%s",

@@ -47,6 +47,8 @@ void csv_columns_release(struct csv_columns *c);
 int csv_columns_find(const struct csv_columns *c, const char *path, const char *key,
                      const char *text, size_t *column, struct err *err);
 
+/* Of a file with one column: the separator that its first line seems to have, as advice. */
+void csv_advise_separator(const struct csv_columns *c, char *out, size_t n);
 /* How many columns data.columns numbers at least; 0: none are declared by a number from 0. */
 size_t csv_columns_least(const struct data_spec *spec);
 /* What a missing value of column @j becomes: enum column_missing, but COLUMN_MISSING_DATA. */

@@ -42,6 +42,9 @@ struct dataset {
  * ERR_INVALID a label that is none. */
 int dataset_of_records(const struct encoding *e, const struct data_spec *spec, const char *format,
                        struct records *r, struct dataset **out, struct err *err);
+/* Reads @records, numbers among all that are in memory, whatever a sample keeps. */
+void dataset_read_memory(const struct dataset *d, const uint64_t *records, size_t count,
+                         struct batch *b);
 /* Takes @s, which says which records of @d the data set keeps, and adapts the fingerprint. */
 void dataset_take_sample(struct dataset *d, struct sample *s);
 /* As dataset_open(), of records that are all to be in memory. */

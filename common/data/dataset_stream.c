@@ -4,80 +4,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/host_memory.h"
 #include "base/mem.h"
 #include "data/cells.h"
 #include "data/encoding_json.h"
 #include "data/parts.h"
 #include "data/stream_state.h"
-
-#define MEMORY_MAX (UINT64_C(1) << 30) /* memory of a stream where the job says nothing */
-#define MEMORY_SHARE 10
-
-static uint64_t memory_of(const struct data_spec *spec)
-{
-    if (spec->memory > 0) {
-        return (uint64_t)spec->memory;
-    }
-    const uint64_t share = host_memory("").total / MEMORY_SHARE;
-    return share > 0 && share < MEMORY_MAX ? share : MEMORY_MAX;
-}
-
-/* A text of everything that decides the numbers, but for the content of the files. */
-static char *settings_of(const struct data_spec *spec, bool label_is_class)
-{
-    static const char *const no_matter[] = {"loading", "memory", NULL};
-    struct buf text = {0};
-    buf_printf(&text, "%d\n", (int)label_is_class);
-    data_spec_text(spec, no_matter, &text);
-    return buf_take(&text);
-}
-
-/* ---- making ---- */
-
-static struct dataset_stream *stream_new(const struct data_spec *spec, bool label_is_class)
-{
-    struct dataset_stream *st = mem_new(1, sizeof *st);
-    atomic_store(&st->refs, 1);
-    st->spec = data_spec_copy(spec);
-    st->label_is_class = label_is_class;
-    st->memory = memory_of(spec);
-    st->index = -1;
-    st->writer.file.fd = -1;
-    st->settings = settings_of(spec, label_is_class);
-    return st;
-}
-
-void dataset_stream_free(struct dataset_stream *st)
-{
-    if (st == NULL || atomic_fetch_sub(&st->refs, 1) != 1) {
-        return;
-    }
-    for (size_t i = 0; i < 2; i++) {
-        stream_source_release(&st->sources[i]);
-        stream_part_release(&st->views[i].part);
-        sparse_summary_free(st->views[i].summary);
-        free(st->views[i].class_counts);
-        sample_free(st->views[i].sample);
-    }
-    digest_release(&st->digest);
-    encoding_release(&st->encoding);
-    encoding_given_free(st->given);
-    buf_release(&st->news);
-    if (st->index >= 0) {
-        (void)close(st->index);
-    }
-    buf_release(&st->made);
-    buf_release(&st->taken);
-    free(st->index_path);
-    free(st->note);
-    free(st->tested);
-    free(st->settings);
-    data_spec_release(&st->spec);
-    free(st);
-}
 
 static bool has_test_file(const struct data_spec *spec)
 {
@@ -115,33 +47,6 @@ static int open_sources(struct dataset_stream *st, struct err *err)
                                        &st->index_path, err);
 }
 
-int dataset_stream_views(struct dataset_stream *st, struct err *err)
-{
-    const struct data_spec *spec = &st->spec;
-    const struct stream_source *train = &st->sources[STREAM_TRAIN];
-    struct stream_view *views = st->views;
-    st->view_count = st->source_count;
-    if (st->source_count > 1) {
-        stream_part_all(&views[STREAM_TRAIN].part, train->records);
-        stream_part_all(&views[STREAM_TEST].part, st->sources[STREAM_TEST].records);
-        views[STREAM_TEST].source = STREAM_TEST;
-    } else if (spec->test_fraction > 0) {
-        const uint64_t seed = (uint64_t)spec->split_seed, all = train->records;
-        stream_part_divide(&views[STREAM_TRAIN].part, all, spec->test_fraction, seed, false);
-        stream_part_divide(&views[STREAM_TEST].part, all, spec->test_fraction, seed, true);
-        st->view_count = 2;
-        const uint64_t test = views[STREAM_TEST].part.records;
-        if (test == 0 || test == all) {
-            return records_split_empty(train->where, spec->test_fraction, all, test == 0, err);
-        }
-        const uint64_t limit = (uint64_t)spec->test.limit;
-        views[STREAM_TEST].part.records = limit > 0 && test > limit ? limit : test;
-    } else {
-        stream_part_all(&views[STREAM_TRAIN].part, train->records);
-    }
-    return 0;
-}
-
 /* True if an error means that the index is wrong and not the data; want of memory may come from
  * what a wrong index says. */
 static bool is_stale(int rc)
@@ -155,7 +60,7 @@ static int stream_open(const struct data_spec *spec, bool label_is_class,
                        struct dataset_stream **out, struct err *err)
 {
     struct err why = {0};
-    struct dataset_stream *st = stream_new(spec, label_is_class);
+    struct dataset_stream *st = dataset_stream_new(spec, label_is_class);
     int rc = open_sources(st, err);
     if (rc == 0) {
         rc = dataset_stream_recall(st, &why);
@@ -167,7 +72,7 @@ static int stream_open(const struct data_spec *spec, bool label_is_class,
     }
     if (why.code != 0 && is_stale(rc)) {
         dataset_stream_free(st); /* only a part of it may be known */
-        st = stream_new(spec, label_is_class);
+        st = dataset_stream_new(spec, label_is_class);
         rc = open_sources(st, err);
         rc = rc != 0 ? rc : dataset_stream_make(st, err);
         st->note = why.code == ERR_NOT_FOUND
@@ -183,19 +88,6 @@ static int stream_open(const struct data_spec *spec, bool label_is_class,
 }
 
 /* ---- data sets ---- */
-
-size_t dataset_stream_classes(const struct dataset_stream *st)
-{
-    return st->encoding.labels.is_class ? st->encoding.labels.classes.count : 0;
-}
-
-void dataset_stream_class_counts(const struct dataset *d, uint64_t *out)
-{
-    const uint64_t *counts = d->stream->views[d->stream_view].class_counts;
-    if (counts != NULL) {
-        memcpy(out, counts, d->info.classes * sizeof *out);
-    }
-}
 
 /* Keep the shape of what @d has, and no record. */
 static void forget_records(struct dataset *d)
@@ -310,7 +202,7 @@ int dataset_stream_read(const struct dataset *d, const uint64_t *records, size_t
         for (size_t i = 0; i < count; i++) {
             numbers[i] = i;
         }
-        rc = dataset_read(block, numbers, count, b, err);
+        dataset_read_memory(block, numbers, count, b);
     }
     records_release(&r);
     dataset_free(block);
@@ -319,14 +211,4 @@ int dataset_stream_read(const struct dataset *d, const uint64_t *records, size_t
         cells_settle_err(err, data_roots_bind(st->spec.roots));
     }
     return rc;
-}
-
-uint64_t dataset_stream_bytes(const struct dataset_stream *st)
-{
-    return st->memory;
-}
-
-const char *dataset_stream_note(const struct dataset_stream *st)
-{
-    return st->note;
 }

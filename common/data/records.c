@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arrays that file formats read records into: they grow up to the machine's memory, are
- * split into train and test by a seeded draw per record, and are checked to fit each other. */
+/* The arrays that file formats read records into: split into train and test by a seeded draw per
+ * record, and checked to fit each other. */
 #include "data/records.h"
 
 #include <float.h>
@@ -8,14 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/text.h"
 #include "data/cells.h"
-
-#define RECORDS_FIRST_BYTES 4096U /* then it doubles; blocks of a stream may be small */
 
 void records_drop_columns(struct records *r)
 {
@@ -81,54 +77,6 @@ void records_where_label(const struct records *r, uint64_t record, struct buf *o
         number = r->places[record].number;
     }
     buf_printf(out, r->by_line ? "%s:%" PRIu64 : "%s: record %" PRIu64, file, number);
-}
-
-int records_check_memory(uint64_t count, size_t size, const char *where, struct err *err)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    uint64_t limit = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : SIZE_MAX / 2;
-    if (size == 0 || count <= limit / size) {
-        return 0;
-    }
-    char need[32] = "more than 16 EiB", have[32];
-    if (count <= UINT64_MAX / size) {
-        (void)text_bytes(count * size, need, sizeof need);
-    }
-    return err_set(err, ERR_EXHAUSTED, "%s: the records need %s, this machine has %s of memory",
-                   where, need, text_bytes(limit, have, sizeof have));
-}
-
-void *records_resize(void *array, uint64_t count, size_t size, const char *where, struct err *err)
-{
-    if (records_check_memory(count, size, where, err) != 0) {
-        return NULL;
-    }
-    size_t bytes = (size_t)count * size;
-    void *resized = realloc(array, bytes == 0 ? 1 : bytes);
-    if (resized == NULL) {
-        err_set(err, ERR_EXHAUSTED, "%s: no memory for %" PRIu64 " × %zu bytes", where, count,
-                size);
-    }
-    return resized;
-}
-
-void *records_grow(void *array, uint64_t *capacity, uint64_t need, size_t size, const char *where,
-                   struct err *err)
-{
-    if (need <= *capacity) {
-        return array;
-    }
-    uint64_t first = RECORDS_FIRST_BYTES / size;
-    uint64_t n = *capacity < first ? first : *capacity * 2;
-    n = n < need ? need : n;
-    if (records_check_memory(n, size, where, NULL) != 0) {
-        n = need; /* the last doubling may be too much where the need is not */
-    }
-    void *grown = records_resize(array, n, size, where, err);
-    if (grown != NULL) {
-        *capacity = n;
-    }
-    return grown;
 }
 
 int records_spread(struct records *r, size_t numbers, struct err *err)

@@ -26,27 +26,35 @@ uint64_t sparse_batch_keys_of(const struct sparse_fields *f, uint64_t record)
     return keys;
 }
 
-/* The most keys that @capacity different records have: those of the longest ones. */
-static uint64_t most_keys(const struct sparse_fields *f, size_t capacity)
+/* The keys of the @capacity longest records; @with_keys: [@count], records with so many keys. */
+static uint64_t keys_of_longest(const uint64_t *with_keys, size_t count, size_t capacity)
 {
-    if (f->summary != NULL) {
-        return sparse_summary_most_keys(f->summary, capacity);
-    }
-    uint64_t longest = 0, keys = 0;
-    for (uint64_t i = 0; i < f->records; i++) {
-        longest = sparse_batch_keys_of(f, i) > longest ? sparse_batch_keys_of(f, i) : longest;
-    }
-    uint64_t *records = mem_new((size_t)longest + 1, sizeof *records); /* with so many keys */
-    for (uint64_t i = 0; i < f->records; i++) {
-        records[sparse_batch_keys_of(f, i)]++;
-    }
-    uint64_t left = capacity;
-    for (uint64_t n = longest; n > 0 && left > 0; n--) {
-        uint64_t taken = records[n] < left ? records[n] : left;
+    uint64_t left = capacity, keys = 0;
+    for (size_t n = count; n-- > 1 && left > 0;) {
+        const uint64_t taken = with_keys[n] < left ? with_keys[n] : left;
         keys += taken * n;
         left -= taken;
     }
-    free(records);
+    return keys;
+}
+
+/* The most keys that @capacity different records have. */
+static uint64_t most_keys(const struct sparse_fields *f, size_t capacity)
+{
+    if (f->summary != NULL) {
+        return keys_of_longest(f->summary->with_keys, f->summary->with_keys_count, capacity);
+    }
+    uint64_t longest = 0;
+    for (uint64_t i = 0; i < f->records; i++) {
+        longest = sparse_batch_keys_of(f, i) > longest ? sparse_batch_keys_of(f, i) : longest;
+    }
+    const size_t count = (size_t)longest + 1;
+    uint64_t *with_keys = mem_new(count, sizeof *with_keys);
+    for (uint64_t i = 0; i < f->records; i++) {
+        with_keys[sparse_batch_keys_of(f, i)]++;
+    }
+    const uint64_t keys = keys_of_longest(with_keys, count, capacity);
+    free(with_keys);
     return keys;
 }
 

@@ -74,14 +74,3 @@ bool sparse_summary_beyond(const struct sparse_summary *s, size_t field, uint64_
     }
     return large || is_long;
 }
-
-uint64_t sparse_summary_most_keys(const struct sparse_summary *s, size_t capacity)
-{
-    uint64_t left = capacity, keys = 0;
-    for (size_t n = s->with_keys_count; n-- > 1 && left > 0;) {
-        const uint64_t taken = s->with_keys[n] < left ? s->with_keys[n] : left;
-        keys += taken * n;
-        left -= taken;
-    }
-    return keys;
-}

@@ -33,7 +33,5 @@ void sparse_summary_add(struct sparse_summary *s, const struct sparse_fields *bl
 /* As sparse_fields_beyond(). */
 bool sparse_summary_beyond(const struct sparse_summary *s, size_t field, uint64_t keys,
                            size_t length, struct sparse_extreme *found);
-/* The most keys that @capacity different records have: those of the longest ones. */
-uint64_t sparse_summary_most_keys(const struct sparse_summary *s, size_t capacity);
 
 #endif

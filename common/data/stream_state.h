@@ -60,6 +60,8 @@ struct dataset_stream {
     struct notes notes;
 };
 
+/* A stream of a copy of @spec, with one owner, that knows nothing of its files yet. */
+struct dataset_stream *dataset_stream_new(const struct data_spec *spec, bool label_is_class);
 /* Find out everything by reading all records, and write the index. Errors: as
  * dataset_stream_open(). */
 int dataset_stream_make(struct dataset_stream *st, struct err *err);

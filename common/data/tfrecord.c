@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "data/source.h"
 
-#define LENGTH_BYTES 8
 #define SUM_BYTES 4
 /* a length is trusted for so many bytes before they have come */
 #define CHUNK_BYTES ((size_t)1 << 20)
@@ -23,17 +22,6 @@ struct tfrecord {
     uint64_t number, offset;
     uint64_t begin; /* place in the file where the source begins */
 };
-
-static uint32_t read_32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-bool tfrecord_begins(const uint8_t *head, size_t n)
-{
-    return n >= TFRECORD_HEAD_BYTES &&
-           crc32c_masked(head, LENGTH_BYTES) == read_32(head + LENGTH_BYTES);
-}
 
 int tfrecord_open(const char *path, const struct data_roots *roots, struct tfrecord **out,
                   struct err *err)
@@ -118,7 +106,8 @@ int tfrecord_next(struct tfrecord *t, struct tfrecord_item *item, bool *framed, 
                                 : "the checksum of its length is wrong: the file is damaged",
                             err);
     }
-    const uint64_t size = (uint64_t)read_32(head) | (uint64_t)read_32(head + 4) << 32;
+    const uint64_t size = (uint64_t)tfrecord_number(head) | (uint64_t)tfrecord_number(head + 4)
+                                                                << 32;
     if (size > TFRECORD_BYTES_MAX) {
         return record_error(t, ERR_EXHAUSTED, "it has more than 64 MiB", err);
     }
@@ -129,7 +118,7 @@ int tfrecord_next(struct tfrecord *t, struct tfrecord_item *item, bool *framed, 
     *framed = true;
     *item = (struct tfrecord_item){
         .bytes = t->bytes, .size = (size_t)size, .number = t->number, .offset = t->offset};
-    if (crc32c_masked(t->bytes, (size_t)size) != read_32(t->bytes + size)) {
+    if (crc32c_masked(t->bytes, (size_t)size) != tfrecord_number(t->bytes + size)) {
         rc = record_error(t, ERR_CORRUPT, "the checksum of its bytes is wrong: it is damaged", err);
     }
     t->number++;

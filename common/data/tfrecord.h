@@ -31,6 +31,8 @@ struct tfrecord_item {
 
 /* Does a file that begins with these bytes begin with a record? */
 bool tfrecord_begins(const uint8_t *head, size_t n);
+/* Four bytes of a file as a number, the lowest first. */
+uint32_t tfrecord_number(const uint8_t *bytes);
 /* Errors: as source_open(). */
 int tfrecord_open(const char *path, const struct data_roots *roots, struct tfrecord **out,
                   struct err *err);

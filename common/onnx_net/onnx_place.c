@@ -126,3 +126,11 @@ void onnx_plan_place(struct onnx_plan *p)
     p->scratch_at = take(&used, scratch);
     p->floats = used;
 }
+
+struct onnx_value *onnx_value_root(struct onnx_value *v)
+{
+    while (v->is != NULL) {
+        v = v->is;
+    }
+    return v;
+}

@@ -8,14 +8,6 @@
 #include "onnx_net/onnx_net_impl.h"
 #include "onnx_net/onnx_net_tensor.h"
 
-struct onnx_value *onnx_value_root(struct onnx_value *v)
-{
-    while (v->is != NULL) {
-        v = v->is;
-    }
-    return v;
-}
-
 /* ---- the shape of the input ---- */
 
 static const Onnx__TypeProto__Tensor *input_type(const struct onnx_net *net)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions with which handlers answer a call, and ask about it. */
-#include <stdint.h>
+/* Functions with which handlers answer a call. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,101 +121,6 @@ int rpc_fail_detail(struct rpc_call *call, const struct err *err, const Protobuf
     struct rpc_field field = {
         .key = mem_strdup(RPC_DETAILS_KEY), .value = (char *)packed, .bytes = bytes};
     return rpc_call_end(call, err, &field);
-}
-
-void rpc_pause(struct rpc_call *call)
-{
-    pthread_mutex_lock(&call->lock);
-    call->paused = true;
-    pthread_mutex_unlock(&call->lock);
-}
-
-void rpc_pause_again(struct rpc_call *call)
-{
-    pthread_mutex_lock(&call->lock);
-    call->paused = true;
-    call->again = true;
-    pthread_mutex_unlock(&call->lock);
-}
-
-void rpc_resume(struct rpc_call *call)
-{
-    pthread_mutex_lock(&call->lock);
-    call->paused = false;
-    if (call->again) {
-        rpc_call_settle(call);
-    } else {
-        rpc_call_proceed(call);
-    }
-}
-
-/* ---- questions ---- */
-
-bool rpc_cancelled(const struct rpc_call *call)
-{
-    return atomic_load(&call->cancelled);
-}
-
-int64_t rpc_time_left_ms(const struct rpc_call *call)
-{
-    gpr_timespec deadline = gpr_convert_clock_type(call->deadline, GPR_CLOCK_MONOTONIC);
-    if (gpr_time_cmp(deadline, gpr_inf_future(GPR_CLOCK_MONOTONIC)) == 0) {
-        return INT64_MAX;
-    }
-    gpr_timespec left = gpr_time_sub(deadline, gpr_now(GPR_CLOCK_MONOTONIC));
-    return left.tv_sec * 1000 + left.tv_nsec / 1000000;
-}
-
-const char *rpc_peer(struct rpc_call *call)
-{
-    pthread_mutex_lock(&call->lock);
-    if (!call->peer && !call->torn_down) {
-        call->peer = grpc_call_get_peer(call->grpc);
-    }
-    const char *peer = call->peer ? call->peer : "";
-    pthread_mutex_unlock(&call->lock);
-    return peer;
-}
-
-const char *rpc_method_name(const struct rpc_call *call)
-{
-    return call->entry ? call->entry->path + 1 : ""; /* without the '/' */
-}
-
-const struct auth_identity *rpc_caller(const struct rpc_call *call)
-{
-    return &call->caller;
-}
-
-size_t rpc_queued_bytes(struct rpc_call *call)
-{
-    pthread_mutex_lock(&call->lock);
-    size_t bytes = call->queue.bytes;
-    pthread_mutex_unlock(&call->lock);
-    return bytes;
-}
-
-void rpc_set_data(struct rpc_call *call, void *data)
-{
-    atomic_store(&call->data, data);
-}
-
-void *rpc_data(const struct rpc_call *call)
-{
-    return atomic_load(&call->data);
-}
-
-bool rpc_metadata(const struct rpc_call *call, const char *key, char *out, size_t n)
-{
-    const grpc_metadata *m = rpc_header_find(&call->metadata, key);
-    if (!m || n == 0) {
-        return false;
-    }
-    size_t bytes = GRPC_SLICE_LENGTH(m->value);
-    bytes = bytes < n - 1 ? bytes : n - 1;
-    memcpy(out, GRPC_SLICE_START_PTR(m->value), bytes);
-    out[bytes] = '\0';
-    return true;
 }
 
 static int set_field(struct rpc_call *call, bool trailer, const char *key, const char *value,

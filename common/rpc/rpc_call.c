@@ -119,8 +119,9 @@ static bool run_one(struct rpc_call *call)
     return true;
 }
 
-/* After every event. */
-void rpc_call_settle(struct rpc_call *call)
+/* After every event. Locked; returns unlocked: runs the callbacks that are due, then starts the
+ * batches that they made due. */
+static void settle(struct rpc_call *call)
 {
     if (!call->busy) {
         call->busy = true;
@@ -136,6 +137,34 @@ void rpc_call_settle(struct rpc_call *call)
         return;
     }
     rpc_call_proceed(call);
+}
+
+/* ---- flow control ---- */
+
+void rpc_pause(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    call->paused = true;
+    pthread_mutex_unlock(&call->lock);
+}
+
+void rpc_pause_again(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    call->paused = true;
+    call->again = true;
+    pthread_mutex_unlock(&call->lock);
+}
+
+void rpc_resume(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    call->paused = false;
+    if (call->again) {
+        settle(call);
+    } else {
+        rpc_call_proceed(call);
+    }
 }
 
 /* ---- events ---- */
@@ -158,7 +187,7 @@ static void close_run(struct rpc_tag *tag, bool ok)
     pthread_mutex_lock(&call->lock);
     call->tags--;
     close_noted(call);
-    rpc_call_settle(call);
+    settle(call);
 }
 
 static void send_run(struct rpc_tag *tag, bool ok)
@@ -176,7 +205,7 @@ static void send_run(struct rpc_tag *tag, bool ok)
         call->close_cancelled |= !ok;
         close_noted(call);
     }
-    rpc_call_settle(call);
+    settle(call);
 }
 
 static struct rpc_msg *decode(struct rpc_call *call, grpc_byte_buffer *buffer)
@@ -214,7 +243,7 @@ static void receive_run(struct rpc_tag *tag, bool ok)
         call->half_closed = true;
         call->half_close_due = !failed;
     }
-    rpc_call_settle(call);
+    settle(call);
 }
 
 static struct rpc_call *call_new(struct rpc_server *s, const struct rpc_method_entry *entry,
@@ -308,7 +337,7 @@ void rpc_call_begin(struct rpc_server *s, const struct rpc_method_entry *entry, 
     pthread_mutex_lock(&call->lock);
     call->busy = false;
     call->incoming = msg;
-    rpc_call_settle(call);
+    settle(call);
 }
 
 void rpc_calls_end_on_stop(struct rpc_server *s)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One call on the server, as its three files see it: rpc_call.c brings events and runs callbacks,
- * rpc_batch.c talks to gRPC, rpc_answer.c is what handlers call.
+/* One call on the server, as its files see it. From top to bottom: rpc_call.c brings events and
+ * runs callbacks, rpc_admit.c lets a call in, rpc_answer.c and rpc_call_info.c are what handlers
+ * call, rpc_batch.c talks to gRPC.
  *
  * Poller threads bring events concurrently; `busy` makes one of them run the callbacks while the
  * others only leave their event behind. No function of gRPC is called with the lock held, because
@@ -75,8 +76,6 @@ struct rpc_call {
 /* Locked; returns unlocked. Start the batches that are due. They keep the call alive until the last
  * of them is started. */
 void rpc_call_proceed(struct rpc_call *call);
-/* Locked; returns unlocked. Callbacks that are due, then what they made due. */
-void rpc_call_settle(struct rpc_call *call);
 
 /* Ask the server's guard, if it has one, who calls @entry and whether that may be. Errors: its. */
 int rpc_call_admit(struct rpc_call *call, const struct rpc_method_entry *entry, struct err *err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sets up the gRPC core for the process and wraps its C API for both sides: completion queues
- * with their threads, metadata, channel arguments. Numbers are measured; the reasons are beside
- * them. */
+ * with their threads, metadata, addresses. Numbers are measured; the reasons are beside them. */
 #include "rpc/rpc_polling.h"
 
 #include <ctype.h>
@@ -96,46 +95,6 @@ void rpc_shutdown(void)
 }
 
 /* ---- completion queues ---- */
-
-#if defined(__SANITIZE_THREAD__)
-#define RPC_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define RPC_TSAN 1
-#endif
-#endif
-
-#ifdef RPC_TSAN
-void __tsan_acquire(void *address);
-void __tsan_release(void *address);
-#endif
-
-void rpc_tag_release(struct rpc_tag *tag)
-{
-#ifdef RPC_TSAN
-    __tsan_release(tag);
-#else
-    (void)tag;
-#endif
-}
-
-void rpc_tag_acquire(struct rpc_tag *tag)
-{
-#ifdef RPC_TSAN
-    __tsan_acquire(tag);
-#else
-    (void)tag;
-#endif
-}
-
-void rpc_batch_start(grpc_call *call, const grpc_op *ops, size_t count, struct rpc_tag *tag)
-{
-    rpc_tag_release(tag);
-    if (grpc_call_start_batch(call, ops, count, tag, NULL) != GRPC_CALL_OK) {
-        grpc_call_cancel(call, NULL);
-        tag->run(tag, false);
-    }
-}
 
 static void *poll_thread(void *arg)
 {
@@ -235,7 +194,7 @@ char *rpc_slice_to_str(grpc_slice slice)
     return s;
 }
 
-/* ---- channel arguments ---- */
+/* ---- addresses ---- */
 
 bool rpc_address_is_valid(const char *address)
 {
@@ -258,54 +217,4 @@ char *rpc_address_url(const char *address)
         end += sprintf(end, plain ? "%c" : "%%%02X", (unsigned char)*c);
     }
     return url;
-}
-
-static void add(struct rpc_args *args, const char *key, grpc_arg arg)
-{
-    union { /* gRPC only reads keys, but wants a pointer without const */
-        const char *in;
-        char *out;
-    } name = {.in = key};
-    arg.key = name.out;
-    if (args->count < RPC_ARGS_MAX) {
-        args->arg[args->count++] = arg;
-    }
-}
-
-void rpc_args_add(struct rpc_args *args, const char *key, int value)
-{
-    add(args, key, (grpc_arg){.type = GRPC_ARG_INTEGER, .value.integer = value});
-}
-
-void rpc_args_add_text(struct rpc_args *args, const char *key, const char *value)
-{
-    union { /* as in add() */
-        const char *in;
-        char *out;
-    } text = {.in = value};
-    add(args, key, (grpc_arg){.type = GRPC_ARG_STRING, .value.string = text.out});
-}
-
-void rpc_args_add_pointer(struct rpc_args *args, const char *key, void *p,
-                          const grpc_arg_pointer_vtable *vtable)
-{
-    add(args, key, (grpc_arg){.type = GRPC_ARG_POINTER, .value.pointer = {p, vtable}});
-}
-
-void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned keepalive_ms)
-{
-    int bytes = message_bytes_max > INT32_MAX ? INT32_MAX : (int)message_bytes_max;
-    rpc_args_add(args, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, bytes);
-    /* gRPC limits a message before it unpacks it, so 64 KiB of gzip could become 64 MiB; and
-     * tensors do not shrink. Who compresses is told that this is not served. */
-    rpc_args_add(args, GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
-    rpc_args_add(args, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
-    /* Only with its probes of the bandwidth does the core let a peer send more than 64 KiB ahead;
-     * without them each message that is larger waits for a round trip in the middle. */
-    rpc_args_add(args, GRPC_ARG_HTTP2_BDP_PROBE, 1);
-    rpc_args_add(args, GRPC_ARG_KEEPALIVE_TIME_MS, (int)keepalive_ms);
-    rpc_args_add(args, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, RPC_KEEPALIVE_TIMEOUT_MS);
-    rpc_args_add(args, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    rpc_args_add(args, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    rpc_args_add_buffers(args);
 }

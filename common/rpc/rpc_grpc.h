@@ -131,9 +131,6 @@ struct rpc_args {
 
 void rpc_args_add(struct rpc_args *args, const char *key, int value);
 void rpc_args_add_text(struct rpc_args *args, const char *key, const char *value); /* borrows */
-void rpc_args_add_pointer(struct rpc_args *args, const char *key, void *p,
-                          const grpc_arg_pointer_vtable *vtable);
-void rpc_args_add_buffers(struct rpc_args *args); /* of Unix-domain sockets */
 /* What servers and channels have in common: message size, probes, keepalive.
  *
  * Probes of the bandwidth (decision 35): a connection keeps a window of 64 KiB until the core's
@@ -156,6 +153,9 @@ grpc_channel *rpc_credentials_channel(const struct rpc_credentials *c, const cha
 /* Credentials for a server's @address. Returns owned. */
 grpc_server_credentials *rpc_credentials_server(const struct rpc_credentials *c,
                                                 const char *address);
+
+/* The argument that widens the send buffers of Unix-domain sockets; false: this core takes none. */
+bool rpc_socket_argument(grpc_arg *arg);
 
 /* rpc_locks.c */
 void rpc_locks_unwatched(void); /* before gRPC takes its first lock */

@@ -79,11 +79,13 @@ static int compare_arguments(void *a, void *b)
     return compare(a, b);
 }
 
-void rpc_args_add_buffers(struct rpc_args *args)
+bool rpc_socket_argument(grpc_arg *arg)
 {
     static const grpc_arg_pointer_vtable vtable = {copy_argument, destroy_argument,
                                                    compare_arguments};
-    if (strncmp(grpc_version_string(), CORE_VERSION, strlen(CORE_VERSION)) == 0) {
-        rpc_args_add_pointer(args, GRPC_ARG_SOCKET_MUTATOR, &mutator, &vtable);
+    if (strncmp(grpc_version_string(), CORE_VERSION, strlen(CORE_VERSION)) != 0) {
+        return false;
     }
+    *arg = (grpc_arg){.type = GRPC_ARG_POINTER, .value.pointer = {&mutator, &vtable}};
+    return true;
 }

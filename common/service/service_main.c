@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "config/config.h"
+#include "config/man.h"
 #include "service/address.h"
 #include "service/service_context.h"
 #include "service/service_polling.h"
@@ -269,8 +270,21 @@ static const char notes[] =
     "\n"
     "When it serves, it prints one line: NAME ready grpc=HOST:PORT http=HOST:PORT\n"
     "SIGTERM or SIGINT ends it in order, a second one ends it at once. One that comes within a "
-    "second (SIGINT: a tenth of a second) of the first is taken for the same. Exit codes: 0 ended "
-    "in order, 1 failed, 2 wrong arguments or settings, 128 + signal ended at once.\n";
+    "second (SIGINT: a tenth of a second) of the first is taken for the same.\n";
+
+static const struct man_entry exits[] = {
+    {"0", "ended in order"},
+    {"1", "failed"},
+    {"2", "wrong arguments or settings"},
+    {"128 + signal", "ended at once"},
+    {0},
+};
+
+static const struct man_about about = {
+    .chapter = 8,
+    .exits = exits,
+    .see_also = "gradus(1), gradus-master(8), gradus-ps(8), gradus-worker(8), gradus-serve(8)",
+};
 
 static int obey(struct service_context *sc, const struct config_command *command, int argc,
                 char **argv)
@@ -291,6 +305,10 @@ static int obey(struct service_context *sc, const struct config_command *command
         code = SERVICE_EXIT_USAGE;
     } else if (line.ask == CONFIG_HELP) {
         config_help(command, &text);
+        man_exits_help(exits, &text);
+        code = print_and_free(&text);
+    } else if (line.ask == CONFIG_MAN) {
+        config_man(command, &about, &text);
         code = print_and_free(&text);
     } else if (line.ask == CONFIG_PRINT) {
         config_print(command, &line, &text);

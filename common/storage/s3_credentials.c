@@ -13,22 +13,6 @@
 
 #define CREDENTIALS_BYTES_MAX (1U << 20)
 
-static void wipe(char *secret)
-{
-    if (secret != NULL) {
-        explicit_bzero(secret, strlen(secret));
-        free(secret);
-    }
-}
-
-void s3_credentials_release(struct s3_credentials *c)
-{
-    wipe(c->key);
-    wipe(c->secret);
-    wipe(c->token);
-    *c = (struct s3_credentials){0};
-}
-
 static char *trimmed(char *text)
 {
     text += strspn(text, " \t\r");
@@ -41,7 +25,7 @@ static char *trimmed(char *text)
 
 static void set(char **to, const char *value)
 {
-    wipe(*to);
+    s3_secret_wipe(*to);
     *to = value[0] == '\0' ? NULL : mem_strdup(value);
 }
 

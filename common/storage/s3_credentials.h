@@ -24,5 +24,7 @@ int s3_credentials_read(const struct s3_config *config, const atomic_bool *stop,
 /* Says whether there are credentials, without asking a service. Errors as s3_credentials_read(). */
 int s3_credentials_check(const struct s3_config *config, struct err *err);
 void s3_credentials_release(struct s3_credentials *c); /* also wipes them */
+/* Overwrites @secret, then frees it; NULL is fine. */
+void s3_secret_wipe(char *secret);
 
 #endif

@@ -9,7 +9,7 @@
 
 struct options {
     struct cli_common common;
-    bool markdown;
+    bool markdown, manual;
 };
 
 static const struct field fields[] = {
@@ -18,6 +18,11 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, markdown),
      .def = "false",
      .help = "Print the reference as Markdown (docs/job-file.md)"},
+    {.path = "manual",
+     .type = FIELD_BOOL,
+     .offset = offsetof(struct options, manual),
+     .def = "false",
+     .help = "Print the reference as a manual page, gradus-job(5)"},
 };
 
 static int run(const struct cli_args *args)
@@ -32,6 +37,8 @@ static int run(const struct cli_args *args)
         job_spec_schema_json(&out);
     } else if (o->markdown) {
         job_spec_reference_markdown(&out);
+    } else if (o->manual) {
+        job_spec_reference_manual(&out);
     } else {
         job_spec_reference_text(&out);
         terminal_print(&out);

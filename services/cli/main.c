@@ -9,44 +9,13 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/client_config.h"
+#include "cli/manual.h"
 #include "client/master_client.h"
 #include "config/config.h"
 #include "tensor/blas_kernels.h"
 #include "tls/tls_exit.h"
 
 extern char **environ;
-
-#define NAME_COLUMNS 16 /* width of the longest command name, with the blanks around it */
-
-static void usage(FILE *to)
-{
-    (void)fputs("Gradus trains models on a cluster of parameter servers and workers.\n\n"
-                "Usage: gradus COMMAND [ARGUMENTS]\n\nCommands:\n",
-                to);
-    for (size_t i = 0; i < cli_command_count; i++) {
-        struct buf summary = {0};
-        text_wrap(cli_commands[i]->summary, NAME_COLUMNS, CONFIG_HELP_COLUMNS, &summary);
-        (void)fprintf(to, "  %-*s%s", NAME_COLUMNS - 2, cli_commands[i]->name,
-                      buf_str(&summary) + NAME_COLUMNS);
-        buf_release(&summary);
-    }
-    (void)fputs("\nA first job:\n"
-                "  gradus generate digits --out digits\n"
-                "  gradus run examples/digits.yaml --set data.dir=digits\n\n"
-                "`gradus COMMAND --help` tells more of each. GRADUS_MASTER, GRADUS_STATE_DIR,\n"
-                "GRADUS_RULES_DIR, GRADUS_TIMEOUT and GRADUS_TLS_CERT, _KEY, _CA, _NAME in the\n"
-                "environment stand for the flags of these names.\n"
-                "With --json commands about jobs, nodes and tables print the master's answer as\n"
-                "protobuf's JSON, in one line (docs/operations.md).\n"
-                "With --json a command that fails also prints one object on stdout: the result,\n"
-                "for a job that has failed, else file (a job file, or null), status (invalid:\n"
-                "arguments or job file; failed: anything else) and the list errors, each with\n"
-                "file, line, column, key and message.\n"
-                "Exit codes: 0 done, the job succeeded; 1 failed; 2 wrong arguments or job file;\n"
-                "3 cancelled; 4 the master cannot be reached, or does not answer; 5 not found;\n"
-                "130 stopped by Ctrl-C.\n",
-                to);
-}
 
 static const struct cli_command *find(const char *name)
 {
@@ -112,13 +81,6 @@ static int unknown_command(const char *name)
     return CLI_USAGE;
 }
 
-/* The text that --help shows below the options. */
-static char *notes_of(const struct cli_command *command)
-{
-    return mem_printf("%s%sExamples:\n%s", command->notes != NULL ? command->notes : "",
-                      command->notes != NULL ? "\n\n" : "", command->examples);
-}
-
 /* The row of the option @path; NULL: the command has none. */
 static const struct field *row_of(const struct config_command *c, const char *path)
 {
@@ -170,9 +132,13 @@ static void take_timeout(const struct config_command *c)
 static int take_line(const struct cli_command *command, const struct config_command *c,
                      const struct config_line *line, void *options)
 {
-    if (line->ask == CONFIG_HELP) {
+    if (line->ask == CONFIG_HELP || line->ask == CONFIG_MAN) {
         struct buf text = {0};
-        config_help(c, &text);
+        if (line->ask == CONFIG_HELP) {
+            config_help(c, &text);
+        } else {
+            config_man(c, &cli_manual_about, &text);
+        }
         (void)fputs(buf_str(&text), stdout);
         buf_release(&text);
         return CLI_OK;
@@ -261,14 +227,12 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         {"Options", rows, own, options, false},
         {"Where the master is, and who asks", rows + own, count - own, options, true}};
     char *program = mem_printf("gradus %s", command->name);
-    char *notes = notes_of(command);
     char **environment = NULL;
     int code = environment_of(command, argc, argv, &environment);
     if (code != CLI_OK) {
         free(options);
         free(rows);
         free(program);
-        free(notes);
         return code;
     }
     const struct config_command c = {
@@ -284,7 +248,8 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         .environment = environment,
         .settings = settings,
         .secrets = secrets,
-        .notes = notes,
+        .notes = command->notes,
+        .examples = command->examples,
     };
     struct config_line line = {0};
     struct diags diags = {0};
@@ -310,9 +275,17 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     free(options);
     free(rows);
     free(program);
-    free(notes);
     client_config_environment_free(environment);
     return printed(code);
+}
+
+static int show(void (*text)(struct buf *out), FILE *to)
+{
+    struct buf out = {0};
+    text(&out);
+    (void)fputs(buf_str(&out), to);
+    buf_release(&out);
+    return printed(CLI_OK);
 }
 
 int main(int argc, char **argv)
@@ -320,14 +293,16 @@ int main(int argc, char **argv)
     tls_keep_at_exit();
     log_init("cli", LOG_LEVEL_WARN);
     if (argc < 2) {
-        usage(stderr);
+        (void)show(cli_manual_usage, stderr);
         return CLI_USAGE;
+    }
+    if (argc == 2 && strcmp(argv[1], "--man-page") == 0) {
+        return show(cli_manual_page, stdout);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         if (argc == 2) {
-            usage(stdout);
-            return printed(CLI_OK);
+            return show(cli_manual_usage, stdout);
         }
         const struct cli_command *about = find(argv[2]);
         char *arguments[] = {"--help"};

@@ -76,12 +76,14 @@ cluster: {{workers: 1, ps: 1}}
 BY_CONTAINERS = "script/test-containers, on a docker engine"
 BY_CLEAN_CLONE = "script/test-documents, in a clean tree"
 BY_KUBERNETES = "script/test-kubernetes, on a cluster"
+BY_INSTALL = "it changes the machine; tests/integration/test_install.py has what is installed"
 BY_PROGRAMS = "tests/integration/test_programs.py, where there is what the programs need"
 ELSEWHERE = [
     ("docs/deployment.md", r"(tar .*)?docker-compose ", BY_CONTAINERS),
     ("deploy/compose.yaml", r".*", BY_CONTAINERS),
     ("docker/Dockerfile", r".*", BY_CONTAINERS),
     ("docs/deployment.md", r"(docker|kubectl) ", BY_KUBERNETES),
+    ("docs/deployment.md", r"(cmake --install|systemd-sysusers|systemctl|gradus nodes$)", BY_INSTALL),
     ("docs/deployment.md", r"build/bin/gradus (nodes|cancel) ", "it needs the port of a cluster, and is in docs/cli.md, too"),
     ("docs/operations.md", r"kubectl ", BY_KUBERNETES),
     ("docs/operations.md", r"gradus checkpoint ", "it needs a job of one's own, and is in docs/cli.md, too"),

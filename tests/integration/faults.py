@@ -39,7 +39,8 @@ class FashionMnist:
     epochs = 5
     model = {}
     slow_down = 1
-    accuracy = 0.8
+    # A tenth is chance and 0.8 to 0.87 usual. How stale the gradients of a run with kills are differs from run to run.
+    accuracy = 0.7
 
     def setUp(self):
         if not os.path.isdir(DATA + "/fashion-mnist"):

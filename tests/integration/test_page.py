@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The master's page for browsers, and the JSON that it shows."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
+import sqlite3
 import subprocess
 import unittest
 import urllib.error
@@ -87,6 +90,46 @@ class Api(PageTest):
         self.assertLess(len(text), 100000)
         self.assertEqual(re.findall(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", text), [])
         self.assertEqual(re.findall(r"innerHTML|insertAdjacentHTML|document\.write|\beval\b", text), [])
+
+    def curve(self, master, job):
+        curve = self.api(master, f"jobs/{job}/curve")
+        steps = [int(step) for step in curve["step"]]
+        self.assertEqual(steps, sorted(set(steps)))
+        for name in ("timeMs", "epoch", "examplesPerSecond"):
+            self.assertEqual(len(curve[name]), len(steps), name)
+        for metric in curve["train"] + curve["test"]:
+            self.assertEqual(len(metric["values"]), len(steps), metric["name"])
+        return steps, curve
+
+    def points_stored(self, job):
+        with contextlib.closing(sqlite3.connect(f"file:{self.dir}/cluster/master.db?mode=ro", uri=True)) as db:
+            return db.execute("SELECT count(*) FROM point WHERE job = ?", (job,)).fetchone()[0]
+
+    def test_curves_outlive_the_master(self):
+        master, _, _ = self.start_cluster(1, 1)
+        ended = self.submit(master, training__epochs=2)
+        self.wait_for("the end", lambda: master.job(ended)["state"] == "SUCCEEDED")
+        steps, curve = self.curve(master, ended)
+        self.assertEqual(steps[-1], int(self.api(master, "jobs/" + ended)["step"]))
+        self.assertEqual([m["name"] for m in curve["train"]], ["loss", "accuracy"])
+        self.assertEqual(self.points_stored(ended), len(steps))
+        runs = self.submit(master, training__epochs=ENDLESS)
+        self.wait_for("points", lambda: len(self.curve(master, runs)[0]) > 2)
+        text = self.get(master, f"/api/v1/jobs/{runs}/curve")[2]
+        parsed = json_format.Parse(text, Protos(os.environ["GRADUS_DESCRIPTORS"])["gradus.v1.Curve"]())
+        shown = json_format.MessageToDict(parsed, including_default_value_fields=True)
+        self.assertEqual({**json.loads(text), "epoch": 0, "examplesPerSecond": 0, "train": 0, "test": 0},
+                         {**shown, "epoch": 0, "examplesPerSecond": 0, "train": 0, "test": 0})
+        self.wait_for("a stored point", lambda: self.points_stored(runs) > 1)
+        master.stop(signal.SIGKILL)
+        master = self.start("master", f"--state-dir={self.dir}/cluster", "--unfinished=hold")
+        self.assertEqual(self.curve(master, ended)[1], curve)
+        self.assertEqual(len(self.curve(master, runs)[0]), self.points_stored(runs))
+        self.assertGreater(self.points_stored(runs), 1)
+        done = gradus("rm", ended, "--master", master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.get(master, f"/api/v1/jobs/{ended}/curve")[::2], (404, f'{{"error":"no job {ended}"}}\n'))
+        self.assertEqual(self.points_stored(ended), 0)
 
     def test_with_tokens_a_reader_needs_one(self):
         tokens = os.path.join(self.dir, "tokens")

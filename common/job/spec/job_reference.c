@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "config/man.h"
 #include "job/spec/job_internal.h"
 
 struct style {
@@ -59,6 +60,25 @@ static void markdown_row(struct buf *out, const char *path, const char *allowed,
     }
     markdown_cell(out, help);
     buf_add_str(out, " |\n");
+}
+
+static void manual_section(struct buf *out, const char *title, const char *help)
+{
+    char *text = mem_printf("%s.", help);
+    man_subsection(title, out);
+    man_paragraph(text, out);
+    free(text);
+}
+
+static void manual_row(struct buf *out, const char *path, const char *allowed, const char *def,
+                       const char *help)
+{
+    char *text = def == NULL
+                     ? mem_printf("%s; required", allowed)
+                     : mem_printf("%s; default %s", allowed, def[0] == '\0' ? "empty" : def);
+    man_item(path, NULL, help, out);
+    man_item_line(text, out);
+    free(text);
 }
 
 static void add_rows(const struct style *style, const struct field *fields, size_t count,
@@ -169,4 +189,31 @@ void job_spec_reference_markdown(struct buf *out)
     add_all(&style, &tables);
     buf_add(out, buf_str(&tables), tables.len);
     buf_release(&tables);
+}
+
+void job_spec_reference_manual(struct buf *out)
+{
+    static const struct style style = {manual_section, manual_row};
+    man_begin("gradus-job", 5, "the job files of Gradus", out);
+    man_section("description", out);
+    man_paragraph("A job is one training run: data, model, update rule, consistency and counts, in "
+                  "one file of YAML. `gradus validate` checks it, `gradus run` and `gradus submit` "
+                  "take it, and --set KEY=VALUE of these sets a key for once. A dot is one level: "
+                  "data.train.file is the key file below train, below data.",
+                  out);
+    man_section("keys", out);
+    add_all(&style, out);
+    man_section("examples", out);
+    man_example("  name: iris\n"
+                "  data: {train: {file: iris.csv}, test_fraction: 0.2}\n"
+                "  model:\n"
+                "    layers:\n"
+                "      - dense: {units: 16, activation: relu}\n"
+                "      - dense: {units: 3}\n"
+                "    loss: softmax_cross_entropy\n"
+                "  update: {rule: adam, learning_rate: 0.01}\n"
+                "  training: {batch_size: 16, epochs: 20}\n"
+                "  cluster: {workers: 2, ps: 1}\n",
+                out);
+    man_see_also("gradus(1), gradus-run(1), gradus-validate(1), gradus-schema(1)", out);
 }

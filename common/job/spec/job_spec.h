@@ -133,6 +133,7 @@ const char *job_spec_fixed(const char *key);
  */
 void job_spec_reference_text(struct buf *out);
 void job_spec_reference_markdown(struct buf *out);
+void job_spec_reference_manual(struct buf *out); /* gradus-job(5) */
 void job_spec_schema_json(struct buf *out);
 
 #endif

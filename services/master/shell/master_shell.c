@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/jobs.pb-c.h"
+#include "master/shell/curves.h"
 #include "master/shell/shell.h"
 #include "service/pulse.h"
 
@@ -139,6 +140,7 @@ static void act(struct shell *s)
         case MASTER_CHANGED:
             (void)master_job(s->master, a->job->id, chrono_now_ms()); /* fresh rates */
             watchers_changed(s, a->job);
+            curves_changed(s, a->job);
             break;
         case MASTER_LOG:
             log_write((enum log_level)a->log.level, a->log.event, "%s", a->log.text);
@@ -202,6 +204,7 @@ static void shell_free(struct shell *s)
     master_actions_release(&s->actions);
     master_free(s->master);
     name_index_release(&s->watched);
+    curves_release(s);
     free(s->checkpoints.root);
     free(s->rows);
     free(s);
@@ -344,6 +347,8 @@ static void end(void *ctx)
     requests_end(s, "the master is stopping");
     traces_end(s, "the master is stopping");
     watchers_end(s);
+    curves_flush(s);
+    loop_timer_clear(s->loop, &s->curves.timer); /* the store may have refused */
     loop_timer_clear(s->loop, &s->timer);
     loop_timer_clear(s->loop, &s->meters_timer);
     loop_timer_clear(s->loop, &s->root.timer);

@@ -50,6 +50,14 @@ struct shell_meters {
         *dropped, *speculated, *recoveries, *preemptions, *changes;
 };
 
+struct curves {                  /* curves.h */
+    struct name_index index;     /* struct curve by job */
+    struct store_point *pending; /* not stored yet, in their order; texts and data are owned */
+    size_t count, capacity;
+    struct loop_timer timer;
+    bool failing; /* the last ones could not be stored */
+};
+
 struct shell {
     struct service_context *sc;
     const struct master_settings *settings;
@@ -82,6 +90,7 @@ struct shell {
     struct watcher *watchers;
     size_t watcher_count;
     struct name_index watched; /* the first watcher of each job, by its id */
+    struct curves curves;
     atomic_bool ending;
     struct tracing *traces;
     size_t trace_count;

@@ -8,6 +8,7 @@
 
 #include "auth/auth_table.h"
 #include "base/mem.h"
+#include "master/shell/curves.h"
 #include "master/shell/page_asked.h"
 #include "service/http.h"
 
@@ -66,7 +67,8 @@ static const char *row(void *ctx, const char *path)
     }
     free(job);
     const struct page_change *c = page_change_find(name);
-    return c != NULL ? c->method : name[0] == '\0' ? JOBS "Get" : NULL;
+    const bool looks = name[0] == '\0' || strcmp(name, "curve") == 0;
+    return c != NULL ? c->method : looks ? JOBS "Get" : NULL;
 }
 
 static bool changes(void *ctx, const char *path)
@@ -98,7 +100,7 @@ static void read_look(struct http_call *call, struct page_asked *a)
         gradus__v1__get_job_request__init(&a->body.get);
         a->body.get.job = a->job;
         a->msg.body = &a->body.get.base;
-        a->run = run_get;
+        a->run = name[0] == '\0' ? run_get : run_curve;
     } else if (strcmp(path, API "jobs") == 0) {
         gradus__v1__list_jobs_request__init(&a->body.list);
         a->body.list.limit = JOBS_SHOWN;

@@ -29,6 +29,16 @@ struct store_row {
     const char *damage; /* load: why this is not what was stored; NULL: it is */
 };
 
+/* A point of a job's curve: how far the training was at a step. */
+struct store_point {
+    const char *job;
+    uint64_t step;
+    int64_t time_ms;  /* Unix time */
+    const void *data; /* a packed gradus.v1.CurvePoint */
+    size_t bytes;
+};
+#define STORE_POINTS_MAX 500000 /* of all jobs, about 60 MB */
+
 /* A text besides jobs: the directory in which the jobs' checkpoints are, as an absolute path. */
 #define STORE_CHECKPOINT_ROOT "checkpoint_root"
 
@@ -71,6 +81,18 @@ struct store_ops {
     /* Small texts besides jobs: append the value of @key to @value. Errors: ERR_NOT_FOUND. */
     int (*get_text)(struct store *s, const char *key, struct buf *value, struct err *err);
     int (*put_text)(struct store *s, const char *key, const char *value, struct err *err);
+    /* Add points in their order, all or none. Each replaces what its job has at that step and
+     * later: the job went back. Above STORE_POINTS_MAX the curves of the jobs that ended first go.
+     * Errors: as put(). */
+    int (*add_points)(struct store *s, const struct store_point *points, size_t count,
+                      struct err *err);
+    /* Calls @each for the points of @job, by their steps. */
+    int (*each_point)(struct store *s, const char *job,
+                      void (*each)(void *ctx, const struct store_point *point), void *ctx,
+                      struct err *err);
+    /* Removes the points of @job at @steps. Errors: as put(). */
+    int (*thin_points)(struct store *s, const char *job, const uint64_t *steps, size_t count,
+                       struct err *err);
     void (*close)(struct store *s);
 };
 struct store {

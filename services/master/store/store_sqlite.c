@@ -16,6 +16,7 @@
 #include "master/core/job_record.h"
 #include "master/store/store_damage.h"
 #include "master/store/store_lock.h"
+#include "master/store/store_points.h"
 #include "master/store/store_schema.h"
 #include "master/store/store_trim.h"
 
@@ -47,6 +48,7 @@ struct sqlite_store {
     char *path;
     sqlite3 *db;
     sqlite3_stmt *statements[STATEMENT_COUNT];
+    size_t points; /* of all curves */
 };
 
 static struct sqlite_store *of(struct store *s)
@@ -237,15 +239,22 @@ static int next_number(struct store *store, const char *name, uint64_t *number, 
     return rc;
 }
 
-/* After one of store_trim.h. */
-static int removed_rows(const struct sqlite_store *s, int rc, struct err *err)
+/* After a transaction of store_trim.h or store_points.h. */
+static int transacted(const struct sqlite_store *s, int rc, const char *what, struct err *err)
 {
     if (rc == SQLITE_OK) {
         return 0;
     }
     (void)fail(s, err);
     (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
-    return err_wrap(err, "remove rows of jobs that have ended");
+    return err_wrap(err, "%s", what);
+}
+
+static int removed_rows(struct sqlite_store *s, int rc, struct err *err)
+{
+    rc = transacted(s, rc, "remove rows of jobs that have ended", err);
+    (void)store_points_count(s->db, &s->points); /* a number that is too high does no harm */
+    return rc;
 }
 
 static int trim(struct store *store, const struct store_trim *what, size_t *removed,
@@ -279,6 +288,36 @@ static int put_text(struct store *store, const char *key, const char *value, str
     return rc < 0 ? err_wrap(err, "store %s", key) : 0;
 }
 
+static int add_points(struct store *store, const struct store_point *points, size_t count,
+                      struct err *err)
+{
+    struct sqlite_store *s = of(store);
+    int rc = store_points_add(s->db, points, count, &s->points);
+    if (rc == SQLITE_FULL && sqlite3_errcode(s->db) != SQLITE_FULL) {
+        (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+        return err_set(err, ERR_EXHAUSTED,
+                       "%s: the curves of jobs that have not ended have %d points", s->path,
+                       STORE_POINTS_MAX);
+    }
+    return transacted(s, rc, "store curves", err);
+}
+
+static int each_point(struct store *store, const char *job,
+                      void (*each)(void *ctx, const struct store_point *point), void *ctx,
+                      struct err *err)
+{
+    struct sqlite_store *s = of(store);
+    return store_points_each(s->db, job, each, ctx) == SQLITE_OK ? 0 : fail(s, err);
+}
+
+static int thin_points(struct store *store, const char *job, const uint64_t *steps, size_t count,
+                       struct err *err)
+{
+    struct sqlite_store *s = of(store);
+    return transacted(s, store_points_thin(s->db, job, steps, count, &s->points), "thin a curve",
+                      err);
+}
+
 static void close_database(struct sqlite_store *s)
 {
     for (size_t i = 0; i < STATEMENT_COUNT; i++) {
@@ -309,6 +348,9 @@ static const struct store_ops OPS = {.put = put,
                                      .remove = remove_one,
                                      .get_text = get_text,
                                      .put_text = put_text,
+                                     .add_points = add_points,
+                                     .each_point = each_point,
+                                     .thin_points = thin_points,
                                      .close = close_store};
 
 /* ---- opening ---- */
@@ -318,53 +360,13 @@ static int run(struct sqlite_store *s, const char *sql, struct err *err)
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(s, err);
 }
 
-static int pragma(struct sqlite_store *s, const char *sql, int *value, struct err *err)
-{
-    sqlite3_stmt *st = NULL;
-    int rc = 0;
-    if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) != SQLITE_OK ||
-        sqlite3_step(st) != SQLITE_ROW) {
-        rc = fail(s, err);
-    } else {
-        *value = sqlite3_column_int(st, 0);
-    }
-    sqlite3_finalize(st);
-    return rc;
-}
-
-static int transaction(struct sqlite_store *s, const char *sql, struct err *err)
-{
-    int rc = run(s, "BEGIN IMMEDIATE", err);
-    rc = rc < 0 ? rc : run(s, sql, err);
-    return rc < 0 ? rc : run(s, "COMMIT", err);
-}
-
 /* Checks that the file is ours, and of a known version. A new file gets the schema, an older one
  * what is new. */
 static int check_schema(struct sqlite_store *s, struct err *err)
 {
-    int application = 0, version = 0, tables = 0;
-    int rc = pragma(s, "PRAGMA application_id", &application, err);
-    rc = rc < 0 ? rc : pragma(s, "PRAGMA user_version", &version, err);
-    rc = rc < 0 ? rc : pragma(s, "SELECT count(*) FROM sqlite_schema", &tables, err);
-    if (rc < 0) {
-        return rc;
-    }
-    if (application == 0 && tables == 0) {
-        rc = transaction(s, SCHEMA, err);
-        application = APPLICATION_ID;
-        version = 1;
-    }
-    if (rc == 0 && application == APPLICATION_ID && version == 1) {
-        rc = transaction(s, UPGRADE_1, err);
-        version = 2;
-    }
-    if (rc == 0 && application == APPLICATION_ID && version == 2) {
-        rc = transaction(s, UPGRADE_2, err);
-        version = 3;
-    }
-    if (rc < 0) {
-        return rc;
+    int application = 0, version = 0;
+    if (store_schema_update(s->db, &application, &version) != SQLITE_OK) {
+        return fail(s, err);
     }
     if (application != APPLICATION_ID) {
         return err_set(err, ERR_INVALID, "%s is a database of another program", s->path);
@@ -373,7 +375,7 @@ static int check_schema(struct sqlite_store *s, struct err *err)
         return err_set(err, ERR_UNSUPPORTED, "%s has schema version %d; this master knows %d",
                        s->path, version, SCHEMA_VERSION);
     }
-    return 0;
+    return store_points_count(s->db, &s->points) == SQLITE_OK ? 0 : fail(s, err);
 }
 
 static int prepare(struct sqlite_store *s, struct err *err)
@@ -453,8 +455,7 @@ int store_sqlite_open(const char *state_dir, const char *owner, struct store **o
 static int check_version(struct sqlite_store *s, struct err *err)
 {
     int application = 0, version = 0;
-    int rc = pragma(s, "PRAGMA application_id", &application, err);
-    rc = rc < 0 ? rc : pragma(s, "PRAGMA user_version", &version, err);
+    int rc = store_schema_read(s->db, &application, &version) == SQLITE_OK ? 0 : fail(s, err);
     if (rc == 0 && (application != APPLICATION_ID || version != SCHEMA_VERSION)) {
         rc = err_set(err, ERR_UNSUPPORTED,
                      "%s is not a database of a gradus-master of this version", s->path);

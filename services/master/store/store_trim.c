@@ -31,6 +31,8 @@ static const char FORGET_TEXTS[] =
     " (SELECT '" STORE_OWNER_OF "' || id FROM job WHERE rowid IN (SELECT place FROM gone)"
     " UNION ALL"
     " SELECT '" STORE_BAD_RECORDS_OF "' || id FROM job WHERE rowid IN (SELECT place FROM gone))";
+static const char FORGET_CURVES[] = "DELETE FROM point WHERE job IN"
+                                    " (SELECT id FROM job WHERE rowid IN (SELECT place FROM gone))";
 static const char REMOVE[] = "DELETE FROM job WHERE rowid IN (SELECT place FROM gone)";
 
 /* ?1, ?2 as above, ?3 the id. */
@@ -63,6 +65,7 @@ static int remove_chosen(sqlite3 *db, size_t *removed)
 {
     int rc = run(db, KEEP_NUMBERS, NULL, 0, NULL);
     rc = rc != SQLITE_OK ? rc : run(db, FORGET_TEXTS, NULL, 0, NULL);
+    rc = rc != SQLITE_OK ? rc : run(db, FORGET_CURVES, NULL, 0, NULL);
     rc = rc != SQLITE_OK ? rc : run(db, REMOVE, NULL, 0, NULL);
     size_t count = rc == SQLITE_OK ? (size_t)sqlite3_changes(db) : 0;
     rc = rc != SQLITE_OK ? rc : sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);

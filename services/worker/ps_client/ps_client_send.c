@@ -8,10 +8,6 @@
 #include "wire/wire_exchange.h"
 #include "worker/ps_client/ps_client_state.h"
 
-/* A server that has no room for gradients reads no further until it has; one that is gone ends the
- * stream. */
-#define SEND_WAIT_MS 0
-
 /* ---- what is being sent ---- */
 
 struct sent {
@@ -67,13 +63,6 @@ void ps_client_wait_all_sent(struct ps_client *c)
     pthread_mutex_unlock(&c->sending_mutex);
 }
 
-/* Room for what follows. */
-static int wait_writable(struct shard_link *link, struct err *err)
-{
-    ps_client_stop_polling(link->client);
-    return rpc_stream_wait_writable(link->stream, SEND_WAIT_MS, err);
-}
-
 /* ---- chunks in 16 bits ---- */
 
 struct staged {
@@ -120,56 +109,6 @@ void ps_client_staged_release(struct ps_client *c)
     }
 }
 
-/* ---- values ---- */
-
-size_t ps_client_gather(const struct shard_link *link, uint64_t first, uint64_t count,
-                        const float *values, struct rpc_piece *pieces)
-{
-    const struct ps_client *c = link->client;
-    size_t n = 0;
-    for (size_t i = 0; i < link->partition_count && count > 0; i++) {
-        const struct partition *p = &link->partitions[i];
-        if (first >= p->offset + p->count) {
-            continue;
-        }
-        uint64_t skip = first - p->offset;
-        uint64_t k = p->count - skip < count ? p->count - skip : count;
-        pieces[n].data = values + c->variable_offsets[p->variable] + p->first + skip;
-        pieces[n].bytes = k * sizeof(float);
-        n++;
-        first += k;
-        count -= k;
-    }
-    return n;
-}
-
-int ps_client_send_one(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
-                       const struct rpc_blob *blob, struct err *err)
-{
-    int rc = rpc_stream_send(link->stream, &message->base, blob, err);
-    while (rc == ERR_EXHAUSTED) {
-        rc = wait_writable(link, err);
-        if (rc == 0) {
-            rc = rpc_stream_send(link->stream, &message->base, blob, err);
-        }
-    }
-    return rc;
-}
-
-/* Removes what only the first message of an exchange says. */
-void ps_client_strip(Gradus__V1__ExchangeRequest *message)
-{
-    message->shard = NULL;
-    message->what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT__NOT_SET;
-    message->training = NULL;
-    message->shared_memory = NULL;
-    message->values_block = 0;
-    message->tables_bytes = 0;
-    message->tables_memory = NULL;
-    message->tables_block = 0;
-    message->rows_block = 0;
-}
-
 /* Sends a message without values. Unless @waits: ERR_EXHAUSTED, and nothing happened, when there is
  * no room. */
 static int send_plain(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
@@ -185,7 +124,7 @@ static int send_plain(struct shard_link *link, const Gradus__V1__ExchangeRequest
     if (rc == ERR_EXHAUSTED && waits) {
         /* The blob was released; once the queue has room it goes as a copy. */
         blob.release = NULL;
-        rc = wait_writable(link, err);
+        rc = ps_client_wait_writable(link, err);
         if (rc == 0) {
             rc = ps_client_send_one(link, message, &blob, err);
         }
@@ -210,7 +149,7 @@ static int send_coded(struct shard_link *link, const Gradus__V1__ExchangeRequest
         if (rc != ERR_EXHAUSTED) {
             return rc;
         }
-        rc = wait_writable(link, err);
+        rc = ps_client_wait_writable(link, err);
         if (rc != 0) {
             return rc;
         }
@@ -306,19 +245,6 @@ static uint32_t *borrow_counts(const uint32_t *counts)
     uint32_t *out;
     memcpy(&out, &counts, sizeof out);
     return out;
-}
-
-/* a replica is rounded when it is computed; sums of replicas have more bits */
-enum value_type ps_client_push_type(const struct ps_client *c, const struct exchange_push *push)
-{
-    return push->replica_end > push->replica_first + 1 ? VALUE_FP32 : c->gradients;
-}
-
-/* Evaluations are of the exact parameters and rows. */
-enum value_type ps_client_pull_type(const struct ps_client *c, const struct exchange_request *ask)
-{
-    const bool pinned_rows = ask->kind == EXCHANGE_ROWS && ask->rows.of == ROWS_OF_PIN;
-    return ask->kind == EXCHANGE_PINNED || pinned_rows ? VALUE_FP32 : c->parameters;
 }
 
 static void fill_offer(Gradus__V1__SharedMemory *m, const struct shared_memory_offer *offer)

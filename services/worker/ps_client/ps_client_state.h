@@ -143,6 +143,34 @@ struct ps_client {
     size_t staged_out;
 };
 
+/* From top to bottom; a file calls only those below it. */
+
+/* ps_client_exchange.c: under way from now on; the job's thread may look at it until it takes the
+ * next message. NULL: answered with an error. */
+struct pending *ps_client_open(struct shard_link *link, const struct ps_client_request *request);
+
+/* ps_client_link.c, the job's thread */
+
+void ps_client_link_init(struct shard_link *link, struct ps_client *c, uint32_t shard,
+                         const struct ps_client_options *o);
+/* A channel to the link's address, in place of the one that it has. Errors: of rpc_channel_new().
+ */
+int ps_client_link_connect(struct shard_link *link, struct err *err);
+/* Sees that the link has a stream, and connects anew after a broken one. Errors: ERR_UNAVAILABLE;
+ * those of rpc_stream_open(). */
+int ps_client_link_open(struct shard_link *link, struct err *err);
+/* Closes the stream of a link. When it returns, all open exchanges are answered, and no callback
+ * comes any more. */
+void ps_client_link_leave(struct shard_link *link);
+void ps_client_link_close(struct shard_link *link); /* for good; its memory stays */
+/* Called after the stream's last callback, so the blocks of its memory may be freed. */
+void ps_client_link_drop_memory(struct shard_link *link);
+void ps_client_link_release(struct shard_link *link); /* after the loop was freed */
+
+/* ps_client_answer.c */
+
+extern const struct rpc_stream_events ps_client_events; /* the context is the link */
+
 /* ps_client_send.c, the job's thread */
 
 /* The blocks in which pulled values and rows are to come; SHARED_MEMORY_NONE: in messages. */
@@ -158,21 +186,9 @@ int ps_client_send(struct shard_link *link, const struct ps_client_request *r,
  * nothing happened, when there is no room. */
 int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, bool waits,
                         struct err *err);
-/* The pieces of the flat array @values that make up elements [first, first + count) of the shard;
- * returns how many. */
-size_t ps_client_gather(const struct shard_link *link, uint64_t first, uint64_t count,
-                        const float *values, struct rpc_piece *pieces);
 /* gRPC may hold a slice a little longer than the call that it belonged to. */
 void ps_client_wait_all_sent(struct ps_client *c);
 void ps_client_staged_release(struct ps_client *c);
-/* The type in which the answer to @ask travels. */
-enum value_type ps_client_pull_type(const struct ps_client *c, const struct exchange_request *ask);
-
-/* Sends one message, when there is room for it; it may have what only the first message of an
- * exchange says. */
-int ps_client_send_one(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
-                       const struct rpc_blob *blob, struct err *err);
-void ps_client_strip(Gradus__V1__ExchangeRequest *message);
 
 /* ps_client_tables.c, the job's thread */
 
@@ -187,53 +203,42 @@ bool ps_client_fill_tables(struct shard_link *link, const struct ps_client_reque
 int ps_client_send_tables(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
                           const struct ps_client_request *r, struct err *err);
 
-/* ps_client.c: under way from now on; the job's thread may look at it until it takes the next
- * message. NULL: answered with an error. */
-struct pending *ps_client_open(struct shard_link *link, const struct ps_client_request *request);
+/* ps_client_message.c, the job's thread */
 
-/* ps_client_answer.c */
+/* Sends one message, when there is room for it; it may have what only the first message of an
+ * exchange says. */
+int ps_client_send_one(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
+                       const struct rpc_blob *blob, struct err *err);
+/* Removes what only the first message of an exchange says. */
+void ps_client_strip(Gradus__V1__ExchangeRequest *message);
+/* Waits until the stream has room. Errors: of rpc_stream_wait_writable(). */
+int ps_client_wait_writable(struct shard_link *link, struct err *err);
 
-extern const struct rpc_stream_events ps_client_events; /* the context is the link */
+/* ps_client_early.c, under the link's mutex: more is to come after this message of @p. Answers it
+ * now, if that may be and helps; the message that follows finds the tail. True: ps_client_deliver()
+ * is due. */
+bool ps_client_tail_begin(struct shard_link *link, struct pending *p);
+
+/* ps_client_pending.c */
+
 /* The job's thread: what an answer will be checked against. NULL when too many are open. */
 struct pending *ps_client_pending_take(struct shard_link *link,
                                        const struct ps_client_request *request);
-/* Under the link's mutex: end an open exchange. True: ps_client_deliver() is due. */
+/* Under the link's mutex, as the next two: the open exchange of this number, or NULL. */
+struct pending *ps_client_pending_find(struct shard_link *link, uint64_t exchange);
+/* End an open exchange, well. True: ps_client_deliver() is due. */
+bool ps_client_answer(struct shard_link *link, struct pending *p);
+/* The same, with an error. */
 bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code,
                             const char *message);
-/* The same, well. */
-bool ps_client_answer(struct shard_link *link, struct pending *p);
-/* Copy elements [first, first + count) of the shard to where they belong in @values: from @spans,
- * or from @block, which has them all. False: @spans end before. */
-bool ps_client_scatter(const struct shard_link *link, uint64_t first, uint64_t count,
-                       struct rpc_spans *spans, enum value_type type, const float *block,
-                       float *values);
 /* Without the mutex: makes the loop deliver answers. */
 void ps_client_deliver(struct shard_link *link);
 void ps_client_pending_release(struct shard_link *link); /* after the loop was freed */
-
-/* ps_client_poll.c; the job's thread */
-
-void ps_client_poll_begin(struct ps_client *c);
-void ps_client_poll_end(struct ps_client *c);
-/* Before it waits for something that a callback brings: they run on their own thread again. */
-void ps_client_stop_polling(struct ps_client *c);
-
-/* ps_client_rows.c */
-
-void ps_client_rows_init(struct ps_client *c);
-void ps_client_rows_release(struct ps_client *c);
-/* Any thread, also under a link's mutex: some rows came; an exchange for rows is over, with @code.
- */
-void ps_client_rows_came(struct ps_client *c);
-void ps_client_rows_over(struct ps_client *c, int code, const char *message);
 
 /* ps_client_tail.c, under the link's mutex */
 
 void ps_client_tail_init(struct shard_link *link);
 void ps_client_tail_release(struct shard_link *link);
-/* More is to come after this message of @p: answer it now, if that may be and helps. The message
- * that follows finds the tail. True: ps_client_deliver() is due. */
-bool ps_client_tail_begin(struct shard_link *link, struct pending *p);
 /* A message of a tail was put in its place. */
 void ps_client_tail_landed(struct shard_link *link, const struct pending *p);
 /* Ends @p, which is out of the list: all of it came, or p->answer says why not. */
@@ -243,5 +248,35 @@ void ps_client_tail_detach(struct shard_link *link, const float *values);
 /* How long to wait for the next message of an answer when the last one came @gap_ns after the one
  * before it. */
 uint64_t ps_client_patience_ns(uint64_t gap_ns);
+
+/* ps_client_rows_open.c */
+
+void ps_client_rows_init(struct ps_client *c);
+void ps_client_rows_release(struct ps_client *c);
+/* Any thread, also under a link's mutex: some rows came; an exchange for rows is over, with @code.
+ */
+void ps_client_rows_came(struct ps_client *c);
+void ps_client_rows_over(struct ps_client *c, int code, const char *message);
+
+/* ps_client_poll.c; the job's thread */
+
+void ps_client_poll_begin(struct ps_client *c);
+void ps_client_poll_end(struct ps_client *c);
+/* Before it waits for something that a callback brings: they run on their own thread again. */
+void ps_client_stop_polling(struct ps_client *c);
+
+/* ps_client_values.c */
+
+/* The pieces of the flat array @values that make up elements [first, first + count) of the shard;
+ * returns how many. */
+size_t ps_client_gather(const struct shard_link *link, uint64_t first, uint64_t count,
+                        const float *values, struct rpc_piece *pieces);
+/* Copy elements [first, first + count) of the shard to where they belong in @values: from @spans,
+ * or from @block, which has them all. False: @spans end before. */
+bool ps_client_scatter(const struct shard_link *link, uint64_t first, uint64_t count,
+                       struct rpc_spans *spans, enum value_type type, const float *block,
+                       float *values);
+/* The type in which the answer to @ask travels. */
+enum value_type ps_client_pull_type(const struct ps_client *c, const struct exchange_request *ask);
 
 #endif

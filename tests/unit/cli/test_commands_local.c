@@ -56,6 +56,10 @@ static void test_words(void **state)
     cli_expect(0, "help list");
     cli_says(&out, "Usage: gradus list [FLAGS]");
     cli_says(&out, "Examples:\n  gradus list\n");
+    cli_expect(0, "--man-page");
+    cli_says(&out, ".TH GRADUS 1 ");
+    cli_expect(0, "list --man-page");
+    cli_says(&out, ".SH \"EXAMPLES\"\n.nf\n  gradus list\n");
     cli_expect(2, "help lst");
     cli_expect(2, "lst");
     cli_says(&err_out, "unknown command lst; did you mean `gradus list`?");

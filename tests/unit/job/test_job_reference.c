@@ -265,6 +265,19 @@ static void test_markdown_reference(void **state)
     buf_release(&out);
 }
 
+static void test_manual_reference(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    job_spec_reference_manual(&out);
+    assert_memory_equal(buf_str(&out), ".TH GRADUS\\-JOB 5 ", 18);
+    assert_non_null(strstr(buf_str(&out), ".SS \"data\"\nWhere the records are and how they"));
+    assert_non_null(strstr(buf_str(&out), ".TP\n\\fBtraining.mode\\fR\n"));
+    assert_non_null(strstr(buf_str(&out), ".br\none of sync, async, bounded; default sync\n"));
+    assert_non_null(strstr(buf_str(&out), ".br\ntext; required\n"));
+    buf_release(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_schema_values),
         cmocka_unit_test(test_text_reference),
         cmocka_unit_test(test_markdown_reference),
+        cmocka_unit_test(test_manual_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
