@@ -304,6 +304,13 @@ class InNumpy(ProgramTest):
         result = self.run_job("layers", training__epochs=2, cluster__workers=2, data__dir=self.shared + "/digits", **sets)
         self.assertEqual((result["examples"], result["left_out"], result["epochs"]), (2 * whole, TRAIN - whole, 2))
 
+    def test_norms_of_a_program_in_async(self):
+        """Where pushes bring the norms of whole gradients, which a worker computes."""
+        result = self.run_program(self.numpy(), "norms", training__mode="async", cluster__workers=2, cluster__ps=2,
+                                  cluster__partitions=2, update__clip_global_norm="0.5")
+        self.assertEqual((result["examples"], result["recoveries"]), (EPOCHS * TRAIN, 0))
+        self.assertGreater(result["metrics"]["test"]["accuracy"], 0.9)
+
     def test_a_program_that_begins_with_other_values(self):
         """It is refused, with the variable; the job goes on without it."""
         self.cluster(1, 1, self.numpy("--sleep-ms=20"))

@@ -10,7 +10,6 @@
 #include "wire/wire.h"
 #include "worker/job/worker_job_assign.h"
 #include "worker/job/worker_job_state.h"
-#include "worker/job/worker_model_program.h"
 
 /* ---- messages to the job's thread ---- */
 
@@ -151,10 +150,9 @@ static void describe_data(const struct worker_job *j, Gradus__V1__DataInfo *out,
                           Gradus__V1__ProgramModel *program)
 {
     const struct worker_model *m = &j->model;
-    const struct given_variables given = worker_model_given(m);
     wire_data_to_proto(&m->train_info, m->test_info.records > 0 ? &m->test_info : NULL, out);
-    wire_program_to_proto(&given, program);
-    out->program = given.count == 0 ? NULL : program;
+    wire_program_to_proto(&m->given, program);
+    out->program = m->given.count == 0 ? NULL : program;
     out->bad_records = bad_records(j->model.train) + bad_records(j->model.test);
 }
 
