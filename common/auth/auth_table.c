@@ -42,7 +42,8 @@ const struct auth_row auth_rows[] = {
     {.method = PS "OpenShard", .roles = AUTH_NODE},
     {.method = PS "Fill", .roles = AUTH_NODE},
     {.method = PS "SetMembership", .roles = AUTH_NODE},
-    {.method = PS "Pull", .roles = READERS}, /* with the key of Jobs.Follow */
+    {.method = PS "Pull", .roles = AUTH_NODE},
+    {.method = PS "Read", .roles = READERS}, /* with the key of Jobs.Follow */
     {.method = PS "Exchange", .roles = AUTH_NODE},
     {.method = PS "Pin", .roles = AUTH_NODE},
     {.method = PS "Unpin", .roles = AUTH_NODE},

@@ -15,8 +15,8 @@
 #define SHARD_KEY_HEADER "gradus-shard-key"
 #define SHARD_KEY_BYTES 44 /* base64url of HMAC-SHA256, with the NUL */
 #define SHARD_KEY_SECRET_BYTES 16
-/* The worker that readers of a job that runs are called, who may pull and nothing else. No node has
- * such an id. */
+/* The worker that readers of a job that runs are called, who may read (ParameterServer.Read) and
+ * nothing else. No node has such an id. */
 #define SHARD_READER "reader/"
 
 /* The secret that the master gives to @worker, made of the job's @secret; zeros, which mean no

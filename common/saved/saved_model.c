@@ -171,11 +171,8 @@ static int read_file(struct saved_model *m, bool average, struct err *err)
 
 static int copy_given(struct saved_model *m, const struct saved_given *g, struct err *err)
 {
-    if (m->spec.model.table_count > 0) {
-        return err_set(err, ERR_UNSUPPORTED, "%s: it has tables, whose rows are not given",
-                       m->path);
-    }
     int rc = saved_variables_copy(g->variables, g->values, g->count, m->model, &m->variables, err);
+    rc = rc != 0 ? rc : saved_tables_load_given(&m->tables, g, m->model, &m->spec, err);
     return rc == 0 ? 0 : err_wrap(err, "%s", m->path);
 }
 

@@ -10,6 +10,7 @@
 #include "graph/model.h"
 #include "job/spec/job_spec.h"
 #include "saved/saved_job.h"
+#include "table/table.h"
 
 struct saved_model;
 struct saved_run;
@@ -22,6 +23,13 @@ struct saved_given {
     const struct variable_spec *variables; /* [count] */
     const float *const *values;            /* [count] */
     size_t count;
+    /* Of a job with tables: how many rows table number @table of the job file has; and the next of
+     * them, which have @dim floats each, into @out, with arrays that stay until the next call
+     * (none: there are no more). Tables are asked for one after the other. */
+    uint64_t (*row_count)(void *ctx, size_t table);
+    int (*rows)(void *ctx, size_t table, size_t dim, struct table_chunk *out, struct err *err);
+    void *ctx;
+    uint64_t rows_bytes_max; /* memory for all of them; more is refused */
 };
 
 struct saved_model_request { /* everything is borrowed for the call */

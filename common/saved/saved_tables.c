@@ -2,12 +2,14 @@
 /* Opens tables out of a checkpoint as a cluster of one server would. */
 #include "saved/saved_tables.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "job/plan/plan_tables.h"
 #include "job/plan/plan_update.h"
 #include "job/spec/job_era.h"
+#include "saved/saved_model.h"
 
 /* Beyond what the job gives a table: on one server none of its rows may be too many. */
 #define SLACK_BYTES (UINT64_C(64) << 20)
@@ -88,8 +90,9 @@ int saved_tables_open(struct saved_tables *t, struct checkpoint *c, const struct
     return 0;
 }
 
-/* Makes all tables, without rows. */
-static int make_tables(struct saved_tables *t, struct checkpoint_table *named, struct err *err)
+/* Makes all tables, without rows. @plain: they get rows as they read, and nothing else. */
+static int make_tables(struct saved_tables *t, bool plain, struct checkpoint_table *named,
+                       struct err *err)
 {
     int rc = 0;
     t->tables = mem_new(t->count + 1, sizeof *t->tables);
@@ -102,6 +105,11 @@ static int make_tables(struct saved_tables *t, struct checkpoint_table *named, s
         config.admission.bytes +=
             config.admission.kind == TABLE_ADMIT_COUNTED ? SLACK_BYTES / 2 : 0;
         config.keeps_previous = false;
+        if (plain) { /* without slots, counts and what rows are owed */
+            config.rule = rule_find("sgd");
+            config.past = NULL;
+            config.admission = (struct table_admission_spec){.kind = TABLE_ADMIT_ALL};
+        }
         rc = table_new(&config, t->version, &t->tables[i], err);
         named[i] = (struct checkpoint_table){config.name, (int)config.admission.kind, t->tables[i]};
     }
@@ -111,7 +119,7 @@ static int make_tables(struct saved_tables *t, struct checkpoint_table *named, s
 int saved_tables_load(struct saved_tables *t, const struct checkpoint *c, struct err *err)
 {
     struct checkpoint_table *named = mem_new(t->count + 1, sizeof *named);
-    int rc = make_tables(t, named, err);
+    int rc = make_tables(t, false, named, err);
     rc = rc != 0 ? rc : checkpoint_restore_tables(c, named, t->count, 0, 1, err);
     free(named);
     return rc;
@@ -124,9 +132,59 @@ int saved_tables_load_file(struct saved_tables *t, const struct saved_file *f,
     const uint64_t version = saved_file_about(f)->version;
     int rc = find_pasts(t, spec, version, NULL, variables, model_variable_count(model), err);
     struct checkpoint_table *named = mem_new(t->count + 1, sizeof *named);
-    rc = rc != 0 ? rc : make_tables(t, named, err);
+    rc = rc != 0 ? rc : make_tables(t, false, named, err);
     for (size_t i = 0; i < t->count && rc == 0; i++) {
         rc = saved_file_restore(f, named[i].name, named[i].table, err);
+    }
+    free(named);
+    free(variables);
+    return rc;
+}
+
+/* With what an index of them takes. */
+#define ROW_BYTES 40
+
+static int check_given(const struct saved_tables *t, const struct saved_given *g, struct err *err)
+{
+    uint64_t rows = 0, bytes = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        const uint64_t n = g->row_count(g->ctx, i);
+        rows += n;
+        bytes += n * (ROW_BYTES + (uint64_t)t->spec->model.tables[i].dim * sizeof(float));
+    }
+    if (bytes <= g->rows_bytes_max) {
+        return 0;
+    }
+    return err_set(err, ERR_EXHAUSTED,
+                   "its tables have %" PRIu64 " rows, which take %" PRIu64 " bytes; %" PRIu64
+                   " are allowed (tables_bytes_max)",
+                   rows, bytes, g->rows_bytes_max);
+}
+
+static int take_given(struct table *table, const struct saved_given *g, size_t i, size_t dim,
+                      struct err *err)
+{
+    struct table_chunk chunk = {0};
+    int rc = table_restore_reserve(table, g->row_count(g->ctx, i), 0, err);
+    do {
+        rc = rc != 0 ? rc : g->rows(g->ctx, i, dim, &chunk, err);
+        rc = rc != 0 ? rc : table_restore_rows(table, &chunk, err);
+    } while (rc == 0 && chunk.n > 0);
+    return rc;
+}
+
+int saved_tables_load_given(struct saved_tables *t, const struct saved_given *g,
+                            const struct model *model, const struct job_spec *spec, struct err *err)
+{
+    struct variable_spec *variables = model_variables(model);
+    int rc =
+        find_pasts(t, spec, g->about.version, NULL, variables, model_variable_count(model), err);
+    struct checkpoint_table *named = mem_new(t->count + 1, sizeof *named);
+    rc = rc != 0 || t->count == 0 ? rc : check_given(t, g, err);
+    rc = rc != 0 ? rc : make_tables(t, true, named, err);
+    for (size_t i = 0; i < t->count && rc == 0; i++) {
+        const size_t dim = (size_t)spec->model.tables[i].dim;
+        rc = take_given(t->tables[i], g, i, dim, err);
     }
     free(named);
     free(variables);

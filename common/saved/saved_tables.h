@@ -13,6 +13,8 @@
 #include "saved/saved_file.h"
 #include "table/table_keys.h"
 
+struct saved_given;
+
 /* Rows of one table for a batch. */
 struct saved_rows {
     struct table_keys keys;
@@ -59,6 +61,11 @@ int saved_tables_load(struct saved_tables *t, const struct checkpoint *c, struct
  * Errors: those of saved_file_restore(). */
 int saved_tables_load_file(struct saved_tables *t, const struct saved_file *f,
                            const struct model *model, const struct job_spec *spec, struct err *err);
+/* Loads all rows that @given has. Errors: ERR_EXHAUSTED they are more than may be; ERR_CORRUPT;
+ * those of @given. */
+int saved_tables_load_given(struct saved_tables *t, const struct saved_given *given,
+                            const struct model *model, const struct job_spec *spec,
+                            struct err *err);
 /* r->run has the rows that @model looks up for @b. Several threads may read, with a reader each.
  * Errors: ERR_EXHAUSTED; ERR_INVALID. */
 int saved_tables_read(struct saved_tables *t, const struct model *model,

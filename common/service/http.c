@@ -174,13 +174,20 @@ static struct http_call *begin_call(const struct http *h, struct MHD_Connection 
 }
 
 /* The whole request is there: the connection stays until it has its answer. */
-static void note_asked(struct MHD_Connection *c)
+static enum MHD_Result go_on(struct MHD_Connection *c, struct http_call *call, const char *upload,
+                             size_t *upload_bytes)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    if (info != NULL && info->socket_context != NULL) {
-        http_crowd_asked(info->socket_context);
+    struct http_guest *guest = info != NULL ? info->socket_context : NULL;
+    if (*upload_bytes == 0 && guest != NULL) {
+        http_crowd_asked(guest);
     }
+    const enum MHD_Result result = http_calls_go_on(call, upload, upload_bytes);
+    if (guest != NULL && http_calls_streams(call)) {
+        http_crowd_streams(guest);
+    }
+    return result;
 }
 
 /* Called once when the headers are there and, for a request with a body, again for each part of it:
@@ -196,11 +203,8 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *u
     struct err err = {0};
     struct auth_identity who = {0};
     const char *row;
-    if (*state != NULL && *upload_bytes == 0) {
-        note_asked(c);
-    }
     if (*state != NULL) {
-        return http_calls_go_on(*state, upload, upload_bytes);
+        return go_on(c, *state, upload, upload_bytes);
     }
     if (http_calls_has(h->calls, url, &row)) {
         *state = begin_call(h, c, url, method, row);

@@ -88,9 +88,23 @@ struct http_answer {
     const char *type;          /* "application/json"; static */
     const char *header, *more; /* one more header and its value, or NULL; copied */
     struct buf *body;          /* taken */
+    bool text;                 /* it may be packed (gzip) for a client that takes that */
 };
 /* Any thread, exactly once; the call is gone then. */
 void http_call_answer(struct http_call *call, const struct http_answer *answer);
+
+/* An answer that goes on, in place of http_call_answer(): no thread waits for its reader. */
+#define HTTP_STREAMS_MAX 64                     /* of a port */
+#define HTTP_STREAM_BYTES_MAX ((size_t)1 << 20) /* of one, that were not sent yet */
+/* True: @call is a stream until http_stream_end(), which is called before http_stop(). False: there
+ * are HTTP_STREAMS_MAX, and @call waits for another answer. @head: without a body. Any thread. */
+bool http_call_stream(struct http_call *call, const struct http_answer *head);
+/* False: its reader has gone, or there would be more than HTTP_STREAM_BYTES_MAX; nothing is sent.
+ */
+bool http_stream_send(struct http_call *stream, const void *data, size_t n);
+size_t http_stream_unsent(struct http_call *stream);
+/* Takes @stream. A reader who has not read all of it is cut off. */
+void http_stream_end(struct http_call *stream);
 
 /* Asks for /healthz at @address, or the page behind it ("HOST:PORT/readyz"): 0 when it answers yes.
  * A port that speaks HTTPS is asked with TLS, without checking its certificate. Errors: ERR_INVALID

@@ -8,9 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "service/http_gzip.h"
+
+#define STREAM_BLOCK_BYTES ((size_t)8 << 10) /* as large as the library's room for a connection */
 
 struct http_calls {
     struct http_pages pages;
@@ -18,7 +22,8 @@ struct http_calls {
     size_t bodies;        /* bytes of requests without an answer; of the HTTP thread */
     pthread_mutex_t gate; /* held while the service is asked; guards closed */
     bool closed;
-    pthread_mutex_t lock; /* guards what calls say is guarded */
+    pthread_mutex_t lock; /* guards what calls say is guarded, and streams */
+    size_t streams;
 };
 
 struct http_call {
@@ -31,13 +36,17 @@ struct http_call {
     struct buf body;
     struct err refusal;
     bool asked; /* the service has it, or had it; of the HTTP thread */
+    bool gzip;  /* the client takes it, and the answer may be packed */
+    int fd;
     /* Guarded by the lock. */
     bool answered, suspended;
     unsigned owners;
     unsigned status;
     const char *type;
     char *header, *more;
-    struct buf answer;
+    struct buf answer;        /* a stream: what was not sent yet, from @sent on */
+    bool streams, over, gone; /* gone: the library has no connection for it any more */
+    size_t sent;
 };
 
 struct http_calls *http_calls_new(const struct http_pages *pages)
@@ -115,6 +124,9 @@ struct http_call *http_calls_begin(struct http_calls *cs, struct MHD_Connection 
     call->who = asked->who;
     memcpy(call->peer, asked->peer, sizeof call->peer);
     call->refusal = asked->refusal;
+    call->gzip = http_gzip_taken(
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT_ENCODING));
+    call->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     call->owners = 1;
     return call;
 }
@@ -144,13 +156,54 @@ static void take_part(struct http_call *call, const char *upload, size_t n)
     cs->bodies += n;
 }
 
-static enum MHD_Result send_answer(struct http_call *call)
+/* Called when all of before was sent. Without anything to send, the connection is put aside. */
+static ssize_t read_stream(void *ctx, uint64_t at, char *to, size_t max)
 {
+    (void)at;
+    struct http_call *call = ctx;
+    struct http_calls *cs = call->all;
+    pthread_mutex_lock(&cs->lock);
+    const size_t left = call->answer.len - call->sent, n = left < max ? left : max;
+    ssize_t result = (ssize_t)n;
+    if (n > 0) {
+        memcpy(to, call->answer.data + call->sent, n);
+        call->sent += n;
+        if (n == left) {
+            buf_release(&call->answer);
+            call->sent = 0;
+        }
+    } else if (call->over) {
+        result = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        call->suspended = true;
+        MHD_suspend_connection(call->connection);
+    }
+    pthread_mutex_unlock(&cs->lock);
+    return result;
+}
+
+static struct MHD_Response *make_response(struct http_call *call)
+{
+    if (call->streams) {
+        return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read_stream,
+                                                 call, NULL);
+    }
+    call->gzip = call->gzip && http_gzip(&call->answer);
     const size_t n = call->answer.len;
     char *data = call->answer.data != NULL ? buf_take(&call->answer) : mem_strdup("");
     struct MHD_Response *r = MHD_create_response_from_buffer(n, data, MHD_RESPMEM_MUST_FREE);
     if (r == NULL) {
         free(data);
+    } else if (call->gzip) {
+        (void)MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
+    }
+    return r;
+}
+
+static enum MHD_Result send_answer(struct http_call *call)
+{
+    struct MHD_Response *r = make_response(call);
+    if (r == NULL) {
         return MHD_NO;
     }
     enum MHD_Result result = MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, call->type);
@@ -218,8 +271,20 @@ static void drop(struct http_call *call)
     }
 }
 
+bool http_calls_streams(struct http_call *call)
+{
+    pthread_mutex_lock(&call->all->lock);
+    const bool streams = call->streams && !call->over;
+    pthread_mutex_unlock(&call->all->lock);
+    return streams;
+}
+
 void http_calls_end(struct http_call *call)
 {
+    pthread_mutex_lock(&call->all->lock);
+    call->gone = true;
+    call->suspended = false;
+    pthread_mutex_unlock(&call->all->lock);
     call->all->bodies -= call->body.len; /* the code that answers may still read it */
     drop(call);
 }
@@ -266,25 +331,95 @@ const struct err *http_call_refusal(const struct http_call *call)
     return call->refusal.code != 0 ? &call->refusal : NULL;
 }
 
-void http_call_answer(struct http_call *call, const struct http_answer *answer)
+/* With the lock. */
+static void wake(struct http_call *call)
 {
-    struct http_calls *cs = call->all;
-    pthread_mutex_lock(&cs->lock);
-    assert(!call->answered);
-    call->status = answer->status;
-    call->type = answer->type;
-    call->header = answer->header != NULL ? mem_strdup(answer->header) : NULL;
-    call->more = answer->header != NULL ? mem_strdup(answer->more) : NULL;
-    call->answer = *answer->body;
-    *answer->body = (struct buf){0};
-    call->answered = true;
     if (call->suspended) {
         call->suspended = false;
         MHD_resume_connection(call->connection);
         const uint64_t one = 1;
-        ssize_t n = write(cs->wake_fd, &one, sizeof one);
+        ssize_t n = write(call->all->wake_fd, &one, sizeof one);
         (void)n; /* a full counter wakes as well */
     }
+}
+
+/* With the lock. */
+static void take_answer(struct http_call *call, const struct http_answer *answer)
+{
+    assert(!call->answered);
+    call->status = answer->status;
+    call->type = answer->type;
+    call->gzip = call->gzip && answer->text;
+    call->header = answer->header != NULL ? mem_strdup(answer->header) : NULL;
+    call->more = answer->header != NULL ? mem_strdup(answer->more) : NULL;
+    call->answered = true;
+    wake(call);
+}
+
+void http_call_answer(struct http_call *call, const struct http_answer *answer)
+{
+    struct http_calls *cs = call->all;
+    pthread_mutex_lock(&cs->lock);
+    call->answer = *answer->body;
+    *answer->body = (struct buf){0};
+    take_answer(call, answer);
     pthread_mutex_unlock(&cs->lock);
     drop(call);
+}
+
+/* ---- streams ---- */
+
+bool http_call_stream(struct http_call *call, const struct http_answer *head)
+{
+    struct http_calls *cs = call->all;
+    pthread_mutex_lock(&cs->lock);
+    const bool room = cs->streams < HTTP_STREAMS_MAX;
+    if (room) {
+        cs->streams++;
+        call->streams = true;
+        take_answer(call, head);
+    }
+    pthread_mutex_unlock(&cs->lock);
+    return room;
+}
+
+bool http_stream_send(struct http_call *stream, const void *data, size_t n)
+{
+    struct http_calls *cs = stream->all;
+    pthread_mutex_lock(&cs->lock);
+    const size_t left = stream->answer.len - stream->sent;
+    const bool well = !stream->gone && n <= HTTP_STREAM_BYTES_MAX - left;
+    if (well && stream->sent > left) { /* seldom enough to cost nothing */
+        memmove(stream->answer.data, stream->answer.data + stream->sent, left);
+        stream->answer.len = left;
+        stream->sent = 0;
+    }
+    if (well) {
+        buf_add(&stream->answer, data, n);
+        wake(stream);
+    }
+    pthread_mutex_unlock(&cs->lock);
+    return well;
+}
+
+size_t http_stream_unsent(struct http_call *stream)
+{
+    pthread_mutex_lock(&stream->all->lock);
+    const size_t left = stream->answer.len - stream->sent;
+    pthread_mutex_unlock(&stream->all->lock);
+    return left;
+}
+
+void http_stream_end(struct http_call *stream)
+{
+    struct http_calls *cs = stream->all;
+    pthread_mutex_lock(&cs->lock);
+    stream->over = true;
+    cs->streams--;
+    if (!stream->gone && !stream->suspended) {
+        (void)shutdown(stream->fd, SHUT_RDWR); /* the library sees it and closes */
+    }
+    wake(stream);
+    pthread_mutex_unlock(&cs->lock);
+    drop(stream);
 }

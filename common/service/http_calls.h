@@ -37,6 +37,8 @@ struct http_call *http_calls_begin(struct http_calls *cs, struct MHD_Connection 
                                    const struct http_asked *asked);
 /* A part of the body, or, with none, its end; or the answer is there. */
 enum MHD_Result http_calls_go_on(struct http_call *call, const char *upload, size_t *upload_bytes);
+/* It has been answered with a stream: it may take for ever. */
+bool http_calls_streams(struct http_call *call);
 /* The library is through with the request. */
 void http_calls_end(struct http_call *call);
 

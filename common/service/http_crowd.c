@@ -21,9 +21,15 @@ void http_crowd_asked(struct http_guest *guest)
     guest->asked = true;
 }
 
+void http_crowd_streams(struct http_guest *guest)
+{
+    guest->streams = true;
+}
+
 void http_crowd_answered(struct http_guest *guest, uint64_t now_ms)
 {
     guest->asked = false;
+    guest->streams = false;
     guest->since_ms = now_ms;
 }
 
@@ -64,7 +70,7 @@ struct http_guest *http_crowd_late(struct http_crowd *c, uint64_t now_ms)
 {
     for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
         struct http_guest *g = &c->guests[i];
-        if (stays(g) && now_ms - g->since_ms >= HTTP_REQUEST_MS_MAX) {
+        if (stays(g) && !g->streams && now_ms - g->since_ms >= HTTP_REQUEST_MS_MAX) {
             g->leaving = true;
             return g;
         }
@@ -77,7 +83,7 @@ uint64_t http_crowd_wait_ms(const struct http_crowd *c, uint64_t now_ms)
     uint64_t wait = UINT64_MAX;
     for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
         const struct http_guest *g = &c->guests[i];
-        if (stays(g)) {
+        if (stays(g) && !g->streams) {
             uint64_t age = now_ms - g->since_ms;
             uint64_t left = age < HTTP_REQUEST_MS_MAX ? HTTP_REQUEST_MS_MAX - age : 0;
             wait = left < wait ? left : wait;

@@ -348,6 +348,7 @@ static const struct rpc_method PS_METHODS[] = {
     {.name = "Fill", .request = on_unknown},
     {.name = "SetMembership", .request = on_membership},
     {.name = "Pull", .request = on_unknown},
+    {.name = "Read", .request = on_unknown},
     {.name = "Exchange", .request = on_unknown},
     {.name = "Pin", .request = on_pin},
     {.name = "Unpin", .request = on_pin},

@@ -368,7 +368,7 @@ def row(head, methods, calls):
 # In the order of the tables: ps_methods; jobs_methods, cluster_methods and the answers of fuzz_master.c;
 # worker_shell_methods.
 PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Exchange", "Pin", "Unpin", "Checkpoint",
-      "Stats", "Trace", "Fill"]
+      "Stats", "Trace", "Fill", "Read"]
 MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Remove", "Nodes", "DropNode", "Submit", "Set", "Trace", "Tables", "Follow", "Watch", "Join", "Heartbeat", "Leave",
           "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure", "DataInfo", "ShardState",
           "CheckpointShardResponse", "EvaluateResponse", "AssignResponse", "TraceResponse", "StatsResponse"]
@@ -407,6 +407,16 @@ def ps_calls():
         ("Pin", "PinRequest", f'{ref} pin_id: "pin-1"'),
         ("Exchange", "ExchangeRequest", f'exchange: 4 {ref} worker: "w0" rows {{ pin_id: "pin-1" counts: [2, 0] }} total: 2 values: "{keys}"'),
         ("Unpin", "PinRequest", f'{ref} pin_id: "pin-1"')]))
+    write("ps", "read", row([0, 8, 0], PS, [
+        ("Read", "ReadRequest", f'{ref} pin_id: "a" pin_ms: 60000 pin {{ }}'),
+        ("Read", "ReadRequest", f'{ref} pin_id: "b" pin_ms: 60000 pin {{ exact: true version: 1 }}'),
+        ("Exchange", "ExchangeRequest", f'exchange: 1 {ref} worker: "w0" training {{ {push % ""} }} total: 9 tables_bytes: 52 {values}'),
+        ("Exchange", "ExchangeRequest", f'exchange: 1 of_tables: true values: "{escaped}"'),
+        ("Exchange", "ExchangeRequest", f'exchange: 2 {ref} worker: "w1" training {{ {push % "replica_first: 1"} }} total: 9 {values}'),
+        ("Read", "ReadRequest", f'{ref} pin_id: "a" pin_ms: 1000 values {{ first: 2 count: 3 }}'),
+        ("Read", "ReadRequest", f'{ref} pin_id: "b" pin_ms: 1000 rows {{ }}'),
+        ("Read", "ReadRequest", f'{ref} pin_id: "b" pin_ms: 1000 rows {{ table: 1 from: 9 }}'),
+        ("Read", "ReadRequest", f'{ref} pin_id: "a" end: true')]))
     write("ps", "fill", row([0, 16, 5], PS, [
         ("Fill", "FillRequest", f'{ref} worker: "w0"'),
         ("Pull", "PullRequest", f'{ref} worker: "w0" pull {{ kind: LATEST }}'),

@@ -108,7 +108,7 @@ class Table(AccessTest):
         # The role of an admin is enough for all, and nobody else's for what is a node's.
         for method, row in table.items():
             self.assertIn("admin", row["roles"])
-            if method == "gradus.v1.ParameterServer/Pull":  # with the key that Jobs.Follow gives to readers
+            if method == "gradus.v1.ParameterServer/Read":  # with the key that Jobs.Follow gives to readers
                 self.assertEqual(row["roles"], ["node", "viewer", "submitter", "admin"])
             elif method.startswith(("gradus.v1.Cluster", "gradus.v1.ParameterServer", "gradus.v1.Worker")):
                 self.assertEqual(row["roles"], ["node", "admin"], method)

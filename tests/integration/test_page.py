@@ -228,12 +228,12 @@ class Changes(PageTest):
         page = Driver(self)
         page.open(f"http://{self.master.http}/#/jobs/{self.job_id}")
         page.type("#token", self.tokens["ann"] + "\n")
-        page.wait("RUNNING")
+        page.wait_state("RUNNING")
         page.click("#acts button", "Pause")
-        page.wait("PAUSED")
+        page.wait_state("PAUSED")
         self.state("PAUSED")
         page.click("#acts button", "Resume")
-        page.wait("RUNNING")
+        page.wait_state("RUNNING")
         page.type("#set", "update.learning_rate=0.0007\n")
         page.wait("set: done")
         self.assertEqual(self.seen_job()["changes"][-1]["sets"], ["update.learning_rate=0.0007"])
@@ -241,7 +241,7 @@ class Changes(PageTest):
         page.wait("update.rule")
         page.click("#acts button", "Cancel")
         page.accept()
-        page.wait("CANCELLED")
+        page.wait_state("CANCELLED")
         self.state("CANCELLED")
 
 
@@ -287,6 +287,10 @@ class Driver:
 
     def wait(self, text):
         self.test.wait_for(f"{text} on the page", lambda: text in self.run("return document.body.innerText"))
+
+    def wait_state(self, state):
+        """Of the job that is shown."""
+        self.test.wait_for(f"{state} on the page", lambda: self.run("const e = document.querySelector('h1 .state'); return e && e.textContent") == state)
 
     def type(self, selector, text):
         found = self.test.wait_for(selector, lambda: self.call("/elements", {"using": "css selector", "value": selector}))
@@ -362,6 +366,35 @@ class Browser(PageTest):
             page.click("button", axis)
             self.wait_for(axis, lambda: axis in page.run("return document.querySelector('svg[aria-label=loss]').textContent"))
         self.assertEqual(page.run("return document.querySelector('#acts').textContent"), "")
+
+    @unittest.skipUnless(DRIVER, "no chromedriver is installed")
+    def test_events_are_shown(self):
+        master, _, _ = self.start_cluster(1, 1)
+        page = Driver(self)
+        page.open(f"http://{master.http}/")
+        page.wait("There are none.")
+        self.wait_for("a stream", lambda: page.run("return Boolean(stream && stream.open && seen)"))
+        page.run("window.fetch = () => Promise.reject(new Error('events alone'))")
+        job = self.submit(master, training__epochs=ENDLESS)
+        page.wait(job)
+        page.wait("RUNNING")
+        self.assertEqual(gradus("cancel", job, "--now", "--master", master.address).returncode, 0)
+        page.wait("CANCELLED")
+        self.assertEqual(gradus("rm", job, "--master", master.address).returncode, 0)
+        page.wait("There are none.")
+
+    @unittest.skipUnless(DRIVER, "no chromedriver is installed")
+    def test_without_events_the_page_asks(self):
+        master, _, _ = self.start_cluster(1, 1)
+        page = Driver(self)
+        page.open(f"http://{master.http}/#/nodes")
+        page.wait("worker-1")
+        page.run("hear(''); delete window.TextDecoderStream; location.hash = '#/jobs'")
+        page.wait("There are none.")
+        job = self.submit(master, training__epochs=1)
+        page.wait(job)
+        page.wait("SUCCEEDED")
+        self.assertIsNone(page.run("return stream"))
 
     def test_markup_is_text(self):
         master, _, _ = self.start_cluster(1, 1)

@@ -49,9 +49,33 @@ class Asking:
             thread.join()
 
 
-class ServeLiveTest(ClusterTest):
+class LiveTest(ClusterTest):
     model = {}
 
+    def follow(self, master, job, *args):
+        service = self.start("serve", f"--master={master.address}", f"--job={job}", "--follow", "--follow-every-ms=50", "--threads=2", *args)
+        client = Client(service, job)
+        self.addCleanup(client.close)
+        return service, client
+
+    def meter(self, service, name):
+        with urllib.request.urlopen(f"http://{service.http}/metrics", timeout=30) as page:
+            return float(re.search(rf"^gradus_{name} (\S+)$", page.read().decode(), re.M).group(1))
+
+    def ready(self, client):
+        return client.call("ServerReady", message("ServerReadyRequest")).ready
+
+    def steps_of(self, job):
+        root = f"{self.dir}/cluster/checkpoints/{job}"
+        return {int(name[5:]): f"{root}/{name}" for name in os.listdir(root) if re.fullmatch(r"step-\d+", name)} if os.path.isdir(root) else {}
+
+    def end(self, master, job):
+        done = gradus("cancel", job, "--master", master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.wait_for("the end", lambda: master.job(job)["state"] == "CANCELLED", 120)
+
+
+class ServeLiveTest(LiveTest):
     def setUp(self):
         super().setUp()
         with open(self.dir + "/records.json", "w") as f:
@@ -69,32 +93,10 @@ class ServeLiveTest(ClusterTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.strip()
 
-    def follow(self, master, job, *args):
-        service = self.start("serve", f"--master={master.address}", f"--job={job}", "--follow", "--follow-every-ms=50", "--threads=2", *args)
-        client = Client(service, job)
-        self.addCleanup(client.close)
-        return service, client
-
-    def meter(self, service, name):
-        with urllib.request.urlopen(f"http://{service.http}/metrics", timeout=30) as page:
-            return float(re.search(rf"^gradus_{name} (\S+)$", page.read().decode(), re.M).group(1))
-
-    def ready(self, client):
-        return client.call("ServerReady", message("ServerReadyRequest")).ready
-
     def probabilities(self, checkpoint):
         done = gradus("predict", checkpoint, "--data", self.dir + "/records.json", "--data-format", "json", "--format", "csv")
         self.assertEqual(done.returncode, 0, done.stderr)
         return [[float(row[f"p_{k}"]) for k in range(10)] for row in csv.DictReader(done.stdout.splitlines())]
-
-    def steps_of(self, job):
-        root = f"{self.dir}/cluster/checkpoints/{job}"
-        return {int(name[5:]): f"{root}/{name}" for name in os.listdir(root) if re.fullmatch(r"step-\d+", name)} if os.path.isdir(root) else {}
-
-    def end(self, master, job):
-        done = gradus("cancel", job, "--master", master.address)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.wait_for("the end", lambda: master.job(job)["state"] == "CANCELLED", 120)
 
     def test_versions_of_a_running_job(self):
         master, _, _ = self.start_cluster(ps=2, workers=1)
@@ -144,7 +146,7 @@ class ServeLiveTest(ClusterTest):
         self.assertEqual(client.infer(*self.inputs).model_name, job)
 
     def test_a_reader_reads_and_nothing_else(self):
-        """The key that the master gives to readers is good for pulls of this opening, and changes nothing."""
+        """The key that the master gives to readers is good for reading versions of this opening, and changes nothing."""
         master, servers, _ = self.start_cluster()
         job = self.submit(master)
         self.wait_for("the job to run", lambda: master.job(job)["state"] == "RUNNING" and master.job(job)["steps"] > 0, 120)
@@ -155,20 +157,43 @@ class ServeLiveTest(ClusterTest):
         header = (("gradus-shard-key", base64.urlsafe_b64encode(key.digest()).rstrip(b"=").decode()),)
         shard = PROTOS["gradus.v1.ShardRef"](job=job, generation=told.generation, opening=told.shards[0].opening)
         pull, push = PROTOS["gradus.v1.Pull"](), PROTOS["gradus.v1.Push"](step=10**6, replica_end=1)
+
+        def read(header, **what):
+            return self.call(channel, "ParameterServer/Read", "ReadResponse", header, shard=shard, pin_id="mine", pin_ms=60000, **what)
         with grpc.insecure_channel(servers[0].address) as channel:
-            read = self.call(channel, "ParameterServer/Pull", "PullResponse", header, shard=shard, worker="reader/", pull=pull)
-            self.assertEqual(len(read.values), 4 * (784 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10))
+            version = read(header, pin=PROTOS["gradus.v1.ReadPin"]()).version
+            first = read(header, values=PROTOS["gradus.v1.ReadValues"](first=10, count=3))
+            self.assertEqual((first.version, len(first.values)), (version, 12))
+            self.wait_for("newer versions", lambda: master.job(job)["steps"] > version + 3, 120)
+            again = read(header, values=PROTOS["gradus.v1.ReadValues"](first=10))
+            self.assertEqual((again.version, again.values[:12]), (version, first.values))
+            self.assertEqual(len(again.values), 4 * (784 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10 - 10))
+            self.assertGreater(read(header, end=True).version, version + 3)
+            for what, code, said in (
+                    ({"values": PROTOS["gradus.v1.ReadValues"]()}, "NOT_FOUND", "no reader's pin is called 'mine', or it has ended"),
+                    ({"pin": PROTOS["gradus.v1.ReadPin"](exact=True, version=version)}, "OUT_OF_RANGE", "which is gone"),
+                    ({}, "INVALID_ARGUMENT", "a Read of nothing")):
+                with self.assertRaises(grpc.RpcError) as refused:
+                    read(header, **what)
+                self.assertEqual(refused.exception.code().name, code)
+                self.assertIn(said, refused.exception.details())
+            with self.assertRaises(grpc.RpcError) as refused:
+                read((), pin=PROTOS["gradus.v1.ReadPin"]())
+            self.assertEqual(refused.exception.code().name, "UNAUTHENTICATED")
+            with self.assertRaises(grpc.RpcError) as refused:
+                self.call(channel, "ParameterServer/Pull", "PullResponse", header, shard=shard, worker="reader/", pull=pull)
+            self.assertEqual(refused.exception.code().name, "PERMISSION_DENIED")
             with self.assertRaises(grpc.RpcError) as refused:
                 self.call(channel, "ParameterServer/Fill", "FillResponse", header, shard=shard, worker="reader/")
             self.assertEqual(refused.exception.code().name, "PERMISSION_DENIED")
-            self.assertIn("may pull, and nothing else", refused.exception.details())
+            self.assertIn("may read (ParameterServer.Read), and nothing else", refused.exception.details())
             training = PROTOS["gradus.v1.Training"](push=push)
             request = PROTOS["gradus.v1.ExchangeRequest"](exchange=1, shard=shard, worker="reader/", training=training)
             (answer,) = channel.stream_stream(
                 "/gradus.v1.ParameterServer/Exchange", request_serializer=lambda m: m.SerializeToString(),
                 response_deserializer=PROTOS["gradus.v1.ExchangeResponse"].FromString)(iter([request]), timeout=60, metadata=header)
             self.assertEqual(answer.code, grpc.StatusCode.PERMISSION_DENIED.value[0])
-            self.assertIn("may pull, and nothing else", answer.message)
+            self.assertIn("may read (ParameterServer.Read), and nothing else", answer.message)
             with self.assertRaises(grpc.RpcError) as refused:
                 self.call(channel, "ParameterServer/Pull", "PullResponse", header, shard=shard, worker="worker-1", pull=pull)
             self.assertEqual(refused.exception.code().name, "UNAUTHENTICATED")

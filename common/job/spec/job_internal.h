@@ -44,6 +44,9 @@ struct job_section {
     const struct job_extra *extras; /* NULL, or up to one without a name */
 };
 extern const struct job_section job_sections[JOB_SECTION_COUNT];
+size_t job_section_count(enum job_section_id id); /* of rows */
+/* The struct in @spec that the rows of a section are of. */
+void *job_section_object(struct job_spec *spec, enum job_section_id id);
 
 /* The update section beside its rule's hyperparameters: rows over struct update_spec for all rules,
  * for rules without a hyperparameter of the same name, and over struct update_pattern. */

@@ -3,83 +3,14 @@
  * text that nodes exchange is written from the result, so it has every default spelt out. */
 #include "job/spec/job_spec.h"
 
-#include <assert.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "graph/model_import.h"
 #include "job/spec/job_internal.h"
-#include "rule/rules/rule.h"
 
 #define SOURCE_BYTES 256 /* of "--set key=value" in messages */
-
-static size_t section_count(enum job_section_id id)
-{
-    return job_sections[id].count == NULL ? 0 : *job_sections[id].count;
-}
-
-static void *section_object(struct job_spec *spec, enum job_section_id id)
-{
-    return (char *)spec + job_sections[id].offset;
-}
-
-void job_report(const struct job_reader *r, const char *path, const char *fmt, ...)
-{
-    struct buf message = {0};
-    va_list args;
-    va_start(args, fmt);
-    buf_vprintf(&message, fmt, args);
-    va_end(args);
-
-    const struct yaml_node *node = r->root;
-    char *words = mem_strdup(path), *rest = NULL;
-    for (char *word = strtok_r(words, ".", &rest); word != NULL;
-         word = strtok_r(NULL, ".", &rest)) {
-        const struct yaml_entry *entry = yaml_find(node, word);
-        if (entry == NULL) {
-            break;
-        }
-        node = entry->value;
-    }
-    free(words);
-    yaml_diag(r->diags, r->file, node, "%s", buf_str(&message));
-    buf_release(&message);
-}
-
-bool job_seen(const struct job_reader *r, enum job_section_id section, const char *path)
-{
-    const struct field *fields = job_sections[section].fields;
-    const struct field *field = field_find(fields, section_count(section), path);
-    assert(field != NULL);
-    return r->seen[section][field - fields];
-}
-
-struct binding job_binding(const struct job_reader *r, enum job_section_id section,
-                           const char *const *extra)
-{
-    return (struct binding){
-        .fields = job_sections[section].fields,
-        .count = section_count(section),
-        .object = section_object(r->spec, section),
-        .seen = r->seen[section],
-        .where = job_sections[section].name,
-        .extra = extra,
-        .file = r->file,
-        .diags = r->diags,
-    };
-}
-
-bool job_choice(const struct job_reader *r, const char *const *names, const char *path,
-                const struct yaml_node *value, int *choice)
-{
-    const struct field field = {.path = path, .type = FIELD_ENUM, .choices = names};
-    const struct binding b = {
-        .fields = &field, .count = 1, .object = choice, .file = r->file, .diags = r->diags};
-    return binding_set(&b, &field, path, value);
-}
 
 /* Reads the rows of one section. An absent section counts as an empty mapping when nothing in it is
  * required. */
@@ -144,9 +75,9 @@ static void resolve(struct job_reader *r)
 static void read_tree(struct job_reader *r)
 {
     for (int id = 0; id < JOB_SECTION_COUNT; id++) {
-        r->seen[id] = mem_new(section_count((enum job_section_id)id) + 1, sizeof(bool));
-        field_defaults(job_sections[id].fields, section_count((enum job_section_id)id),
-                       section_object(r->spec, (enum job_section_id)id));
+        r->seen[id] = mem_new(job_section_count((enum job_section_id)id) + 1, sizeof(bool));
+        field_defaults(job_sections[id].fields, job_section_count((enum job_section_id)id),
+                       job_section_object(r->spec, (enum job_section_id)id));
         size_t before = r->diags->count;
         read_section(r, (enum job_section_id)id);
         r->sound[id] = r->diags->count == before;
@@ -227,8 +158,8 @@ int job_spec_parse(const char *text, size_t n, const char *file, const char *con
 void job_spec_release(struct job_spec *spec)
 {
     for (int id = 0; id < JOB_SECTION_COUNT; id++) {
-        field_release(job_sections[id].fields, section_count((enum job_section_id)id),
-                      section_object(spec, (enum job_section_id)id));
+        field_release(job_sections[id].fields, job_section_count((enum job_section_id)id),
+                      job_section_object(spec, (enum job_section_id)id));
     }
     job_lists_release(&spec->data);
     data_columns_free(spec->data.columns, spec->data.column_count);
@@ -237,77 +168,4 @@ void job_spec_release(struct job_spec *spec)
     job_from_release(&spec->from);
     free(spec->text);
     *spec = (struct job_spec){0};
-}
-
-enum data_label_kind job_spec_label_kind(const struct job_spec *spec)
-{
-    if (spec->data.label_kind != DATA_LABEL_AUTO) {
-        return (enum data_label_kind)spec->data.label_kind;
-    }
-    return spec->model.loss == LOSS_MEAN_SQUARED_ERROR ? DATA_LABEL_REAL : DATA_LABEL_CLASS;
-}
-
-bool job_spec_is_program(const struct job_spec *spec)
-{
-    return spec->model.program != NULL && spec->model.program[0] != '\0';
-}
-
-bool job_spec_is_given(const struct job_spec *spec)
-{
-    return job_spec_is_program(spec) || model_is_imported(&spec->model);
-}
-
-bool job_spec_has_data(const struct job_spec *spec)
-{
-    return spec->data.train.file != NULL && spec->data.train.file[0] != '\0';
-}
-
-uint64_t job_spec_replicas(const struct job_spec *spec)
-{
-    int64_t given = spec->training.replicas;
-    return (uint64_t)(given > 0 ? given : spec->cluster.workers.max);
-}
-
-uint64_t job_spec_epoch_records(const struct job_spec *spec, uint64_t records)
-{
-    const struct training_spec *t = &spec->training;
-    return t->drop_last ? records - records % (uint64_t)t->batch_size : records;
-}
-
-const char *job_spec_fixed(const char *key)
-{
-    static const struct {
-        const char *key, *reason;
-    } fixed[] = {
-        {"training", "a section; its keys can be set one by one"},
-        {"cluster", "a section; workers in it can be set"},
-        {"update", "a section; its keys can be set one by one"},
-        {"update.rule",
-         "fixed when the job was submitted: it decides what the servers keep of each "
-         "parameter; its values, schedules, penalties, clips and patterns can be set"},
-        {"update.accumulate",
-         "fixed when the job was submitted: it decides what the servers keep of each parameter"},
-        {"training.batch_size",
-         "fixed when the job was submitted: it decides which records make a batch"},
-        {"training.drop_last", "fixed when the job was submitted: it decides how long an epoch is"},
-        {"training.seed", "fixed when the job was submitted: it decides the order of the records"},
-        {"training.split_batches",
-         "fixed when the job was submitted: the data position counts in splits"},
-        {"training.wire", "fixed when the job was submitted: it decides how values are rounded"},
-        {"training.wire.gradients",
-         "fixed when the job was submitted: it decides how values are rounded"},
-        {"training.wire.parameters",
-         "fixed when the job was submitted: it decides how values are rounded"},
-        {"cluster.ps",
-         "fixed when the job was submitted: it decides which server holds which variable"},
-    };
-    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
-        if (strcmp(key, fixed[i].key) == 0) {
-            return fixed[i].reason;
-        }
-    }
-    bool free = strncmp(key, "training.", strlen("training.")) == 0 ||
-                strncmp(key, "update.", strlen("update.")) == 0 ||
-                strcmp(key, "cluster.workers") == 0 || strcmp(key, "priority") == 0;
-    return free ? NULL : "fixed when the job was submitted";
 }

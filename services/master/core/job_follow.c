@@ -17,22 +17,10 @@ static int check(const struct job *j, struct err *err)
                        "the model of job %s is a program of its workers, which alone computes it",
                        id);
     }
-    if (j->spec.model.table_count > 0) {
-        return err_set(err, ERR_STATE,
-                       "job %s has tables, whose rows readers cannot follow; its checkpoints can "
-                       "be followed",
-                       id);
-    }
     if (j->spec.update.evaluate_average) {
         return err_set(err, ERR_STATE,
                        "job %s is evaluated with a moving average (update.evaluate_average), which "
                        "its checkpoints have; they can be followed",
-                       id);
-    }
-    if (j->record.consistency.mode == TRAINING_BOUNDED) {
-        return err_set(err, ERR_STATE,
-                       "job %s is bounded: who reads there makes others wait; its checkpoints can "
-                       "be followed",
                        id);
     }
     return 0;

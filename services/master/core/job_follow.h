@@ -17,8 +17,8 @@ struct master_follow {                    /* borrowed until the next step, but f
     uint64_t step;
 };
 
-/* Errors: ERR_NOT_FOUND; ERR_STATE it has no shards now, or what readers cannot read: tables, a
- * moving average, a program; or it is bounded. */
+/* Errors: ERR_NOT_FOUND; ERR_STATE it has no shards now, or what readers cannot read: a
+ * moving average, a program. */
 int master_follow(struct master *m, const char *id, struct master_follow *out, struct err *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/shell.h"
+#include "wire/wire_json.h"
 
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000
@@ -192,6 +193,14 @@ static void node_release(struct node_room *room)
         free(room->jobs[i]);
     }
     free(room->jobs);
+}
+
+void shell_node_json(const struct master_node_info *n, struct buf *out)
+{
+    struct node_room room;
+    node_fill(&room, n);
+    wire_json(&room.info.base, out);
+    node_release(&room);
 }
 
 void run_nodes(struct request *r)

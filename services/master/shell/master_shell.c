@@ -18,6 +18,7 @@
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/curves.h"
+#include "master/shell/events.h"
 #include "master/shell/shell.h"
 #include "service/pulse.h"
 
@@ -141,9 +142,11 @@ static void act(struct shell *s)
             (void)master_job(s->master, a->job->id, chrono_now_ms()); /* fresh rates */
             watchers_changed(s, a->job);
             curves_changed(s, a->job);
+            events_changed(s, a->job);
             break;
         case MASTER_LOG:
             log_write((enum log_level)a->log.level, a->log.event, "%s", a->log.text);
+            events_logged(s, &a->log);
             break;
         }
     }
@@ -205,6 +208,7 @@ static void shell_free(struct shell *s)
     master_free(s->master);
     name_index_release(&s->watched);
     curves_release(s);
+    events_release(s);
     free(s->checkpoints.root);
     free(s->rows);
     free(s);
@@ -347,6 +351,7 @@ static void end(void *ctx)
     requests_end(s, "the master is stopping");
     traces_end(s, "the master is stopping");
     watchers_end(s);
+    events_end(s);
     curves_flush(s);
     loop_timer_clear(s->loop, &s->curves.timer); /* the store may have refused */
     loop_timer_clear(s->loop, &s->timer);

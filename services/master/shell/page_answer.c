@@ -31,6 +31,7 @@ void page_answer(struct http_call *call, unsigned status, const char *type, stru
                                   .type = type,
                                   .header = "Content-Security-Policy",
                                   .more = POLICY,
+                                  .text = true,
                                   .body = body};
     http_call_answer(call, &a);
 }

@@ -6,8 +6,9 @@
 #include <stdatomic.h>
 
 #include "base/name_index.h"
-#include "master/shell/checkpoints.h"
 #include "master/core/master.h"
+#include "master/shell/checkpoints.h"
+#include "master/shell/news.h"
 #include "master/shell/master_shell.h"
 #include "master/store/store.h"
 #include "metrics/meter.h"
@@ -58,6 +59,15 @@ struct curves {                  /* curves.h */
     bool failing; /* the last ones could not be stored */
 };
 
+struct events { /* events.h */
+    struct news news;
+    bool active; /* changes are noted */
+    struct events_reader *readers;
+    size_t reader_count;
+    uint64_t sweep, swept_ms, read_ms; /* read_ms: when there was a reader last */
+    struct loop_timer timer;
+};
+
 struct shell {
     struct service_context *sc;
     const struct master_settings *settings;
@@ -91,6 +101,7 @@ struct shell {
     size_t watcher_count;
     struct name_index watched; /* the first watcher of each job, by its id */
     struct curves curves;
+    struct events events;
     atomic_bool ending;
     struct tracing *traces;
     size_t trace_count;
@@ -132,6 +143,7 @@ void page_fail(struct http_call *call, const struct err *err);
 void run_get(struct request *r);
 void run_list(struct request *r);
 void run_nodes(struct request *r);
+void shell_node_json(const struct master_node_info *n, struct buf *out); /* a NodeInfo */
 void run_cancel(struct request *r);
 void run_pause(struct request *r);
 void run_checkpoint(struct request *r);

@@ -9,6 +9,7 @@
 #include "auth/auth_table.h"
 #include "base/mem.h"
 #include "master/shell/curves.h"
+#include "master/shell/events.h"
 #include "master/shell/page_asked.h"
 #include "service/http.h"
 
@@ -56,7 +57,7 @@ static const char *row(void *ctx, const char *path)
     if (strcmp(path, "/") == 0 || strcmp(path, "/index.html") == 0) {
         return AUTH_PAGE;
     }
-    if (strcmp(path, API "jobs") == 0) {
+    if (strcmp(path, API "jobs") == 0 || strcmp(path, API "events") == 0) {
         return JOBS "List";
     }
     if (strcmp(path, API "nodes") == 0) {
@@ -68,7 +69,10 @@ static const char *row(void *ctx, const char *path)
     free(job);
     const struct page_change *c = page_change_find(name);
     const bool looks = name[0] == '\0' || strcmp(name, "curve") == 0;
-    return c != NULL ? c->method : looks ? JOBS "Get" : NULL;
+    return c != NULL                     ? c->method
+           : looks                       ? JOBS "Get"
+           : strcmp(name, "events") == 0 ? JOBS "Watch"
+                                         : NULL;
 }
 
 static bool changes(void *ctx, const char *path)
@@ -113,6 +117,20 @@ static void read_look(struct http_call *call, struct page_asked *a)
     }
 }
 
+/* "/api/v1/events", "/api/v1/jobs/JOB/events"; false: another path. */
+static bool open_events(struct shell *s, struct http_call *call)
+{
+    const char *path = http_call_path(call), *name = "";
+    char *job = NULL;
+    const bool one = split(path, &job, &name) && strcmp(name, "events") == 0;
+    const bool events = one || strcmp(path, API "events") == 0;
+    if (events) {
+        events_open(s, call, one ? job : NULL);
+    }
+    free(job);
+    return events;
+}
+
 static void refuse_method(struct http_call *call, const char *allowed)
 {
     struct buf body = {0};
@@ -139,6 +157,9 @@ static void request(void *ctx, struct http_call *call)
         struct buf body = {0};
         buf_add(&body, master_page, (size_t)(master_page_end - master_page));
         page_answer(call, 200, "text/html; charset=utf-8", &body);
+        return;
+    }
+    if (open_events(s, call)) {
         return;
     }
     struct page_asked *a = mem_new(1, sizeof *a);

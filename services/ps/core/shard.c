@@ -155,7 +155,7 @@ int shard_check_fence(const struct shard *s, const struct shard_event *e, struct
     if (e->kind == SHARD_FILL && MUTANT(fill_of_another_opening)) {
         return 0;
     }
-    if (e->kind == SHARD_EXCHANGE || e->kind == SHARD_FILL) {
+    if (e->kind == SHARD_EXCHANGE || e->kind == SHARD_FILL || e->kind == SHARD_READ) {
         return fence_check_opening(&s->fence, &e->fence, err);
     }
     int rc = fence_check_secret(&s->fence, &e->fence, err);
@@ -197,7 +197,12 @@ void shard_step(struct shard *s, const struct shard_event *e, struct shard_actio
     } else if (shard_check_fence(s, e, &out->err) != 0) {
         step_fenced(s, e, out);
     } else {
+        const uint64_t version = s->version;
+        shard_readers_pass(s, e->now_ms, out);
         handlers[e->kind](s, e, out);
+        if (s->version != version) {
+            shard_readers_wake(s, e->now_ms, out);
+        }
     }
 }
 
@@ -225,4 +230,5 @@ void shard_info(const struct shard *s, struct shard_info *out)
     for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
         out->pins += s->pins[i].id[0] != 0;
     }
+    out->readers = shard_readers_count(s);
 }

@@ -27,10 +27,13 @@
 #include "job/progress/fence.h"
 #include "job/progress/ledger.h"
 
-#define SHARD_PARKED_MAX 8192   /* requests that wait: thousands of clients with one each */
-#define SHARD_PINS_MAX 4        /* the master keeps one; room for a late Unpin */
-#define SHARD_UNPINNED_KEPT 256 /* ids that a late Pin may name no more */
-#define SHARD_PIN_ID_BYTES 129  /* with the NUL */
+#define SHARD_PARKED_MAX 8192     /* requests that wait: thousands of clients with one each */
+#define SHARD_PINS_MAX 4          /* the master keeps one; room for a late Unpin */
+#define SHARD_READERS_MAX 4       /* readers' pins; with the others no more than a table can have */
+#define SHARD_READER_MS_MAX 60000 /* a reader's pin outlives its reader by so much at most, */
+#define SHARD_READER_ALL_MS_MAX 600000 /* and its own beginning */
+#define SHARD_UNPINNED_KEPT 256        /* ids that a late Pin may name no more */
+#define SHARD_PIN_ID_BYTES 129         /* with the NUL */
 #define SHARD_WORKERS_MAX 4096
 #define SHARD_REPLICAS_MAX CONSISTENCY_REPLICAS_MAX /* 2 MiB of nodes */
 #define SHARD_WORKER_BYTES 129                      /* with the NUL */
@@ -50,6 +53,7 @@ struct shard;
     X(PIN, pin)               /* shard_pin.c */                                                    \
     X(UNPIN, unpin)           /* shard_pin.c */                                                    \
     X(CHECKPOINT, checkpoint) /* shard_pin.c: write a pinned version */                            \
+    X(READ, read)             /* shard_read.c: a reader of the running job pins or reads */        \
     X(STATE, state) /* shard_membership.c: answers with the state; for a repeated OpenShard */     \
     X(GONE, gone)   /* shard_park.c: the caller of `tag` is gone; no reply */                      \
     X(SNAPSHOT, snapshot) /* shard_apply.c: a snapshot is free again; no reply */                  \
@@ -60,6 +64,19 @@ enum shard_event_kind {
     SHARD_EVENTS(X)
 #undef X
         SHARD_EVENT_KINDS
+};
+
+/* What a reader asks for, under the pin_id that it drew. */
+struct shard_read {
+    enum {
+        SHARD_READ_PIN,  /* the present version, or the @exact one when it is there */
+        SHARD_READ_PART, /* something of the pinned version: the answer says which that is */
+        SHARD_READ_END,  /* the pin is not needed any more; no pin: fine. The answer has the present
+                            version */
+    } kind;
+    bool exact;
+    uint64_t version;
+    uint64_t ms; /* the pin ends so long after this request, unless others come */
 };
 
 struct shard_event {
@@ -96,7 +113,9 @@ struct shard_event {
     const struct era *eras; /* with a ledger: all of the job; none: as before */
     size_t era_count;
 
-    /* SHARD_PIN, SHARD_UNPIN, SHARD_CHECKPOINT */
+    struct shard_read read; /* SHARD_READ */
+
+    /* SHARD_PIN, SHARD_UNPIN, SHARD_CHECKPOINT, SHARD_READ */
     const char *pin_id;
     bool slots;         /* SHARD_PIN: keep the slots too */
     void *slots_buffer; /* where slots are copied to; NULL: the rule has none */
@@ -124,7 +143,8 @@ enum shard_action_kind {
     SHARD_RELEASE, /* buffer is not needed any more */
     SHARD_KEEP,    /* version, the newest, stays readable until SHARD_FORGET; with a buffer: copy
                       the slots to it. At most SHARD_PINS_MAX at a time, and (in async and bounded
-                      with POLICY_DELAY_COMPENSATION or keeps_bases) one for each worker */
+                      with POLICY_DELAY_COMPENSATION or keeps_bases) one for each worker; for
+                      readers SHARD_READERS_MAX, as many as shard_info says */
     SHARD_FORGET,  /* version (one SHARD_KEEP less) */
     SHARD_WRITE,   /* answer `tag`: write version and the slots in buffer to a file */
     SHARD_REPLY,   /* answer `tag`; with values of a pin: its slots are in buffer, if it has them */
@@ -143,6 +163,7 @@ struct shard_action {
     /* SHARD_APPLY: a base of the gradient is kept. SHARD_KEEP, SHARD_FORGET: the version is kept
      * for a worker; else it is pinned. */
     bool has_base;
+    bool reader; /* SHARD_KEEP, SHARD_FORGET: the version is kept for a reader */
     uint64_t base_version;
     float lambda;
 
@@ -280,6 +301,7 @@ struct shard_info {
     uint64_t parked_since_ms; /* since when the oldest request waits; 0: none waits */
     size_t queued;            /* gradients in memory: waiting for others, or for a snapshot */
     size_t pins;
+    size_t readers; /* pins of readers, and readers that wait for the version to pin */
     bool closed;
     const struct ledger *ledger; /* NULL in sync; borrows */
 };

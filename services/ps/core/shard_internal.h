@@ -105,6 +105,14 @@ struct shard_pin {
     uint64_t examples;
 };
 
+struct shard_reader {
+    char id[SHARD_PIN_ID_BYTES]; /* "": free */
+    void *tag;                   /* waits for the version; NULL: no longer, and then */
+    bool pinned;
+    uint64_t version; /* pinned, or waited for */
+    uint64_t ms, since_ms, ends_ms;
+};
+
 struct shard {
     bool lead;
     struct fence fence;
@@ -146,6 +154,7 @@ struct shard {
     size_t parked_count, parked_capacity;
 
     struct shard_pin pins[SHARD_PINS_MAX];
+    struct shard_reader readers[SHARD_READERS_MAX];
     uint64_t unpinned[SHARD_UNPINNED_KEPT]; /* checksums of the last ones, in a ring */
     size_t unpinned_count;                  /* that there were */
 
@@ -340,5 +349,18 @@ bool shard_worker_ahead(const struct shard *s, uint32_t worker);
 
 const struct shard_pin *shard_pin_find(const struct shard *s, const char *id);
 void shard_pins_release(struct shard *s, struct shard_actions *out);
+
+/* ---- shard_read.c: readers' pins ---- */
+
+/* Ends those whose time is over at @now_ms. */
+void shard_readers_pass(struct shard *s, uint64_t now_ms, struct shard_actions *out);
+/* There is a new version: pins it for those who wait for it. */
+void shard_readers_wake(struct shard *s, uint64_t now_ms, struct shard_actions *out);
+/* Ends those that wait, with the error in @out->err. */
+void shard_readers_refuse(struct shard *s, struct shard_actions *out);
+/* True if @tag was a reader that waits. */
+bool shard_readers_gone(struct shard *s, const void *tag, struct shard_actions *out);
+void shard_readers_release(struct shard *s, struct shard_actions *out); /* nobody waits */
+size_t shard_readers_count(const struct shard *s);
 
 #endif

@@ -95,6 +95,7 @@ static void begin_generation(struct shard *s, const struct shard_event *e,
     s->generation = e->generation;
     (void)shard_check_generation(s, old, &out->err); /* sets the error for requests that wait */
     shard_refuse_parked(s, out);
+    shard_readers_refuse(s, out);
     shard_sync_forget(s, e->now_ms, out);
     if (!MUTANT(queue_over_generations)) {
         shard_async_forget(s, out);
@@ -150,10 +151,12 @@ void shard_on_close(struct shard *s, const struct shard_event *e, struct shard_a
     }
     (void)err_set(&out->err, ERR_NOT_FOUND, "closed");
     shard_refuse_parked(s, out);
+    shard_readers_refuse(s, out);
     shard_sync_forget(s, e->now_ms, out);
     shard_async_forget(s, out);
     shard_policy_forget_all(s, out);
     shard_pins_release(s, out);
+    shard_readers_release(s, out);
     s->closed = true;
     shard_reply_state(s, e->tag, out);
 }

@@ -120,7 +120,9 @@ void shard_refuse_parked(struct shard *s, struct shard_actions *out)
 /* The caller is gone, so there is nobody to answer. What it pushed stays in. */
 void shard_on_gone(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
-    (void)out;
+    if (shard_readers_gone(s, e->tag, out)) {
+        return;
+    }
     for (size_t i = 0; i < s->parked_count; i++) {
         if (s->parked[i].tag == e->tag) {
             s->parked_count--;

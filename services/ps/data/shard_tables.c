@@ -192,13 +192,29 @@ void shard_tables_keep_previous(struct shard_tables *t, bool keeps)
     t->keeps_previous = keeps;
 }
 
-bool shard_tables_short(const struct shard_tables *t)
+/* False: there were none. */
+static bool give_up_readers(struct shard_tables *t)
 {
-    bool is_short = false;
-    for (size_t i = 0; i < t->count; i++) {
-        is_short = is_short || table_copies_short(t->tables[i]);
+    const bool had = t->reader_count > 0;
+    for (size_t i = 0; i < t->reader_count && had; i++) {
+        shard_tables_unpin(t, t->readers[i]);
     }
-    return is_short;
+    t->reader_count = had ? 0 : t->reader_count;
+    return had;
+}
+
+static bool is_short(const struct shard_tables *t)
+{
+    bool found = false;
+    for (size_t i = 0; i < t->count; i++) {
+        found = found || table_copies_short(t->tables[i]);
+    }
+    return found;
+}
+
+bool shard_tables_short(struct shard_tables *t)
+{
+    return is_short(t) && (!give_up_readers(t) || is_short(t));
 }
 
 int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gradient,
@@ -206,6 +222,7 @@ int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gr
                         const struct table_shaping *shaping, struct err *err)
 {
     int rc = 0;
+    (void)(t->reader_count > 0 && shard_tables_short(t));
     for (size_t i = 0; i < t->count && rc == 0; i++) {
         const struct table_step step = {
             .version = t->version + 1,
@@ -219,6 +236,9 @@ int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gr
             continue;
         }
         rc = table_update(t->tables[i], &step, err);
+        if (rc == ERR_EXHAUSTED && give_up_readers(t)) {
+            rc = table_update(t->tables[i], &step, err);
+        }
         if (rc == ERR_EXHAUSTED && table_give_up_pins(t->tables[i])) {
             rc = table_update(t->tables[i], &step, err);
         }
@@ -285,5 +305,24 @@ void shard_tables_unpin(struct shard_tables *t, uint64_t version)
 {
     for (size_t i = 0; i < t->count; i++) {
         (void)table_unpin(t->tables[i], version, NULL); /* its pin may have been given up */
+    }
+}
+
+void shard_tables_pin_reader(struct shard_tables *t)
+{
+    assert(t->reader_count < SHARD_TABLES_READERS_MAX);
+    t->readers[t->reader_count++] = t->version;
+    shard_tables_pin(t);
+}
+
+void shard_tables_unpin_reader(struct shard_tables *t, uint64_t version)
+{
+    size_t i = 0;
+    while (i < t->reader_count && t->readers[i] != version) {
+        i++;
+    }
+    if (i < t->reader_count) { /* else its pin was given up */
+        t->readers[i] = t->readers[--t->reader_count];
+        shard_tables_unpin(t, version);
     }
 }

@@ -12,7 +12,8 @@
 #include "ps/data/buffer.h"
 #include "table/table.h"
 
-#define SHARD_TABLES_MAX 256 /* of a job */
+#define SHARD_TABLES_MAX 256       /* of a job */
+#define SHARD_TABLES_READERS_MAX 4 /* pins of readers */
 
 /* ---- what a push brings ---- */
 
@@ -55,7 +56,9 @@ struct shard_tables {
     struct table *tables[SHARD_TABLES_MAX];
     size_t dims[SHARD_TABLES_MAX];
     uint64_t version;
-    bool keeps_previous; /* the version before can be read */
+    bool keeps_previous;                        /* the version before can be read */
+    uint64_t readers[SHARD_TABLES_READERS_MAX]; /* versions that readers have pinned */
+    size_t reader_count;
     struct budget *budget;
     uint64_t bytes; /* reserved on it */
 };
@@ -72,12 +75,14 @@ void shard_tables_free(struct shard_tables *t); /* NULL is fine */
  * begins as its @configs say, which are alike in that. Where it cannot be read, an update copies
  * nothing for it. */
 void shard_tables_keep_previous(struct shard_tables *t, bool keeps);
-/* True if memory for copies is short in one of the tables. */
-bool shard_tables_short(const struct shard_tables *t);
+/* True if memory for copies is short in one of the tables, also without the pins of readers, which
+ * are given up then. */
+bool shard_tables_short(struct shard_tables *t);
 /* Updates the tables to the next version, with @gradient (NULL: no push brought any) of @examples,
  * and for each table the scalars of the rule. Errors: ERR_EXHAUSTED a table is full, with its name;
  * the tables are of no use then, for some may have changed. Where copies do not fit, the table's
- * pins are given up first: a reader of a pinned version can do without, and the training cannot. */
+ * pins are given up first, those of readers before the others, and also when copies are short: who
+ * reads a pinned version can do without, and the training cannot. */
 int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gradient,
                         uint64_t examples, const struct rule_scalars *scalars,
                         const struct table_shaping *shaping, struct err *err);
@@ -93,5 +98,8 @@ int shard_tables_gather(struct shard_tables *t, uint64_t version, const uint32_t
  * are given up. */
 void shard_tables_pin(struct shard_tables *t);
 void shard_tables_unpin(struct shard_tables *t, uint64_t version);
+/* Likewise for a reader, whose pins are given up first. At most SHARD_TABLES_READERS_MAX. */
+void shard_tables_pin_reader(struct shard_tables *t);
+void shard_tables_unpin_reader(struct shard_tables *t, uint64_t version);
 
 #endif

@@ -112,11 +112,11 @@ void snapshots_release(struct snapshots *s)
 int snapshots_reserve(struct snapshots *s, size_t kept, struct err *err)
 {
     size_t want = 2 + kept;
-    size_t have = s->count + s->reserved;
+    size_t have = s->count - s->lent + s->reserved; /* those for slow readers go again */
     if (want > have) {
         int rc = budget_take(
             s->budget, (want - have) * floats_bytes_max(snapshots_floats(s->elements, s->type)),
-            "versions that gradients are based on", err);
+            "versions that are kept", err);
         if (rc != 0) {
             return rc;
         }

@@ -37,7 +37,7 @@ void ps_on_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     const Gradus__V1__PullRequest *m = (const Gradus__V1__PullRequest *)msg->body;
     struct ps_request *r =
-        ps_unary_exchange(service, m->shard, m->worker, true, call, answer_values);
+        ps_unary_exchange(service, m->shard, m->worker, false, call, answer_values);
     struct err err;
     if (r == NULL) {
         return;

@@ -286,5 +286,9 @@ const struct rpc_method ps_methods[] = {
     {.name = "Stats", .request = ps_on_stats},
     {.name = "Trace", .request = ps_on_trace},
     {.name = "Fill", .request = ps_on_fill, .done = ps_unary_done, .request_bulk = PS_VALUES_FIELD},
+    {.name = "Read",
+     .request = ps_on_read,
+     .done = ps_unary_done,
+     .response_bulk = PS_VALUES_FIELD},
 };
 const size_t ps_method_count = sizeof ps_methods / sizeof ps_methods[0];

@@ -30,14 +30,15 @@ int ps_refuse(const struct ps_shard *s, struct rpc_call *call, struct err *err)
     return err->code;
 }
 
-/* Errors: ERR_PERMISSION a reader that asks for more than a version. */
+/* Errors: ERR_PERMISSION a reader that does not read. */
 static int check_reader(const struct ps_shard *s, const char *worker, bool reads,
                         struct rpc_call *call, struct err *err)
 {
     if (reads || strcmp(worker, SHARD_READER) != 0) {
         return 0;
     }
-    (void)err_set(err, ERR_PERMISSION, "who reads a job that runs may pull, and nothing else");
+    (void)err_set(err, ERR_PERMISSION,
+                  "who reads a job that runs may read (ParameterServer.Read), and nothing else");
     return ps_refuse(s, call, err);
 }
 

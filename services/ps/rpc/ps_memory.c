@@ -18,13 +18,27 @@ size_t ps_memory_bases(const struct ps_shard *s, const struct consistency *c, si
 int ps_memory_reserve_bases(struct ps_shard *s, size_t bases, struct err *err)
 {
     const size_t slots = plan_memory_base_slots(&s->spec.update, bases);
-    int rc = snapshots_reserve(&s->snapshots, bases, err);
+    int rc = snapshots_reserve(&s->snapshots, bases + s->reader_versions, err);
     if (s->base_pool.count > slots) {
         (void)buffer_pool_trim(&s->base_pool, s->base_pool.count - slots, slots);
     }
     return rc != 0 ? rc
                    : buffer_pool_reserve(&s->base_pool, slots, "slots that gradients are based on",
                                          err);
+}
+
+int ps_memory_reserve_readers(struct ps_shard *s, size_t readers, struct err *err)
+{
+    struct shard_info info;
+    shard_info(s->core, &info);
+    const size_t again = s->reader_versions > 0 ? 1 : 0;
+    const size_t versions = readers == 0 ? again : readers + info.pins;
+    int rc = snapshots_reserve(&s->snapshots, s->bases + versions, err);
+    if (rc == 0) {
+        s->reader_versions = versions;
+        s->readers = readers;
+    }
+    return rc == 0 ? 0 : err_wrap(err, "a version for a reader");
 }
 
 static uint64_t slot_floats(const struct ps_shard *s)

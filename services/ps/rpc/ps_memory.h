@@ -14,6 +14,9 @@ int ps_memory_take(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r,
 size_t ps_memory_bases(const struct ps_shard *s, const struct consistency *c, size_t workers);
 /* On the strand: memory for so many. Errors: ERR_EXHAUSTED, when they are more than before. */
 int ps_memory_reserve_bases(struct ps_shard *s, size_t bases, struct err *err);
+/* On the strand: memory for the versions that @readers pin; once there was one, for one at least,
+ * as the next will come. Errors: ERR_EXHAUSTED, when they are more than before. */
+int ps_memory_reserve_readers(struct ps_shard *s, size_t readers, struct err *err);
 /* On the strand: the shard is closed, and who cannot use it any more must not hold its memory.
  * Readers of a version, and files that are being written, keep theirs until they are done. */
 void ps_memory_let_go(struct ps_shard *s);

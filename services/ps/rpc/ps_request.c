@@ -140,6 +140,8 @@ static void run_request(struct strand_task *task)
     atomic_fetch_add(&r->refs, 1);
     if (r->event.kind == SHARD_MEMBERSHIP) {
         ps_shard_step_membership(s, r);
+    } else if (r->event.kind == SHARD_READ) {
+        ps_step_read(s, r);
     } else if (r->event.kind == SHARD_EXCHANGE) {
         step_exchange(s, r);
     } else {

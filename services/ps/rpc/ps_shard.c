@@ -245,6 +245,8 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         snapshot_keep(&s->snapshots, a->version);
         if (a->has_base) {
             ps_base_keep(s, a->version);
+        } else if (s->tables != NULL && a->reader) {
+            shard_tables_pin_reader(s->tables);
         } else if (s->tables != NULL) {
             shard_tables_pin(s->tables);
         }
@@ -256,6 +258,8 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         snapshot_forget(&s->snapshots, a->version);
         if (a->has_base) {
             ps_base_forget(s, a->version);
+        } else if (s->tables != NULL && a->reader) {
+            shard_tables_unpin_reader(s->tables, a->version);
         } else if (s->tables != NULL) {
             shard_tables_unpin(s->tables, a->version);
         }
@@ -292,6 +296,8 @@ static void show(struct ps_shard *s)
     usage.held = info.closed ? 0 : usage.held;
     if (info.closed) {
         ps_memory_let_go(s);
+    } else if (info.readers != s->readers) {
+        (void)ps_memory_reserve_readers(s, info.readers, NULL); /* fewer than before */
     }
     meter_change(s->ps->meters.parked, (double)info.parked - (double)s->parked_shown);
     meter_change(s->ps->meters.queued, (double)info.queued - (double)s->queued_shown);

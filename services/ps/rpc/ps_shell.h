@@ -163,6 +163,10 @@ struct ps_shard {
     struct ps_stream *streams;
     struct snapshots snapshots;
     size_t bases; /* versions that may be kept for workers: memory for them is reserved */
+    /* pins of readers, and for how many versions beside those memory is reserved: a reader takes
+     * none that updates need */
+    size_t readers, reader_versions;
+    atomic_uint parts;          /* that readers read and are on their way */
     struct ps_base *base_slots; /* RULE_BASE_SLOT: slot 0 of versions kept for workers */
     size_t base_count, base_capacity;
     struct buffer_pool base_pool;
@@ -357,6 +361,8 @@ int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, cons
                  bool reads, struct rpc_call *call, struct err *err);
 /* It may not, and that is written down: @err, wrapped. Returns its code. */
 int ps_refuse(const struct ps_shard *s, struct rpc_call *call, struct err *err);
+/* On the strand: a SHARD_READ of request @r, which may need memory for a version (on_read.c). */
+void ps_step_read(struct ps_shard *s, struct ps_request *r);
 /* Find the shard of a unary request and make the request, or fail the call (NULL). */
 struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
                             enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
@@ -452,6 +458,7 @@ void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns,
     X(set_membership)                                                                              \
     X(close_shard)                                                                                 \
     X(pull)                                                                                        \
+    X(read)                                                                                        \
     X(exchange)                                                                                    \
     X(pin)                                                                                         \
     X(unpin)                                                                                       \

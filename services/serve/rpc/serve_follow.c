@@ -113,18 +113,22 @@ static bool is_served(struct serve_follow *f, uint64_t version)
 
 static int look_live(struct serve_follow *f, struct err *err)
 {
+    struct serve_live *live = f->options.live;
     struct serve_live_version v;
-    int rc = serve_live_read(f->options.live, &v, err);
+    uint64_t version = 0;
+    int rc = serve_live_begin(live, &version, err);
     if (rc != 0) {
         return rc;
     }
-    const bool same = is_served(f, v.given.about.version);
-    rc = same ? 0 : load(f, f->options.where, &v, err);
-    if (same || rc != 0) {
-        free(v.job);
-        free(v.text);
-        free(v.encoding);
+    if (!is_served(f, version)) {
+        rc = serve_live_read(live, version, &v, err);
+        if (rc == 0 && (rc = load(f, f->options.where, &v, err)) != 0) {
+            free(v.job);
+            free(v.text);
+            free(v.encoding);
+        }
     }
+    serve_live_end(live);
     return rc;
 }
 

@@ -42,6 +42,14 @@ const struct field serve_fields[] = {
      .def = "",
      .help = "With --job and --follow, HOST:PORT of the master of the job while it runs: versions "
              "come from its parameter servers instead of checkpoints"},
+    {.path = "tables_bytes_max",
+     .type = FIELD_BYTES,
+     .offset = AT(tables_bytes_max),
+     .def = "4GiB",
+     .min = 0,
+     .max = 1e15,
+     .help = "With --master: memory for the tables of one version, of which there are two for a "
+             "moment; a job that has more is not followed"},
     {.path = "data_dir",
      .type = FIELD_STRING,
      .offset = AT(data_dir),
@@ -159,7 +167,11 @@ static int start_state(struct state *st, struct err *err)
     st->where = live                ? mem_printf("job %s at %s", c->job, c->master)
                 : c->job[0] != '\0' ? storage_join(c->checkpoint_dir, c->job)
                                     : mem_strdup(c->checkpoint);
-    int rc = live ? serve_live_new(c->master, c->job, service_credentials(st->sc), &st->live, err)
+    const struct serve_live_options of_job = {.master = c->master,
+                                              .job = c->job,
+                                              .credentials = service_credentials(st->sc),
+                                              .tables_bytes_max = (uint64_t)c->tables_bytes_max};
+    int rc = live        ? serve_live_new(&of_job, &st->live, err)
              : c->follow ? check_follow(st->where, err)
                          : 0;
     rc = rc != 0 ? rc : serve_new(&options, &st->serve, err);

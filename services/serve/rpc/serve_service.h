@@ -8,6 +8,7 @@
 struct serve_settings {
     char *checkpoint, *checkpoint_dir, *job;
     char *master;
+    int64_t tables_bytes_max;
     char *data_dir, *cache_dir, *model_name;
     int64_t threads, batch_max, batch_delay_us, waiting_max;
     bool follow;

@@ -1,60 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The entrance of the worker's core: takes one event, then lets each part do what is possible now.
- * After a failure the core only refuses what still comes, and repeats its report until the master
- * has heard it. */
+ */
 #include "worker/core/worker.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/mutant.h"
-#include "base/text.h"
 #include "worker/core/worker_state.h"
-
-void worker_actions_release(struct worker_actions *a)
-{
-    free(a->items);
-    *a = (struct worker_actions){0};
-}
-
-struct worker_action *worker_add(struct worker *w, enum worker_action_kind kind)
-{
-    struct worker_actions *out = w->out;
-    out->items = mem_grow(out->items, &out->capacity, out->count + 1, sizeof *out->items);
-    struct worker_action *action = &out->items[out->count++];
-    memset(action, 0, sizeof *action);
-    action->kind = kind;
-    return action;
-}
-
-uint64_t worker_backoff(uint32_t attempts)
-{
-    uint64_t ms = WORKER_BACKOFF_MS_MIN;
-    while (attempts-- > 1 && ms < WORKER_BACKOFF_MS_MAX) {
-        ms *= 2;
-    }
-    return ms < WORKER_BACKOFF_MS_MAX ? ms : WORKER_BACKOFF_MS_MAX;
-}
-
-uint32_t worker_buffer_take(struct worker *w)
-{
-    for (uint32_t i = 0; i < WORKER_BUFFERS_MAX; i++) {
-        if (w->buffer_users[i] == 0) {
-            w->buffer_users[i] = 1;
-            w->made[i].whole = false;
-            return i;
-        }
-    }
-    abort(); /* neither the tree nor single replicas take so many; see WORKER_BUFFERS_MAX */
-}
-
-void worker_buffer_drop(struct worker *w, uint32_t buffer)
-{
-    if (buffer != WORKER_BUFFER_NONE) {
-        w->buffer_users[buffer]--;
-    }
-}
 
 struct worker *worker_new(const struct worker_config *config)
 {
@@ -97,89 +50,6 @@ void worker_free(struct worker *w)
     ledger_release(&w->next_ledger);
     free(w);
 }
-
-uint64_t worker_generation(const struct worker *w)
-{
-    return w->next_pending ? w->next.generation : w->a.generation;
-}
-
-/* ---- the end ---- */
-
-/* Nothing is computed, sent or reported from now on. */
-static void stop(struct worker *w)
-{
-    w->stopped = true;
-    while (w->evaluation_count > 0) {
-        worker_evaluation_fail(w, ERR_CANCELLED, "the job was stopped");
-    }
-}
-
-void worker_fail_job(struct worker *w, int code, const char *message)
-{
-    uint64_t generation = worker_generation(w);
-    w->failure = (struct worker_action){.kind = WORKER_DO_FAIL_JOB, .code = code};
-    w->failure.generation = generation > 0 ? generation : w->config.generation;
-    text_copy(w->failure.message, sizeof w->failure.message, message);
-    *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
-    w->failure.again = true;
-    stop(w);
-}
-
-/* Without this report the job would wait for the failed worker for ever. */
-static void on_failure_reported(struct worker *w, const struct worker_event *event)
-{
-    if (event->code == 0 || event->code == ERR_NOT_FOUND || event->code == ERR_ABORTED) {
-        return;
-    }
-    w->failure_attempts++;
-    w->failure_retry_ms = w->now_ms + worker_backoff(w->failure_attempts);
-    worker_add(w, WORKER_DO_TIMER)->at_ms = w->failure_retry_ms;
-}
-
-/* An older generation's failure counts for nothing, but what failed here fails in this one, too. */
-static void fail_again(struct worker *w, uint64_t generation)
-{
-    if (w->failure.code != 0 && generation > w->failure.generation) {
-        w->failure.generation = generation;
-        *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
-    }
-}
-
-static void refuse_call(struct worker *w, enum worker_action_kind reply, uint64_t tag)
-{
-    struct worker_action *action = worker_add(w, reply);
-    action->tag = tag;
-    action->code = ERR_CANCELLED;
-    text_copy(action->message, sizeof action->message, "the job was stopped on this worker");
-}
-
-/* Answers an event after the worker has stopped: answers to requests that were under way come too
- * late for anything. */
-static void step_stopped(struct worker *w, const struct worker_event *event)
-{
-    switch (event->kind) {
-    case WORKER_ASSIGN:
-        refuse_call(w, WORKER_DO_REPLY_ASSIGN, event->tag);
-        fail_again(w, event->assign.generation);
-        break;
-    case WORKER_EVALUATE:
-        refuse_call(w, WORKER_DO_FAIL_EVALUATE, event->tag);
-        break;
-    case WORKER_FAILURE_REPORTED:
-        on_failure_reported(w, event);
-        break;
-    case WORKER_TIMER:
-        if (w->failure_retry_ms != 0 && w->failure_retry_ms <= w->now_ms) {
-            w->failure_retry_ms = 0;
-            *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
-        }
-        break;
-    default:
-        break;
-    }
-}
-
-/* ---- the step ---- */
 
 /* The earlier of @at and @candidate; 0 is none, and what is due already was done by pump(). */
 static uint64_t earlier(const struct worker *w, uint64_t at, uint64_t candidate)
@@ -319,7 +189,7 @@ static void take_event(struct worker *w, const struct worker_event *event)
     case WORKER_FAILURE_REPORTED: /* only a stopped worker reports a failure */
         break;
     case WORKER_STOP:
-        stop(w);
+        worker_stop(w);
         break;
     }
 }
@@ -331,7 +201,7 @@ void worker_step(struct worker *w, const struct worker_event *event, struct work
         w->now_ms = event->now_ms;
     }
     if (w->stopped) {
-        step_stopped(w, event);
+        worker_step_stopped(w, event);
     } else {
         take_event(w, event);
     }

@@ -1,26 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluations between batches: pull a pinned version once, compute chunks of it. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mutant.h"
 #include "base/text.h"
 #include "worker/core/worker_state.h"
-
-static void evaluation_pop(struct worker *w)
-{
-    w->evaluation_count--;
-    memmove(w->evaluations, w->evaluations + 1, w->evaluation_count * sizeof w->evaluations[0]);
-}
-
-void worker_evaluation_fail(struct worker *w, int code, const char *message)
-{
-    struct worker_action *action = worker_add(w, WORKER_DO_FAIL_EVALUATE);
-    action->tag = w->evaluations[0].tag;
-    action->code = code;
-    text_copy(action->message, sizeof action->message, message);
-    evaluation_pop(w);
-}
 
 void worker_evaluation_pump(struct worker *w)
 {
@@ -37,7 +21,7 @@ void worker_evaluation_pump(struct worker *w)
         action->request = worker_rows(w, MUTANT(rows_not_pinned) ? ROWS_OF_LATEST : ROWS_OF_PIN);
         text_copy(action->request.ask.pin_id, sizeof action->request.ask.pin_id, e->pin_id);
         w->computing = COMPUTING_EVALUATION;
-        evaluation_pop(w);
+        worker_evaluation_pop(w);
         return;
     }
     w->evaluation_pin[0] = '\0';

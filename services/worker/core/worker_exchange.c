@@ -93,7 +93,7 @@ void worker_set_forget(struct worker *w, enum worker_set set)
     }
 }
 
-static bool pulls(const struct worker_request *r)
+bool worker_pulls(const struct worker_request *r)
 {
     return r->ask.has_pull || r->ask.kind == EXCHANGE_PINNED;
 }
@@ -134,7 +134,7 @@ void worker_exchange(struct worker *w, struct worker_request *request, bool eval
     if (request->buffer != WORKER_BUFFER_NONE) {
         w->buffer_users[request->buffer]++;
     }
-    if (pulls(request)) {
+    if (worker_pulls(request)) {
         w->versions[request->set][request->shard] = WORKER_VERSION_NONE;
     }
     if (request->ask.has_pull && !MUTANT(rows_kept)) {
@@ -151,7 +151,7 @@ void worker_exchange(struct worker *w, struct worker_request *request, bool eval
     }
 }
 
-static void close_exchange(struct worker *w, size_t i)
+void worker_exchange_close(struct worker *w, size_t i)
 {
     struct exchange *x = &w->exchanges[i];
     worker_buffer_drop(w, x->request.buffer);
@@ -164,12 +164,11 @@ static void close_exchange(struct worker *w, size_t i)
     *x = w->exchanges[--w->exchange_count];
 }
 
-/* Failed exchanges that only wait to be tried again will not be: their generation is over. */
 void worker_drop_waiting(struct worker *w)
 {
     for (size_t i = 0; i < w->exchange_count;) {
         if (!w->exchanges[i].evaluation && w->exchanges[i].waiting) {
-            close_exchange(w, i);
+            worker_exchange_close(w, i);
         } else {
             i++;
         }
@@ -181,85 +180,10 @@ void worker_drop_pushes(struct worker *w, uint32_t buffer)
     for (size_t i = 0; i < w->exchange_count;) {
         const struct worker_request *r = &w->exchanges[i].request;
         if (r->ask.has_push && r->buffer == buffer) {
-            close_exchange(w, i);
+            worker_exchange_close(w, i);
         } else {
             i++;
         }
-    }
-}
-
-static bool retriable(int code)
-{
-    /* FAILED_PRECONDITION: the shard has not heard of this generation yet. NOT_FOUND: the server
-     * came back without the shard; the master will say what becomes of the job. */
-    return code == ERR_UNAVAILABLE || code == ERR_STATE || code == ERR_TIMEOUT ||
-           code == ERR_CANCELLED || code == ERR_NOT_FOUND || code == ERR_EXHAUSTED;
-}
-
-/* The shards know better than this worker what the generation is. PERMISSION: it is of this one,
- * but they do not count it in: its assignment was meant for a process before it. */
-static bool fences(int code)
-{
-    return code == ERR_ABORTED || code == ERR_PERMISSION;
-}
-
-/* An exchange of this generation has failed: wait a little, or give up. */
-static void exchange_failed(struct worker *w, size_t i, const struct worker_event *event)
-{
-    struct exchange *x = &w->exchanges[i];
-    if (worker_nonblocking_outrun(w, &x->request, event->code)) {
-        close_exchange(w, i);
-    } else if (!retriable(event->code)) {
-        close_exchange(w, i);
-        worker_fail_job(w, event->code,
-                        event->message != NULL ? event->message : "exchange failed");
-    } else if (!x->waiting) {
-        x->waiting = true;
-        w->waiting_count++;
-        x->attempts++;
-        x->retry_ms = w->now_ms + worker_backoff(x->attempts);
-    }
-}
-
-void worker_on_exchanged(struct worker *w, const struct worker_event *event)
-{
-    size_t i = 0;
-    while (i < w->exchange_count && w->exchanges[i].request.exchange != event->exchange) {
-        i++;
-    }
-    if (i == w->exchange_count) {
-        return; /* answered before, or of a time that is over */
-    }
-    struct exchange *x = &w->exchanges[i];
-    struct worker_request request = x->request;
-    if (x->evaluation) {
-        if (event->code == 0) {
-            w->versions[WORKER_SET_EVALUATION][request.shard] = event->version;
-        }
-        close_exchange(w, i);
-        worker_evaluation_exchanged(w, event, request.ask.pin_id);
-        return;
-    }
-    bool over = w->fenced || w->next_pending || request.generation != w->a.generation;
-    if (event->code != 0 && !over && !fences(event->code)) {
-        exchange_failed(w, i, event);
-        return;
-    }
-    if (event->code == 0 && pulls(&request)) {
-        w->versions[request.set][request.shard] = event->version;
-        w->landing = w->landing || event->partial;
-        w->rows_came[request.shard] |= request.brings_rows && event->rows;
-    }
-    close_exchange(w, i);
-    if (event->code != 0) {
-        w->fenced = true;
-        worker_drop_waiting(w);
-    } else if (over) {
-        return;
-    } else if (w->a.consistency.mode == TRAINING_SYNC) {
-        worker_sync_exchanged(w, &request, event);
-    } else {
-        worker_async_exchanged(w, &request, event);
     }
 }
 
@@ -272,11 +196,17 @@ void worker_retry_exchanges(struct worker *w)
     for (size_t i = 0; w->waiting_count > 0 && i < w->exchange_count; i++) {
         struct exchange *x = &w->exchanges[i];
         if (x->waiting && x->request.ask.kind == EXCHANGE_SPARE && w->sync.step_over) {
-            close_exchange(w, i--); /* no replica is late any more */
+            worker_exchange_close(w, i--); /* no replica is late any more */
         } else if (x->waiting && x->retry_ms <= w->now_ms) {
             x->waiting = false;
             w->waiting_count--;
             send(w, &x->request);
         }
     }
+}
+
+bool worker_quiet(const struct worker *w)
+{
+    return w->training_open == 0 &&
+           (w->computing == COMPUTING_NOTHING || w->computing == COMPUTING_EVALUATION);
 }

@@ -260,22 +260,114 @@ struct worker {
     char evaluation_pulling[EXCHANGE_PIN_ID_BYTES];
 };
 
-struct worker_action *worker_add(struct worker *w, enum worker_action_kind kind);
-uint64_t worker_backoff(uint32_t attempts);
-uint32_t worker_buffer_take(struct worker *w);
-void worker_buffer_drop(struct worker *w, uint32_t buffer);
+/* From top to bottom, worker.c first; a file calls only those below it. */
+
+/* worker_answer.c */
+void worker_on_exchanged(struct worker *w, const struct worker_event *event);
+
+/* worker_assign.c */
+void worker_on_assign(struct worker *w, const struct worker_event *event);
+void worker_begin_next(struct worker *w); /* take up the next assignment; nothing is in hand */
+
+/* worker_async.c */
+void worker_async_begin(struct worker *w);
+void worker_async_pump(struct worker *w);
+void worker_async_computed(struct worker *w);
+void worker_async_given_up(struct worker *w, enum computing was); /* as in sync */
+void worker_async_exchanged(struct worker *w, const struct worker_request *request,
+                            const struct worker_event *event);
+
+/* worker_lease.c: leases, and the reports of finished ones */
+void worker_lease_begin(struct worker *w);
+void worker_lease_pump(struct worker *w);
+void worker_lease_split_report_pump(struct worker *w);
+void worker_lease_leased(struct worker *w, const struct worker_event *e);
+void worker_lease_split_reported(struct worker *w, const struct worker_event *e);
+/* The split whose batches come next; NULL: none. */
+struct holding *worker_lease_in_hand(struct worker *w);
+struct holding *worker_lease_find(struct worker *w, uint64_t epoch, uint32_t split);
+void worker_lease_finished(struct worker *w, struct holding *h);
+size_t worker_lease_finished_count(const struct worker *w);
+/* On hold the master takes the leases back when this worker reports that it is idle. */
+void worker_lease_give_back(struct worker *w);
+
+/* worker_sync.c: the tree, and sync that waits for all replicas */
+void worker_sync_begin(struct worker *w);
+void worker_sync_pump(struct worker *w);
+void worker_sync_computed(struct worker *w, enum computing was);
+/* The gradient that was computed is whole. */
+void worker_sync_made(struct worker *w);
+/* The parameters did not all come: the computation counts as not begun. */
+void worker_sync_given_up(struct worker *w, enum computing was);
+void worker_sync_exchanged(struct worker *w, const struct worker_request *request,
+                           const struct worker_event *event);
+/* True if this worker has no replicas in sync, and no step needs it. */
+bool worker_sync_is_standby(const struct worker *w);
+
+/* worker_nonblocking.c: sync that need not wait for every worker */
+/* Pull what is after the present step to the other set; @request: with this push, or NULL. */
+void worker_nonblocking_pull_next(struct worker *w, struct worker_request *request);
+/* Find a version that all shards have, and go on there. */
+void worker_nonblocking_settle(struct worker *w);
+/* All of this worker's replicas are pushed: waits for the step. */
+void worker_nonblocking_wait(struct worker *w);
+void worker_nonblocking_answered(struct worker *w, const struct worker_request *request,
+                                 const struct worker_event *event);
+void worker_nonblocking_spare_computed(struct worker *w);
+/* Was the answer that a shard is too far ahead of the version that was asked for? */
+bool worker_nonblocking_outrun(struct worker *w, const struct worker_request *request, int code);
+
+/* worker_sync_step.c */
+void worker_sync_batch(const struct worker *w, uint64_t step, uint32_t replica,
+                       struct ledger_batch *out);
+void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica,
+                         const struct ledger_batch *batch);
+/* Make @ask a push of @node of the present step. */
+void worker_sync_push(const struct worker *w, struct exchange_request *ask, struct tree_block node,
+                      uint64_t examples);
+/* Everything of a step is before it again. */
+void worker_sync_step_begin(struct worker *w);
+
+/* worker_sums.c: sums over whole variables */
+uint32_t worker_sums_rounds(const struct worker *w); /* of the present step */
+void worker_sums_step_begin(struct worker *w);
+/* Asks for the sums of this step, if it has any and they were not asked for yet. */
+void worker_sums_ask(struct worker *w);
+void worker_sums_answered(struct worker *w, const struct worker_request *request,
+                          const struct worker_event *event);
+
+/* worker_evaluate.c */
+void worker_on_evaluate(struct worker *w, const struct worker_event *event);
+void worker_evaluation_pump(struct worker *w);
+void worker_evaluation_exchanged(struct worker *w, const struct worker_event *event,
+                                 const char *pin_id);
+
+/* worker_report.c */
+void worker_report_measured(struct worker *w, uint64_t epoch);
+void worker_report_pump(struct worker *w);
+void worker_on_progress_reported(struct worker *w, const struct worker_event *event);
+
+/* worker_exchange.c */
+/* An exchange of this generation; everything else is empty. */
+struct worker_request worker_request(const struct worker *w, uint32_t shard,
+                                     enum exchange_kind kind);
+/* Does its answer bring parameters? */
+bool worker_pulls(const struct worker_request *r);
 /* Open an exchange from @request (exchange number and kind are filled in) and send it. */
 void worker_exchange(struct worker *w, struct worker_request *request, bool evaluation);
+void worker_exchange_close(struct worker *w, size_t i); /* the last one takes its place */
 /* Between these two calls, pushes of the gradient of COMPUTE, which is action @at, go along with it
  * instead of being actions of their own. */
 void worker_push_along(struct worker *w);
 void worker_pushed_along(struct worker *w, size_t at);
-/* Tell the master that the job cannot go on here, and stop. */
-void worker_fail_job(struct worker *w, int code, const char *message);
-/* An exchange of this generation; everything else is empty. */
-struct worker_request worker_request(const struct worker *w, uint32_t shard,
-                                     enum exchange_kind kind);
-
+/* Failed exchanges that are due are sent again. */
+void worker_retry_exchanges(struct worker *w);
+/* Failed exchanges that only wait to be tried again will not be: their generation is over. */
+void worker_drop_waiting(struct worker *w);
+/* Drops the pushes of the gradient in @buffer, which were never begun and will not be. */
+void worker_drop_pushes(struct worker *w, uint32_t buffer);
+/* True if no exchange of training is open, and no batch is computed. */
+bool worker_quiet(const struct worker *w);
 /* How the rows of an evaluation are read, for its action. */
 struct worker_request worker_rows(struct worker *w, enum rows_of of);
 /* Says for the action of a computation how the rows of its batch are read, unless they came
@@ -293,92 +385,30 @@ bool worker_set_known(const struct worker *w, enum worker_set set);
 bool worker_set_is(const struct worker *w, enum worker_set set, uint64_t version);
 void worker_set_forget(struct worker *w, enum worker_set set);
 
-/* worker_exchange.c */
-void worker_on_exchanged(struct worker *w, const struct worker_event *event);
-void worker_retry_exchanges(struct worker *w);
-/* Failed exchanges that only wait to be tried again will not be: their generation is over. */
-void worker_drop_waiting(struct worker *w);
-/* Drops the pushes of the gradient in @buffer, which were never begun and will not be. */
-void worker_drop_pushes(struct worker *w, uint32_t buffer);
-/* worker_evaluate.c */
-void worker_on_evaluate(struct worker *w, const struct worker_event *event);
-void worker_evaluation_pump(struct worker *w);
-void worker_evaluation_exchanged(struct worker *w, const struct worker_event *event,
-                                 const char *pin_id);
+/* worker_end.c */
+/* Nothing is computed, sent or reported from now on. */
+void worker_stop(struct worker *w);
+/* Tell the master that the job cannot go on here, and stop. */
+void worker_fail_job(struct worker *w, int code, const char *message);
+/* Answers an event after the worker has stopped: answers to requests that were under way come too
+ * late for anything. */
+void worker_step_stopped(struct worker *w, const struct worker_event *event);
 /* Answer the oldest evaluation with an error. */
 void worker_evaluation_fail(struct worker *w, int code, const char *message);
-/* worker_assign.c */
-void worker_on_assign(struct worker *w, const struct worker_event *event);
+void worker_evaluation_pop(struct worker *w); /* the oldest one is in hand, or answered */
+
+/* worker_generation.c */
 void worker_take_eras(struct worker *w, const struct era *eras, size_t count);
 /* Takes the places of shards, if they are of the newest generation, also when an evaluation brings
  * them. Open exchanges with a shard that has moved are of a generation that is over, or are sent
  * again to the new place. */
 void worker_take_places(struct worker *w, uint64_t generation, const struct worker_place *places);
-bool worker_quiet(const struct worker *w);
-void worker_begin_next(struct worker *w); /* take up the next assignment; nothing is in hand */
-/* worker_report.c */
-void worker_report_measured(struct worker *w, uint64_t epoch);
-void worker_report_pump(struct worker *w);
-void worker_on_progress_reported(struct worker *w, const struct worker_event *event);
-/* worker_sync.c: steps, and sync that waits for all replicas */
-void worker_sync_begin(struct worker *w);
-void worker_sync_pump(struct worker *w);
-void worker_sync_computed(struct worker *w, enum computing was);
-/* The gradient that was computed is whole. */
-void worker_sync_made(struct worker *w);
-/* The parameters did not all come: the computation counts as not begun. */
-void worker_sync_given_up(struct worker *w, enum computing was);
-void worker_sync_exchanged(struct worker *w, const struct worker_request *request,
-                           const struct worker_event *event);
-/* True if this worker has no replicas in sync, and no step needs it. */
-bool worker_sync_is_standby(const struct worker *w);
-void worker_sync_batch(const struct worker *w, uint64_t step, uint32_t replica,
-                       struct ledger_batch *out);
-void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica,
-                         const struct ledger_batch *batch);
-/* Make @ask a push of @node of the present step. */
-void worker_sync_push(const struct worker *w, struct exchange_request *ask, struct tree_block node,
-                      uint64_t examples);
-/* Everything of a step is before it again. */
-void worker_sync_step_begin(struct worker *w);
-/* worker_nonblocking.c: sync that need not wait for every worker */
-/* Pull what is after the present step to the other set; @request: with this push, or NULL. */
-void worker_nonblocking_pull_next(struct worker *w, struct worker_request *request);
-/* Find a version that all shards have, and go on there. */
-void worker_nonblocking_settle(struct worker *w);
-/* All of this worker's replicas are pushed: waits for the step. */
-void worker_nonblocking_wait(struct worker *w);
-void worker_nonblocking_answered(struct worker *w, const struct worker_request *request,
-                                 const struct worker_event *event);
-void worker_nonblocking_spare_computed(struct worker *w);
-/* Was the answer that a shard is too far ahead of the version that was asked for? */
-bool worker_nonblocking_outrun(struct worker *w, const struct worker_request *request, int code);
-/* worker_sums.c: sums over whole variables */
-uint32_t worker_sums_rounds(const struct worker *w); /* of the present step */
-void worker_sums_step_begin(struct worker *w);
-/* Asks for the sums of this step, if it has any and they were not asked for yet. */
-void worker_sums_ask(struct worker *w);
-void worker_sums_answered(struct worker *w, const struct worker_request *request,
-                          const struct worker_event *event);
-/* worker_lease.c: leases, and the reports of finished ones */
-void worker_lease_begin(struct worker *w);
-void worker_lease_pump(struct worker *w);
-void worker_lease_split_report_pump(struct worker *w);
-void worker_lease_leased(struct worker *w, const struct worker_event *e);
-void worker_lease_split_reported(struct worker *w, const struct worker_event *e);
-/* The split whose batches come next; NULL: none. */
-struct holding *worker_lease_in_hand(struct worker *w);
-struct holding *worker_lease_find(struct worker *w, uint64_t epoch, uint32_t split);
-void worker_lease_finished(struct worker *w, struct holding *h);
-size_t worker_lease_finished_count(const struct worker *w);
-/* On hold the master takes the leases back when this worker reports that it is idle. */
-void worker_lease_give_back(struct worker *w);
-/* worker_async.c */
-void worker_async_begin(struct worker *w);
-void worker_async_pump(struct worker *w);
-void worker_async_computed(struct worker *w);
-void worker_async_given_up(struct worker *w, enum computing was); /* as in sync */
-void worker_async_exchanged(struct worker *w, const struct worker_request *request,
-                            const struct worker_event *event);
+
+/* worker_actions.c */
+struct worker_action *worker_add(struct worker *w, enum worker_action_kind kind);
+/* The pause before the next attempt. */
+uint64_t worker_backoff(uint32_t attempts);
+uint32_t worker_buffer_take(struct worker *w);
+void worker_buffer_drop(struct worker *w, uint32_t buffer);
 
 #endif

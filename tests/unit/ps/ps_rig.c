@@ -118,7 +118,7 @@ int ps_rig_call(struct ps_rig *rig, const char *method, const ProtobufCMessage *
     struct rpc_piece piece = {values, floats * sizeof *values};
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
     bool fills = strcmp(method, "Fill") == 0;
-    bool pulls = strcmp(method, "Pull") == 0;
+    bool pulls = strcmp(method, "Pull") == 0 || strcmp(method, "Read") == 0;
     const struct rpc_header key = {.key = SHARD_KEY_HEADER, .value = rig->key};
     struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
                                   .method = method,

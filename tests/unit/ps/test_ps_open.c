@@ -337,7 +337,7 @@ static void test_memory_for_compensation(void **state)
     ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), 0, &err, "");
     assert_int_equal(bytes_in_use(&rig), 5 * array);
     ps_rig_expect(set_membership(&rig, 2, 4, NULL, NULL, 0, NULL, &err), ERR_EXHAUSTED, &err,
-                  "job a-1 shard 0: versions that gradients are based on: ");
+                  "job a-1 shard 0: versions that are kept: ");
     ps_rig_expect(set_membership(&rig, 2, 3, NULL, NULL, 0, NULL, &err), 0, &err, "");
     assert_int_equal(bytes_in_use(&rig), 6 * array);
     ps_rig_ledger(&o, &ledger);

@@ -187,7 +187,7 @@ static void test_reserved_memory_is_enough(void **state)
     struct err err;
     start(&s, &b, FLOATS);
     assert_int_equal(snapshots_reserve(&s, WORKERS + 1, &err), ERR_EXHAUSTED);
-    assert_non_null(strstr(err.msg, "versions that gradients are based on"));
+    assert_non_null(strstr(err.msg, "versions that are kept"));
     assert_int_equal(snapshots_reserve(&s, WORKERS, &err), 0);
     uint64_t bases[WORKERS] = {0};
     for (unsigned i = 0; i < WORKERS; i++) {

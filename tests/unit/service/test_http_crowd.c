@@ -27,6 +27,21 @@ static void test_a_request_has_a_deadline(void **state)
     assert_int_equal(http_crowd_wait_ms(&c, 3000), UINT64_MAX);
 }
 
+/* Nor is it a surplus; the time for the next request begins when it ends. */
+static void test_a_stream_is_not_late(void **state)
+{
+    (void)state;
+    static struct http_crowd c;
+    struct http_guest *a = http_crowd_enter(&c, 7, 1000);
+    http_crowd_asked(a);
+    http_crowd_streams(a);
+    assert_int_equal(http_crowd_wait_ms(&c, 1000), UINT64_MAX);
+    assert_null(http_crowd_late(&c, 1000 + 10 * HTTP_REQUEST_MS_MAX));
+    http_crowd_answered(a, 200000);
+    assert_int_equal(http_crowd_wait_ms(&c, 200000), HTTP_REQUEST_MS_MAX);
+    assert_ptr_equal(http_crowd_late(&c, 200000 + HTTP_REQUEST_MS_MAX), a);
+}
+
 static void test_the_one_that_waits_longest_goes(void **state)
 {
     (void)state;
@@ -105,6 +120,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_request_has_a_deadline),
+        cmocka_unit_test(test_a_stream_is_not_late),
         cmocka_unit_test(test_the_one_that_waits_longest_goes),
         cmocka_unit_test(test_of_those_that_came_at_once_the_first_goes),
         cmocka_unit_test(test_a_request_in_hand_stays),

@@ -23,7 +23,7 @@ static inline void not_served(struct rpc_call *call, struct rpc_msg *msg, void *
         {.name = "OpenShard", .request = not_served},                                              \
             {.name = "Fill", .request_bulk = VALUES_FIELD, .request = fill},                       \
             {.name = "SetMembership", .request = not_served},                                      \
-            {.name = "Pull", .request = not_served},                                               \
+            {.name = "Pull", .request = not_served}, {.name = "Read", .request = not_served},      \
             {.name = "Exchange",                                                                   \
              .request_bulk = VALUES_FIELD,                                                         \
              .response_bulk = VALUES_FIELD,                                                        \
