@@ -559,7 +559,7 @@ void master_answered(struct world *w, const struct unary *u, const struct unary_
         e.call.ledger = &ledger;
     }
     if (u->req.call == MASTER_CALL_INSPECT) {
-        e.call.train = (struct dataset_info){.records = j->records,
+        e.call.train = (struct dataset_info){.records = j->train_records,
                                              .features = {1, {4}},
                                              .label_is_class = true,
                                              .classes = 3,

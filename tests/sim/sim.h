@@ -316,6 +316,7 @@ struct sim_grant { /* the last one of a split */
 struct sim_job {
     char id[48];
     bool submitted, known;
+    uint32_t train_records; /* of which an epoch has all or, with drop_last, whole batches */
     uint32_t records, test_records, batch_records, split_batches, batches, epochs;
     uint64_t steps;
     uint32_t rule_rounds; /* of its rule; none are exchanged with one shard */

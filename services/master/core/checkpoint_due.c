@@ -38,7 +38,7 @@ void checkpoint_due_make_up(struct job *j, uint64_t step)
 {
     const struct field_interval *every = &j->spec.training.evaluate_every;
     uint64_t passed = every->epochs ? ledger_records(&j->step_map.ledger) : step;
-    uint64_t unit = (uint64_t)every->count * (every->epochs ? j->train.records : 1);
+    uint64_t unit = (uint64_t)every->count * (every->epochs ? j->epoch_records : 1);
     bool due = j->test.records > 0 && unit > 0 && passed > 0 && passed % unit == 0;
     if (!due || is_evaluated(j, step)) {
         return;

@@ -36,7 +36,7 @@ static void set_step(struct job *j, uint64_t step)
 {
     j->record.step = step;
     j->record.examples = step_map_examples(&j->step_map, step);
-    j->record.epoch = (double)j->record.examples / (double)j->train.records;
+    j->record.epoch = (double)j->record.examples / (double)j->epoch_records;
     job_changed(j);
 }
 
@@ -138,7 +138,7 @@ void progress_restore(struct job *j, const struct master_found *found)
     if (known) {
         e->epoch = found->train_epoch;
     }
-    if (!known && ledger_records(&j->step_map.ledger) > open * j->train.records) {
+    if (!known && ledger_records(&j->step_map.ledger) > open * j->epoch_records) {
         e = &j->epochs[open % EPOCHS_OPEN];
         e->epoch = open;
         e->part = true;

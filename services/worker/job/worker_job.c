@@ -347,9 +347,7 @@ void worker_job_free(struct worker_job *j)
         loop_stop(j->loop);
     }
     slow_down_end(&j->slow_down);
-    if (j->model.program != NULL) { /* set before the thread began */
-        worker_program_interrupt(j->model.program);
-    }
+    worker_model_interrupt(&j->model);
     pthread_mutex_lock(&j->mail->mutex);
     if (j->client != NULL) {
         ps_client_cancel(j->client); /* the thread may be waiting for a server */

@@ -3,6 +3,7 @@
  * given up when they do not come. */
 #include "base/chrono.h"
 #include "base/log.h"
+#include "worker/job/worker_compute.h"
 #include "worker/job/worker_job_state.h"
 
 /* ---- the end of a computation ---- */
@@ -165,11 +166,6 @@ static int gradient(struct worker_job *j, const struct worker_do_compute *a,
                     struct metrics *metrics, struct err *err)
 {
     struct job_compute *c = &j->compute;
-    const struct runner_step identity = {
-        .seed = (uint64_t)j->model.spec.training.seed,
-        .step = a->step,
-        .replica = a->replica,
-    };
     int rc = worker_model_take(&j->model, &a->batch, err);
     if (rc != 0) {
         return rc;
@@ -180,9 +176,15 @@ static int gradient(struct worker_job *j, const struct worker_do_compute *a,
     if (c->rows_open) {
         worker_job_rows_begin(j, &a->request);
     }
-    rc = worker_model_gradient(&j->model, &identity, a->set, a->buffer, metrics,
-                               j->client != NULL ? &c->need : NULL, worker_job_push_begin(j, a),
-                               err);
+    const struct worker_gradient g = {
+        .step = {(uint64_t)j->model.spec.training.seed, a->step, a->replica},
+        .set = a->set,
+        .buffer = a->buffer,
+        .metrics = metrics,
+        .need = j->client != NULL ? &c->need : NULL,
+        .ready = worker_job_push_begin(j, a),
+    };
+    rc = worker_model_gradient(&j->model, &g, err);
     if (c->rows_open) { /* no layer reads them: the batch is empty, or parameters were lost */
         struct err unused = {0};
         (void)worker_job_rows_wait(j, &unused);
@@ -216,7 +218,7 @@ void worker_job_compute(struct worker_job *j, const struct worker_do_compute *a)
     if (sums != NULL) {
         sums_end(sums, rc == 0);
     }
-    if (rc == ERR_CANCELLED && j->model.by_program != NULL) {
+    if (rc == ERR_CANCELLED && j->model.compute->interrupted) {
         j->halted = true; /* the job is dropped: nobody asks for the rest */
         return;
     }
