@@ -11,7 +11,7 @@
 static void plain_lines(char *s)
 {
     while (*s != '\0') {
-        size_t n = strcspn(s, "\n\t");
+        size_t n = strcspn(s, "\n\t"); /* who shows them says where lines begin */
         text_plain(s, n);
         s += n + (s[n] != '\0');
     }
@@ -25,7 +25,7 @@ static void plain_value(const ProtobufCFieldDescriptor *field, void *value)
     }
     if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
         plain_message(p);
-    } else if (strcmp(field->name, "text") == 0) {
+    } else if (strcmp(field->name, "text") == 0 || strcmp(field->name, "reason") == 0) {
         plain_lines(p);
     } else if (*(char *)p != '\0') { /* an absent one is a constant of the library */
         text_plain(p, strlen(p));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "onnx_net/onnx_net_impl.h"
@@ -118,6 +119,7 @@ static int add_variable(struct onnx_net *net, struct onnx_value *v, const struct
     spec->shape = shape_of(v);
     spec->init.kind = INIT_GIVEN;
     spec->statistic = use->statistic;
+    spec->digest = checksum_of(v->floats, v->count * sizeof *v->floats);
     net->initial[net->variable_count] = (float *)(uintptr_t)v->floats; /* taken */
     v->floats = NULL;
     v->owns_floats = false;

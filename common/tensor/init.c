@@ -4,6 +4,8 @@
 #include "tensor/init.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/rng.h"
 
@@ -120,4 +122,18 @@ void init_fill(const struct init *init, uint64_t seed, const char *name, uint64_
         fill_normal(0.0, deviation, key, first, count, out);
         break;
     }
+}
+
+bool variable_equal(const struct variable_spec *a, const struct variable_spec *b)
+{
+    return strcmp(a->name, b->name) == 0 && shape_equal(&a->shape, &b->shape) &&
+           a->statistic == b->statistic;
+}
+
+const char *variable_format(const struct variable_spec *v, char *out, size_t n)
+{
+    char shape[96];
+    (void)snprintf(out, n, "%s %s%s", v->name, shape_format(&v->shape, shape, sizeof shape),
+                   v->statistic > 0 ? ", a statistic" : "");
+    return out;
 }

@@ -6,6 +6,7 @@
 #ifndef GRADUS_TENSOR_INIT_H
 #define GRADUS_TENSOR_INIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,7 @@ struct init {
 };
 
 #define VARIABLE_NAME_BYTES 128
+#define VARIABLE_TEXT_BYTES (VARIABLE_NAME_BYTES + 112) /* of variable_format() */
 
 /* A tensor of a model, which the servers keep. Plain data. */
 struct variable_spec {
@@ -44,7 +46,15 @@ struct variable_spec {
     /* 0: a variable that gradients train. Else a statistic: its gradient is the statistic of the
      * batches, and each update moves it this share, up to 1, towards their mean. */
     double statistic;
+    /* INIT_GIVEN: a digest of the values, by which workers find which variable differs; 0: not
+     * known. */
+    uint64_t digest;
 };
+
+/* True if both have the same name and shape, and are trained alike. */
+bool variable_equal(const struct variable_spec *a, const struct variable_spec *b);
+/* "dense_1.kernel [784, 10]", and whether it is a statistic. Returns @out. */
+const char *variable_format(const struct variable_spec *v, char *out, size_t n);
 
 /* The variables of a model that a program of the user's computes. Borrows. */
 struct given_variables {

@@ -21,6 +21,7 @@ static void write_variable(struct variable_spec *v, Gradus__V1__Variable *to)
     to->fan_in = v->init.fan_in;
     to->fan_out = v->init.fan_out;
     to->statistic = v->statistic;
+    to->digest = v->digest;
 }
 
 void wire_plan_to_proto(const struct plan *plan, Gradus__V1__Plan *out)
@@ -84,6 +85,7 @@ static int read_variable(const Gradus__V1__Variable *in, struct variable_spec *o
     out->init = (struct init){(enum init_kind)in->init_kind, in->init_a, in->init_b, in->fan_in,
                               in->fan_out};
     out->statistic = in->statistic;
+    out->digest = in->digest;
     return 0;
 }
 

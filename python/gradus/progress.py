@@ -26,7 +26,7 @@ def now_parts(now: Status) -> List[str]:
     """What is so at this moment, the most important part first."""
     parts = [f"{now.get('job', '')}  {now['state']}".strip()]
     if now.get("reason") or now.get("activity"):
-        parts.append(str(now.get("reason") or now.get("activity")).splitlines()[0])
+        parts.append(" ".join(str(now.get("reason") or now.get("activity")).split()))
     if now.get("steps_total"):
         parts.append(f"epoch {now.get('epochs', 0):.2f}/{now.get('epochs_total', 0):g}")
         parts.append(f"step {now['steps']}/{now['steps_total']}")

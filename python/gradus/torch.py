@@ -18,6 +18,7 @@
 Which records a batch has is the cluster's business, and so is the optimizer: `update` of the job. Parameters are the worker's
 memory, seen by the model's own; only gradients are copied."""
 
+import contextlib
 import ctypes
 import faulthandler
 import hashlib
@@ -39,6 +40,8 @@ from gradus.worker import EVALUATION, GRADIENT, JOB, KEYS, Field, Job, Work, Wor
 
 METRICS = ("accuracy", "rmse", "mae")
 LOOK_EVERY = 64  # batches: then all parameters of the model are looked for
+NOTHING = contextlib.nullcontext()
+DTYPES = {numpy.dtype(name).char: getattr(torch, name) for name in ("float32", "int32", "int64")}
 Metrics = Mapping[str, Tuple[Any, int]]
 
 
@@ -199,6 +202,11 @@ class Trainer:
                       fingerprint=fingerprint(constants), tables=self.embeddings.tables)
         self.parameters = dict(self.model.named_parameters())
         self.batches = 0
+        self.indexed = {part: type(d) is torch.utils.data.TensorDataset and type(task).collate is Task.collate
+                        for part, d in self.datasets.items()}
+        self.into: Dict[int, List[Tuple[str, nn.Parameter, torch.Tensor]]] = {}  # by the id of a work's gradients
+        self.numbers: Dict[int, Tuple[numpy.ndarray, torch.Tensor]] = {}  # by the id of a work's records
+        self.places: List[Tuple[str, nn.Parameter, int, torch.Size]] = []  # of what is bound
         self.tensors: Dict[int, Dict[str, torch.Tensor]] = {}
         self.bound: Optional[Dict[str, torch.Tensor]] = None
         self.training: Optional[bool] = None
@@ -263,21 +271,24 @@ class Trainer:
             p.grad = None
         seed_all(work.seed)
         batch = self._batch(work, "train")
-        with self.embeddings.rows_of(work):
+        with self.embeddings.rows_of(work) if self.embeddings.tables else NOTHING:
             loss, metrics = split_loss(self.task.loss(self.model, batch))
             loss.backward()  # type: ignore[no-untyped-call]
         self._check_bound()
         gradients = self._tensors(work.gradients)
+        into = self.into.get(id(work.gradients))
+        if into is None:
+            into = self.into[id(work.gradients)] = [(name, p, gradients[name]) for name, p in self.trained.items()]
         unused = False
-        for name, p in self.trained.items():
-            into = gradients[name]
-            if p.grad is None:
-                into.zero_()
+        for name, p, to in into:
+            gradient = p.grad
+            if gradient is None:
+                to.zero_()
                 unused = True
-            elif p.grad.is_sparse:
+            elif gradient.is_sparse:
                 raise UseError(f"the gradient of {name} is sparse; gradients are dense here")
             else:
-                into.copy_(p.grad)
+                to.copy_(gradient)
         if unused or self.batches % LOOK_EVERY == 0:
             self._check_parameters()
         self.batches += 1
@@ -309,13 +320,20 @@ class Trainer:
             x = from_address(work.features) if work.features.size else torch.zeros(work.features.shape)
             y = from_address(labels) if work.classes is None else from_address(labels).long()
             return (x, y, {name: lists(f) for name, f in work.fields.items()}) if work.fields else (x, y)
-        if type(data) is torch.utils.data.TensorDataset and type(self.task).collate is Task.collate:
-            chosen = torch.from_numpy(work.records.copy())
+        if self.indexed[part]:
+            chosen = self._numbers(work.records)
             return [t[chosen] for t in data.tensors]  # what collate() would come to
         numbers = work.records.tolist()
         if self.loaders is not None:
             return self.task.collate(self.loaders.records(part, numbers, work.seed))
         return self.task.collate([data[i] for i in numbers])
+
+    def _numbers(self, records: numpy.ndarray) -> torch.Tensor:
+        """A batch's records as a tensor of the same memory; the same few arrays come again."""
+        known = self.numbers.get(id(records))
+        if known is None:
+            known = self.numbers[id(records)] = (records, from_address(records))  # the array is alive as long as its id is
+        return known[1]
 
     def _tensors(self, arrays: Dict[str, numpy.ndarray]) -> Dict[str, torch.Tensor]:
         """The arrays as tensors of the model's shapes, made once for each memory."""
@@ -335,6 +353,7 @@ class Trainer:
             for name, p in self.trained.items():
                 p.data = tensors[name]
             self.bound = tensors
+            self.places = [(name, p, tensors[name].data_ptr(), tensors[name].shape) for name, p in self.trained.items()]
         for name, b in self.statistics.items():
             with torch.no_grad():
                 b.copy_(tensors[name])
@@ -348,11 +367,10 @@ class Trainer:
     def _check_bound(self) -> None:
         """The model's parameters still are the worker's memory, and its other buffers what they were."""
         assert self.bound is not None
-        for name, p in self.trained.items():
-            bound = self.bound[name]
-            if p.data_ptr() != bound.data_ptr() or p.dtype != torch.float32 or p.shape != bound.shape:
+        for name, p, address, shape in self.places:
+            if p.data_ptr() != address or p.shape != shape or p.dtype is not torch.float32:
                 self.bound = None
-                kind = f"is now {p.dtype}, {list(p.shape)}" if p.dtype != torch.float32 or p.shape != bound.shape \
+                kind = f"is now {p.dtype}, {list(p.shape)}" if p.dtype != torch.float32 or p.shape != shape \
                     else "was given other memory"
                 raise UseError(f"parameter {name} {kind}: a model keeps its parameters (no .double(), .to() or .data = while "
                                "it is trained)")
@@ -412,8 +430,7 @@ def fingerprint(constants: Mapping[str, torch.Tensor]) -> int:
 def from_address(array: numpy.ndarray) -> torch.Tensor:
     """A tensor of an array's memory. (torch warns of arrays that are read-only, and reads no others.)"""
     raw = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
-    dtype = torch.int32 if array.dtype == numpy.int32 else torch.float32
-    return torch.frombuffer(raw, dtype=dtype).view(array.shape)
+    return torch.frombuffer(raw, dtype=DTYPES[array.dtype.char]).view(array.shape)
 
 
 def split_loss(loss: Any) -> Tuple[torch.Tensor, Metrics]:

@@ -25,6 +25,7 @@ import math
 import os
 import sys
 import traceback
+from types import MappingProxyType
 from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy
@@ -92,25 +93,23 @@ class Work:
     [as many as look_up() was given], the row of each, in the order in which they were given; row_gradients: float32 [n, dim],
     zeros, to which d loss / d row of all records is added; None in an evaluation."""
 
-    __slots__ = ("kind", "job", "parameters", "gradients", "records", "epoch", "step", "replica", "seed", "features",
-                 "targets", "classes", "fields", "of", "keys", "rows", "index", "row_gradients", "answered", "_worker")
+    # Defaults, which most works keep: a batch sets what it has.
+    parameters: Optional[Dict[str, numpy.ndarray]] = None
+    gradients: Optional[Dict[str, numpy.ndarray]] = None
+    records: Optional[numpy.ndarray] = None
+    epoch = step = replica = seed = of = 0
+    features: Optional[numpy.ndarray] = None
+    targets: Optional[numpy.ndarray] = None
+    classes: Optional[numpy.ndarray] = None
+    fields: Mapping[str, Field] = MappingProxyType({})
+    keys: Mapping[str, numpy.ndarray] = MappingProxyType({})
+    rows: Mapping[str, numpy.ndarray] = MappingProxyType({})
+    index: Mapping[str, numpy.ndarray] = MappingProxyType({})
+    row_gradients: Optional[Dict[str, numpy.ndarray]] = None
 
     def __init__(self, worker: "Worker", kind: int):
         self.kind = kind
         self.job: Optional[Job] = worker.job
-        self.parameters: Optional[Dict[str, numpy.ndarray]] = None
-        self.gradients: Optional[Dict[str, numpy.ndarray]] = None
-        self.records: Optional[numpy.ndarray] = None
-        self.epoch = self.step = self.replica = self.seed = 0
-        self.features: Optional[numpy.ndarray] = None
-        self.targets: Optional[numpy.ndarray] = None
-        self.classes: Optional[numpy.ndarray] = None
-        self.fields: Dict[str, Field] = {}
-        self.of = 0
-        self.keys: Dict[str, numpy.ndarray] = {}
-        self.rows: Dict[str, numpy.ndarray] = {}
-        self.index: Dict[str, numpy.ndarray] = {}
-        self.row_gradients: Optional[Dict[str, numpy.ndarray]] = None
         self.answered = kind == JOB_END
         self._worker = worker
 
@@ -179,6 +178,7 @@ class Worker:
         self.job: Optional[Job] = None  #: that is described or trained now
         self._shapes: Dict[str, Tuple[int, ...]] = {}
         self._views: Dict[Tuple[int, bool], Dict[str, numpy.ndarray]] = {}
+        self._numbers: Dict[Tuple[int, int], numpy.ndarray] = {}  # records, by address and count
         self._tables: Dict[str, int] = {}  # as described, in the order of their rows
 
     def __enter__(self) -> "Worker":
@@ -195,7 +195,7 @@ class Worker:
 
     def close(self) -> None:
         """Let go of the worker and its memory: no array of a work may be used any more."""
-        self._views.clear()
+        self._forget()
         handle, self._handle = self._handle, None
         self._library.gradus_worker_close(handle)
 
@@ -220,7 +220,7 @@ class Worker:
         if kind == JOB:
             self._begin_job()
         elif kind == JOB_END:
-            self._views.clear()
+            self._forget()
         work = Work(self, kind)
         if kind in (GRADIENT, EVALUATION, KEYS):
             self._fill(work, struct)
@@ -229,9 +229,14 @@ class Worker:
         self._open = work
         return work
 
+    def _forget(self) -> None:
+        """The views of memory that goes, or becomes another job's."""
+        self._views.clear()
+        self._numbers.clear()
+
     def _begin_job(self) -> None:
         job = self._struct.job.contents
-        self._views.clear()
+        self._forget()
         self._shapes = {}
         self._tables = {}
         tables = {job.tables[i].name.decode(): job.tables[i].dim for i in range(job.table_count)}
@@ -246,7 +251,11 @@ class Worker:
             work.parameters = self._variables(struct.parameters, False)
         if struct.gradients:
             work.gradients = self._variables(struct.gradients, True)
-        work.records = _array(struct.records, count, numpy.int64, (count,), False)
+        at = struct.records
+        records = self._numbers.get((at, count))
+        if records is None:
+            records = self._numbers[at, count] = _array(at, count, numpy.int64, (count,), False)
+        work.records = records
         if struct.features:
             dims = tuple(struct.feature_dims[i] for i in range(struct.feature_rank))
             work.features = _array(struct.features, count * struct.feature_count, numpy.float32, (count, *dims), False)
@@ -259,14 +268,15 @@ class Worker:
             self._fill_rows(work, struct)
 
     def _fill_rows(self, work: Work, struct: _l.WorkStruct) -> None:
+        work.keys, work.index, work.rows = keys, index, values = {}, {}, {}
         if struct.gradients:
             work.row_gradients = {}
         for i, (name, dim) in enumerate(self._tables.items()):
             rows = struct.rows[i]
             shape = rows.count, dim
-            work.keys[name] = _array(rows.keys, rows.count, numpy.uint64, (rows.count,), False)
-            work.index[name] = _array(rows.index, rows.index_count, numpy.uint32, (rows.index_count,), False)
-            work.rows[name] = _array(rows.values, rows.count * dim, numpy.float32, shape, False)
+            keys[name] = _array(rows.keys, rows.count, numpy.uint64, (rows.count,), False)
+            index[name] = _array(rows.index, rows.index_count, numpy.uint32, (rows.index_count,), False)
+            values[name] = _array(rows.values, rows.count * dim, numpy.float32, shape, False)
             if work.row_gradients is not None:
                 work.row_gradients[name] = _array(rows.gradients, rows.count * dim, numpy.float32, shape, True)
 

@@ -5,6 +5,8 @@
 
 #include <inttypes.h>
 
+#include "cli/text_reason.h"
+
 void cluster_count(Gradus__V1__NodeInfo *const *nodes, size_t count, struct cluster_counts *out)
 {
     *out = (struct cluster_counts){.known = true};
@@ -30,8 +32,9 @@ void cluster_note(const Gradus__V1__Job *job, uint64_t workers_min, uint64_t ps,
     }
     switch (job->state) {
     case GRADUS__V1__JOB_STATE__PENDING:
-        buf_printf(out, "job %s %s; the cluster has ", job->id,
-                   job->reason[0] != '\0' ? job->reason : "waits");
+        buf_printf(out, "job %s%s", job->id, job->reason[0] == '\0' ? " waits" : "");
+        text_reason_line(job, " ", out);
+        buf_add_str(out, "; the cluster has ");
         add_counts(counts, out);
         if (counts->workers < workers_min || counts->ps < ps) {
             buf_add_str(out, ", so it begins when more have joined");

@@ -10,6 +10,7 @@
 #include "cli/local_job.h"
 #include "cli/query.h"
 #include "cli/run_dir.h"
+#include "cli/text_reason.h"
 #include "wire/wire.h"
 
 #define RESUME_MS 60000 /* the master reads the job's file and looks for its checkpoints */
@@ -17,17 +18,15 @@
 /* Says from where a job that has ended goes on: its state only says that it waits. */
 static void tell(const Gradus__V1__Job *before)
 {
-    const char *why = before->reason[0] == '\0' ? "" : ": ";
     if (!job_has_ended(before)) {
         return;
     }
-    if (before->checkpoint[0] == '\0') {
-        cli_note("job %s had %s%s%s; it has no checkpoint, and begins again", before->id,
-                 wire_state_name(before->state), why, before->reason);
-    } else {
-        cli_note("job %s had %s%s%s; it goes on from its newest checkpoint", before->id,
-                 wire_state_name(before->state), why, before->reason);
-    }
+    struct buf why = {0};
+    text_reason_line(before, ": ", &why);
+    cli_note("job %s had %s%s; %s", before->id, wire_state_name(before->state), buf_str(&why),
+             before->checkpoint[0] == '\0' ? "it has no checkpoint, and begins again"
+                                           : "it goes on from its newest checkpoint");
+    buf_release(&why);
 }
 
 static int ask(struct client *client, const struct cli_args *args, struct rpc_msg **reply,

@@ -15,6 +15,7 @@
 #include "cli/output.h"
 #include "cli/text_consistency.h"
 #include "cli/text_metrics.h"
+#include "cli/text_reason.h"
 #include "cli/timeline_svg.h"
 
 enum row {
@@ -176,7 +177,7 @@ static void add_cell(const struct compare_report *r, const struct compare_run *r
         break;
     case ROW_RESULT:
         if (job->state != GRADUS__V1__JOB_STATE__SUCCEEDED) {
-            buf_add_str(out, job->reason);
+            text_reason_line(job, "", out);
         } else if (job->n_test > 0) {
             text_metric_values(job->test, job->n_test, out);
         } else {

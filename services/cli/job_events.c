@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cli/text_reason.h"
 
 static bool has(char *const *names, size_t count, const char *name)
 {
@@ -80,10 +81,12 @@ static void look_at_recovery(struct job_events *e, const Gradus__V1__Job *job, s
     e->adoptions = job->adoptions;
     if (e->seen && job->recoveries > e->recoveries) {
         e->lost = true;
-        const bool says = job->state == GRADUS__V1__JOB_STATE__RECOVERING && job->reason[0] != '\0';
-        buf_printf(out, "recovery %" PRIu64 " at step %" PRIu64 ", epoch %.2f%s%s\n",
-                   job->recoveries, e->reached, e->epoch, says ? ": " : "",
-                   says ? job->reason : "");
+        buf_printf(out, "recovery %" PRIu64 " at step %" PRIu64 ", epoch %.2f", job->recoveries,
+                   e->reached, e->epoch);
+        if (job->state == GRADUS__V1__JOB_STATE__RECOVERING) {
+            text_reason_line(job, ": ", out);
+        }
+        buf_add_char(out, '\n');
     }
     e->recoveries = job->recoveries;
     /* A master that was started again shows the step of its row until it has asked the shards. */

@@ -16,11 +16,13 @@
 #include "cli/text_metrics.h"
 #include "cli/text_consistency.h"
 #include "cli/text_queue.h"
+#include "cli/text_reason.h"
 #include "cli/text_times.h"
 #include "cli/text_wanted.h"
 #include "wire/wire.h"
 
 #define EVALUATIONS_SHOWN 10
+#define LABEL_COLUMNS 12 /* "state       " */
 
 const char *output_seconds(double seconds, char *text_out, size_t n)
 {
@@ -218,8 +220,8 @@ void output_progress(const Gradus__V1__Job *job, const struct job_events *events
                      struct buf *out)
 {
     if (job->state != GRADUS__V1__JOB_STATE__RUNNING) {
-        buf_printf(out, "%s%s%s", wire_state_name(job->state), job->reason[0] != '\0' ? "  " : "",
-                   job->reason);
+        buf_add_str(out, wire_state_name(job->state));
+        text_reason_line(job, "  ", out);
         return;
     }
     struct parts parts = {.count = 0};
@@ -273,9 +275,7 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
 {
     char time[40], rate[40];
     buf_printf(out, "job         %s\nstate       %s", job->id, wire_state_name(job->state));
-    if (job->reason[0] != '\0') {
-        buf_printf(out, ": %s", job->reason);
-    }
+    text_reason(job, ": ", LABEL_COLUMNS, out);
     buf_add_char(out, '\n');
     text_queue(job, out);
     if (job->activity[0] != '\0') {
@@ -299,6 +299,8 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
         text_confusion(job, out);
     }
     count_line("left out", job->bad_records, "bad record", "bad records", out);
+    count_line("left out", job->left_out, "record of each epoch (training.drop_last)",
+               "records of each epoch (training.drop_last)", out);
     count_line("dropped", job->dropped, "batch", "batches", out);
     count_line("speculated", job->speculated, "replica", "replicas", out);
     count_line("recoveries", job->recoveries, "time back to a checkpoint or the beginning",
@@ -393,8 +395,9 @@ void output_status_text(const Gradus__V1__Job *job, size_t columns, struct buf *
 
 void output_state_text(const Gradus__V1__Job *job, struct buf *out)
 {
-    buf_printf(out, "job %s: %s%s%s\n", job->id, wire_state_name(job->state),
-               job->reason[0] != '\0' ? ": " : "", job->reason);
+    buf_printf(out, "job %s: %s", job->id, wire_state_name(job->state));
+    text_reason_line(job, ": ", out);
+    buf_add_char(out, '\n');
 }
 
 void output_change_text(const Gradus__V1__Job *job, const struct job_changes *changes,

@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "cli/text_metrics.h"
 #include "cli/text_queue.h"
+#include "cli/text_reason.h"
 #include "wire/wire.h"
 
 /* What a job came to, where it stands in the queue, and its reason, else what it waits for. */
@@ -15,8 +16,11 @@ static void job_result(const Gradus__V1__Job *job, struct buf *out)
 {
     text_metric_values(job->test, job->n_test, out);
     text_queue_brief(job, out);
-    const char *why = job->reason[0] != '\0' ? job->reason : job->activity;
-    buf_printf(out, "%s%s", out->len > 0 && why[0] != '\0' ? "  " : "", why);
+    const char *space = out->len > 0 ? "  " : "";
+    text_reason_line(job, space, out);
+    if (job->reason[0] == '\0' && job->activity[0] != '\0') {
+        buf_printf(out, "%s%s", space, job->activity);
+    }
 }
 
 /* "45s", "3m", "2h", "5d" */

@@ -83,6 +83,7 @@ ELSEWHERE = [
     ("deploy/compose.yaml", r".*", BY_CONTAINERS),
     ("docker/Dockerfile", r".*", BY_CONTAINERS),
     ("docs/deployment.md", r"(docker|kubectl) ", BY_KUBERNETES),
+    ("docs/deployment.md", r"(script/build$|cd build && cpack |apt install )", "script/test-packages, in a Debian of its own"),
     ("docs/deployment.md", r"(cmake --install|systemd-sysusers|systemctl|gradus nodes$)", BY_INSTALL),
     ("docs/deployment.md", r"build/bin/gradus (nodes|cancel) ", "it needs the port of a cluster, and is in docs/cli.md, too"),
     ("docs/operations.md", r"kubectl ", BY_KUBERNETES),

@@ -163,8 +163,8 @@ static void execute(struct worker_job *j, const struct worker_action *a)
     struct worker_event e = {0};
     switch (a->kind) {
     case WORKER_DO_COMPUTE:
-        for (size_t i = 0; i < a->push_count; i++) {
-            const struct worker_request push = a->pushes[i];
+        for (size_t i = 0; i < a->compute.push_count; i++) {
+            const struct worker_request push = a->compute.pushes[i];
             exchange(j, &push);
         }
         e.kind = WORKER_COMPUTED;
@@ -173,16 +173,16 @@ static void execute(struct worker_job *j, const struct worker_action *a)
         e.kind = WORKER_COMPUTED;
         break;
     case WORKER_DO_EXCHANGE:
-        exchange(j, &a->request);
+        exchange(j, &a->exchange);
         return;
     case WORKER_DO_LEASE:
         e.kind = WORKER_LEASED;
         e.lease = WORKER_LEASE_DONE;
-        e.generation = a->generation;
+        e.generation = a->lease.generation;
         break;
     case WORKER_DO_REPORT_SPLIT:
         e.kind = WORKER_SPLIT_REPORTED;
-        e.generation = a->generation;
+        e.generation = a->report_split.generation;
         break;
     case WORKER_DO_REPORT_PROGRESS:
         e.kind = WORKER_PROGRESS_REPORTED;

@@ -60,7 +60,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("pids")
     parser.add_argument("--sleep-ms", type=float, default=0)
-    parser.add_argument("--what", choices=("raise", "hang", "exit", "crash", "spin"))
+    parser.add_argument("--what", choices=("raise", "hang", "exit", "crash", "spin", "begin"))
     parser.add_argument("--at", type=int, default=5)
     parser.add_argument("--once", help="file that says that it was done")
     options = parser.parse_args()
@@ -70,7 +70,8 @@ def main():
     with gradus.Worker("numpy") as worker:
         for work in worker:
             if work.kind == gradus.JOB:
-                work.describe({"weights": numpy.zeros((FEATURES, CLASSES), "float32"), "bias": numpy.zeros(CLASSES, "float32")},
+                bias = numpy.full(CLASSES, options.what == "begin", "float32")
+                work.describe({"weights": numpy.zeros((FEATURES, CLASSES), "float32"), "bias": bias},
                               statistics={"seen.mean": numpy.zeros(FEATURES, "float32")}, train_records=TRAIN, test_records=TEST)
             elif work.kind in parts:
                 try:

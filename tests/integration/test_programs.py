@@ -159,10 +159,10 @@ class ProgramTest(ClusterTest):
         self.wait_end(job)
         self.assert_same(job, self.numpy(), epochs)
 
-    def killed_in_async(self):
+    def killed_in_async(self, **sets):
         """What became of it, and its epochs."""
         workers = self.cluster(3, 2, self.numpy("--sleep-ms=20"))
-        job = self.submit(training__mode="async", training__epochs=ENDLESS, cluster__workers=3, cluster__ps=2, cluster__partitions=2)
+        job = self.submit(training__mode="async", training__epochs=ENDLESS, cluster__workers=3, cluster__ps=2, cluster__partitions=2, **sets)
         self.wait_part(job, 0.2)
         os.kill(self.programs()[0], signal.SIGKILL)
         self.wait_part(job, 0.5)
@@ -289,12 +289,52 @@ class InNumpy(ProgramTest):
         self.assertEqual(status["recoveries"], 0)
         self.assertGreater(status["metrics"]["test"]["accuracy"], 0.9)
 
+    def test_the_last_batch_of_an_epoch_may_be_left_out(self):
+        """32 records of 2000 in batches of 48, in sync and async, of programs and of layers."""
+        sets = {"training__batch_size": 48, "training__drop_last": "true"}
+        whole = TRAIN - TRAIN % 48
+        result, _ = self.same_bits(self.numpy(), "mine-1", **sets)
+        self.assertEqual((result["examples"], result["left_out"], result["epochs"]), (EPOCHS * whole, TRAIN - whole, EPOCHS))
+        self.assertEqual(result["steps"], EPOCHS * -(-whole // 48 // 4))
+        status, epochs = self.killed_in_async(**sets)
+        self.assertEqual([records_applied(s["ledger"]) for s in status["shards"]], [epochs * whole] * 2)
+        self.assertEqual([s["examples"] for s in status["shards"]], [epochs * whole] * 2)
+        done = gradus("status", status["job"], "--master", self.master.address)
+        self.assertIn("\nleft out    32 records of each epoch (training.drop_last)\n", done.stdout)
+        result = self.run_job("layers", training__epochs=2, cluster__workers=2, data__dir=self.shared + "/digits", **sets)
+        self.assertEqual((result["examples"], result["left_out"], result["epochs"]), (2 * whole, TRAIN - whole, 2))
+
+    def test_norms_of_a_program_in_async(self):
+        """Where pushes bring the norms of whole gradients, which a worker computes."""
+        result = self.run_program(self.numpy(), "norms", training__mode="async", cluster__workers=2, cluster__ps=2,
+                                  cluster__partitions=2, update__clip_global_norm="0.5")
+        self.assertEqual((result["examples"], result["recoveries"]), (EPOCHS * TRAIN, 0))
+        self.assertGreater(result["metrics"]["test"]["accuracy"], 0.9)
+
+    def test_a_program_that_begins_with_other_values(self):
+        """It is refused, with the variable; the job goes on without it."""
+        self.cluster(1, 1, self.numpy("--sleep-ms=20"))
+        job = self.submit(training__epochs=ENDLESS, cluster__workers="1..2")
+        self.wait_part(job, 0.1)
+        self.start("worker", f"--master={self.master.address}", f"--program={self.numpy('--what=begin')}")
+        words = "variable 1, bias: its initial values are not those that the first worker of the job told (1 of 3 variables differ)"
+        def refused():
+            with open(self.master.log.name, encoding="utf-8") as f:
+                return words in f.read()
+        self.wait_for("the refusal", refused)
+        self.give_end(job)
+        self.wait_end(job)
+
     def test_a_mistake_in_a_program_ends_the_job_and_nothing_else(self):
         self.cluster(2, 1, self.numpy("--what=raise", "--sleep-ms=5"))
         for _ in range(2):
             job = self.submit(cluster__workers=2)
             status = self.wait_end(job, "FAILED")
             self.assertIn("ValueError: this batch has a mistake in it", status["reason"])
+            self.assertRegex(status["reason"], r'\n  File ".*numpy_program\.py", line \d+, in ')
+            shown = gradus("status", job, "--master", self.master.address).stdout
+            self.assertRegex(shown, r'\n {14}File ".*numpy_program\.py", line \d+, in ')
+            self.assertIn("\n            ValueError: this batch has a mistake in it", shown)
             self.assertIn("step 5", status["reason"])
         self.assertEqual(len(self.programs()), 2)
         self.assertEqual(len(os.listdir(self.pids)), 2)  # the same processes

@@ -201,7 +201,7 @@ static bool is_foreign(const struct sim_shard *s, const struct shard_event *e)
     if (e->own || e->kind == SHARD_GONE || e->kind == SHARD_SNAPSHOT) {
         return false;
     }
-    return e->kind == SHARD_EXCHANGE || e->kind == SHARD_FILL
+    return e->kind == SHARD_EXCHANGE || e->kind == SHARD_FILL || e->kind == SHARD_READ
                ? e->fence.opening != s->fence.opening
                : memcmp(e->fence.secret, s->fence.secret, sizeof s->fence.secret) != 0;
 }
@@ -230,11 +230,17 @@ void check_step(struct world *w, struct sim_shard *s, const struct shard_event *
             w, INVARIANT_FENCE, "a request of generation %llu changes shard %u of generation %llu",
             (unsigned long long)e->generation, s->number, (unsigned long long)before->generation);
     }
+    if (e->kind == SHARD_READ && e->read.kind == SHARD_READ_PIN &&
+        e->generation < before->generation && after.readers > before->readers) {
+        violated(w, INVARIANT_FENCE, "a reader of generation %llu pins a version of shard %u",
+                 (unsigned long long)e->generation, s->number);
+    }
     if (is_foreign(s, e) &&
         (after.version != before->version || after.generation != before->generation ||
          after.queued != before->queued || after.parked > before->parked ||
          after.filled != before->filled || after.pins != before->pins ||
-         after.closed != before->closed || after.pushes_applied != before->pushes_applied)) {
+         after.readers > before->readers || after.closed != before->closed ||
+         after.pushes_applied != before->pushes_applied)) {
         violated(w, INVARIANT_FENCE,
                  "a request that is not for this opening of shard %u, or not "
                  "of its master, changes it",
@@ -330,7 +336,7 @@ void check_lease(struct world *w, uint32_t job, uint16_t name, uint64_t generati
 
 /* ---- a worker ---- */
 
-void check_compute(struct world *w, uint32_t node, const struct worker_action *a)
+void check_compute(struct world *w, uint32_t node, const struct worker_do_compute *a)
 {
     const struct sim_worker_job *j = w->nodes[node].job;
     const struct worker_values *set = &j->sets[a->set];

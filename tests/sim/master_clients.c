@@ -27,7 +27,8 @@ bool client_parse(const char *text, const char *const *sets, size_t set_count,
 static void learn_job(struct sim_job *j, const struct job_spec *spec,
                       const struct sim_job_plan *plan)
 {
-    j->records = plan->records;
+    j->train_records = plan->records;
+    j->records = (uint32_t)job_spec_epoch_records(spec, plan->records);
     j->test_records = plan->test_records;
     j->batch_records = (uint32_t)spec->training.batch_size;
     j->epochs = (uint32_t)spec->training.epochs;

@@ -40,7 +40,7 @@ static void flatten(struct world *w, struct flat_ledger *to, const struct ledger
     }
 }
 
-static uint32_t node_at(struct world *w, const char *address)
+uint32_t node_at(struct world *w, const char *address)
 {
     uint32_t node = (uint32_t)strtoul(address + 1, NULL, 10); /* "n3" */
     if (node >= w->node_count) {
@@ -569,7 +569,7 @@ void master_answered(struct world *w, const struct unary *u, const struct unary_
         e.call.ledger = &ledger;
     }
     if (u->req.call == MASTER_CALL_INSPECT) {
-        e.call.train = (struct dataset_info){.records = j->records,
+        e.call.train = (struct dataset_info){.records = j->train_records,
                                              .features = {1, {4}},
                                              .label_is_class = true,
                                              .classes = 3,

@@ -14,8 +14,8 @@
  *
  *     state, mode, phase, checkpoint WORD            is WORD; no WORD: is empty
  *     reason, activity TEXT                          has TEXT in it; no TEXT: is empty
- *     step, examples, epoch, evaluations, recoveries, generation, workers, servers, replicas,
- *     left, saved, unsaved                           N, or OP N with an OP of < <= > >= !=; the
+ *     step, examples, epoch, evaluations, recoveries, adoptions, generation, workers, servers,
+ *     replicas, left, saved, unsaved                 N, or OP N with an OP of < <= > >= !=; the
  * last three are steps: to do, of the newest checkpoint, done since then ms N likewise, the time
  *     trace TEXT                                     a line has it; `no TEXT`: none has
  *     count N TEXT                                   so many lines have it */

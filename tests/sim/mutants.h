@@ -176,6 +176,11 @@
     X(delta_misses_first, TABLES, "a delta has no rows of the version behind its base")            \
     X(notes_of_base_forgotten, TABLES, "what went is forgotten with the first delta that says so") \
     X(delta_of_any_notes, TABLES, "a delta is written although it is not known what went")         \
+    X(reader_pins_any, TABLES, "a reader gets the present version, whichever it wants")            \
+    X(reader_reads_present, TABLES, "a reader reads the present version, whatever it has pinned")  \
+    X(reader_for_ever, TABLES, "a reader's pin outlives its lease")                                \
+    X(reader_pins_late, TABLES, "a reader that waits for a version gets the one behind it")        \
+    X(readers_pins_stay, TABLES, "pins of the training are given up before those of readers")      \
     X(read_unfilled, GIVEN, "a shard answers before workers have brought all of its values")       \
     X(fill_counts_repeats, GIVEN, "values that come again count as further ones")                  \
     X(late_fill_overwrites, GIVEN, "a Fill that comes late takes values back")                     \
@@ -191,11 +196,9 @@
     X(encoding_of_first, GIVEN, "a worker that comes later measures them")                         \
     X(slots_from_zero, GIVEN, "updates are counted from 0 where slots have seen some")             \
     X(never_adopts, ANY, "a master that is started again takes no job over")                       \
-    X(change_half_adopted, CHANGE, "shards that were not told of a change never are")              \
     X(pins_of_the_dead, ANY, "what an earlier master pinned stays pinned")                         \
     X(sync_point_lost, ANY, "an evaluation or checkpoint that was under way is forgotten")         \
     X(writes_for_any_base, TABLES, "a delta of an earlier master is taken for a whole file")       \
-    X(missed_is_over, ANY, "what was due when the master died is not made up for")                 \
     X(adopted_from_the_start, ASYNC, "who takes a job over leases the epoch that it began with")   \
     X(handover_of_start, ANY, "a row names the nodes with which the job began")                    \
     X(adopted_into_next_epoch, ASYNC, "what is due between two epochs is passed over")             \

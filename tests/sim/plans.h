@@ -120,6 +120,7 @@ struct sim_knobs {
     /* Answers that are told early: the rest of the values comes up to so much later, or never. */
     uint32_t early_part, early_us, lost_part;
     uint32_t reader_part, reader_us, readers_max; /* slow readers of snapshots */
+    uint32_t followers;                           /* readers of running jobs */
     /* Memory of parameter servers: parts of the OpenShards that are refused for a time; the workers
      * (0: any number) and the modes (a bit for each) for which a shard that was opened with less
      * than that, or in another mode, has none. Each server draws its own, near these. */

@@ -113,7 +113,7 @@ static void forget_waiting(struct world *w, struct sim_shard *s, bool answer)
     for (size_t i = 0; i < w->request_count && s->waiting > 0; i++) {
         struct sim_request *r = &w->requests[i];
         if (r->used && r->shard == s) {
-            if (answer && r->exchange == SIM_NONE) {
+            if (answer && r->exchange == SIM_NONE && r->read == SIM_NONE) {
                 unary_refuse(w, r->unary, r->attempt, ERR_ABORTED, "the shard is closed");
             }
             request_drop(w, r);

@@ -23,8 +23,7 @@ struct sim_shard *ps_shard_there(struct world *w, uint32_t node, uint32_t job, u
     return there == NULL ? NULL : *there;
 }
 
-/* A closed shard leaves the table; false: the server died meanwhile. */
-static void sweep(struct world *w, uint32_t node)
+void ps_sweep(struct world *w, uint32_t node)
 {
     struct sim_node *n = &w->nodes[node];
     for (uint32_t i = 0; i < SIM_SHARDS_OF_PS && n->up; i++) {
@@ -134,7 +133,7 @@ void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
     }
     if (what == SHARD_OPEN_SAME) {
         answer_state(w, *there, unary, attempt);
-        sweep(w, node);
+        ps_sweep(w, node);
         return;
     }
     uint32_t life = n->life;
@@ -165,7 +164,7 @@ void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
     }
     n->shards[i] = s;
     answer_state(w, s, unary, attempt);
-    sweep(w, node);
+    ps_sweep(w, node);
 }
 
 static void open_later(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
@@ -302,7 +301,7 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         n->copy_us = w->now_us;
         n->copied_us = w->now_us + world_takes(w, "copy", k->copy_us);
     }
-    sweep(w, node);
+    ps_sweep(w, node);
 }
 
 /* ---- exchanges ---- */
@@ -359,7 +358,7 @@ void ps_exchange(struct world *w, uint32_t node, uint32_t exchange)
         s->gradients++;
     }
     shard_take(w, s, &e);
-    sweep(w, node);
+    ps_sweep(w, node);
 }
 
 void ps_gone(struct world *w, uint32_t node, uint32_t stream)

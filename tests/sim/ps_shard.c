@@ -58,6 +58,7 @@ struct sim_request *request_new(struct world *w, struct sim_shard *s)
                               .waiting = true,
                               .shard = s,
                               .exchange = SIM_NONE,
+                              .read = SIM_NONE,
                               .serial = r->serial + 1};
     s->waiting++;
     return r;
@@ -431,7 +432,10 @@ static void keep(struct world *w, struct sim_shard *s, const struct shard_action
     given_check(w, s, "is pinned");
     find_version(w, s, a->version)->refs++;
     s->kept++;
-    if (!a->has_base) {
+    s->leases.kept += a->reader;
+    if (a->reader) {
+        tables_pin_reader(s);
+    } else if (!a->has_base) {
         tables_pin(w, s, a->version);
     }
     if (a->buffer != NULL) {
@@ -449,7 +453,15 @@ static void forget(struct world *w, struct sim_shard *s, const struct shard_acti
         violated(w, INVARIANT_ORDER, "version %llu of shard %u is forgotten, but not kept",
                  (unsigned long long)a->version, s->number);
     }
-    if (!a->has_base) {
+    if (a->reader && s->leases.kept == 0) {
+        violated(w, INVARIANT_ORDER,
+                 "version %llu of shard %u is forgotten, but kept for no reader",
+                 (unsigned long long)a->version, s->number);
+    }
+    if (a->reader) {
+        s->leases.kept--;
+        tables_unpin_reader(s, a->version);
+    } else if (!a->has_base) {
         tables_unpin(w, s, a->version);
     }
     s->kept--;
@@ -508,7 +520,9 @@ static void act(struct world *w, struct sim_shard *s, const struct shard_action 
             break; /* of a drop that nobody asked for */
         }
         r = request_of(w, s, a->tag);
-        if (r->exchange != SIM_NONE) {
+        if (r->read != SIM_NONE) {
+            follower_answered(w, s, r, a);
+        } else if (r->exchange != SIM_NONE) {
             reply_exchange(w, s, r, a);
         } else {
             reply_unary(w, s, r, a);
@@ -541,6 +555,7 @@ bool shard_do(struct world *w, struct sim_shard *s, struct shard_event *e)
     }
     tables_follow(s);
     check_step(w, s, e, &before);
+    followers_check(w, s);
     return true;
 }
 

@@ -235,6 +235,15 @@ static void traces(const struct maker *of, struct sim_schedule *s, uint32_t perc
     }
 }
 
+/* Readers of running jobs. With draws of their own, too. */
+static void followers(const struct maker *of, struct sim_schedule *s, uint32_t percent)
+{
+    struct maker m = *of;
+    m.key = rng_key(s->seed, "followers");
+    m.draws = 0;
+    s->knobs.followers = chance(&m, percent) ? (uint32_t)between(&m, 1, SIM_FOLLOWERS_MAX) : 0;
+}
+
 static uint32_t most_of_least(const struct sim_schedule *s)
 {
     uint32_t most = 1;
@@ -520,6 +529,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     heard_late(&m, s);
     comes_back(&m, s);
     traces(&m, s, traced_percent);
+    followers(&m, s, s->mode == SIM_TABLES ? 60 : 25);
     fair_use(&m, s, fair_percent);
     resumed(&m, s, again_percent);
     updates(&m, s, updates_percent);

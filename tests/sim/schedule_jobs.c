@@ -182,7 +182,11 @@ void maker_job(struct maker *m, uint32_t index, enum sim_mode mode)
     if (replicas > job->records) {
         job->records = (uint32_t)replicas;
     }
-    m->records_min = job->records < m->records_min ? job->records : m->records_min;
+    const uint64_t whole = job->records / batch * batch;
+    const uint64_t lasts = rng_key(m->s->seed, "lasts"); /* a key of its own: others stay */
+    const bool drops = whole >= replicas && rng_below(lasts, index, 100) < 25;
+    const uint64_t epoch = drops ? whole : job->records;
+    m->records_min = epoch < m->records_min ? epoch : m->records_min;
     job->test_records = chance(m, 60) ? (uint32_t)between(m, 1, 3000) : 0;
     job->submit_us = index == 0 ? below(m, 20 * SIM_MS) : below(m, 1 * SIM_S);
     put(&t, "name: job%u\ndata:\n  train: {file: a.csv}\n%s", index,
@@ -192,6 +196,7 @@ void maker_job(struct maker *m, uint32_t index, enum sim_mode mode)
     put_update(m, &t, mode);
     put(&t, "training:\n");
     put(&t, "  batch_size: %u\n", (unsigned)batch);
+    put(&t, "%s", drops ? "  drop_last: true\n" : "");
     if (chance(m, 15)) {
         put(&t, "  steps: %u\n", (unsigned)between(m, 1, batches * epochs));
     }

@@ -73,6 +73,7 @@ void master_refused(struct world *w, uint32_t node);
 void master_tick(struct world *w);
 void master_event(struct world *w, struct master_event *e);
 uint32_t job_index(struct world *w, const char *id);
+uint32_t node_at(struct world *w, const char *address);
 
 /* master_clients.c */
 void master_client(struct world *w, const struct sim_fault *f);
@@ -85,6 +86,7 @@ bool master_resume(struct world *w, uint32_t job); /* false: it cannot be asked 
 void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
 void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
 void ps_exchange(struct world *w, uint32_t node, uint32_t exchange);
+void ps_sweep(struct world *w, uint32_t node); /* closed shards leave the table */
 void ps_refuse(struct world *w, uint32_t exchange, int code, const char *why);
 void ps_gone(struct world *w, uint32_t node, uint32_t stream);
 struct sim_shard *ps_shard_there(struct world *w, uint32_t node, uint32_t job, uint32_t shard);
@@ -92,6 +94,14 @@ void ps_drop(struct world *w, uint32_t node, uint32_t job); /* SIM_NONE: all */
 void ps_drop_opening(struct world *w, uint32_t node, uint64_t opening);
 void ps_end(struct world *w, uint32_t node); /* killed: memory is gone */
 void ps_reader(struct world *w, const struct event *e);
+
+/* followers.c: readers of running jobs */
+void followers_begin(struct world *w);
+void follower_turn(struct world *w, uint32_t index, uint32_t turn);
+void follower_asks(struct world *w, uint32_t node, uint32_t number, uint32_t serial);
+void follower_answered(struct world *w, struct sim_shard *s, struct sim_request *r,
+                       const struct shard_action *a);
+void followers_check(struct world *w, struct sim_shard *s); /* after a step of the shard */
 
 /* ps_budget.c: memory for gradients that is tight */
 bool budget_is_tight(const struct world *w);
@@ -355,7 +365,7 @@ void check_record(struct world *w, const struct job_record *r);
 void check_generation(struct world *w, uint32_t job, uint64_t generation); /* of a call */
 void check_lease(struct world *w, uint32_t job, uint16_t name, uint64_t generation,
                  const struct lease *lease);
-void check_compute(struct world *w, uint32_t node, const struct worker_action *a);
+void check_compute(struct world *w, uint32_t node, const struct worker_do_compute *a);
 void check_evaluate(struct world *w, uint32_t node);
 void check_job_end(struct world *w, uint32_t job);
 void check_clean(struct world *w);

@@ -60,7 +60,7 @@ static bool drop_faults(struct world *w, struct sim_schedule *s, const struct fa
 static bool calm_knobs(struct world *w, struct sim_schedule *s, const struct failure *f)
 {
     bool better = false;
-    for (uint32_t i = 0; i < 18; i++) {
+    for (uint32_t i = 0; i < 19; i++) {
         struct sim_schedule smaller = *s;
         struct sim_knobs *k = &smaller.knobs;
         uint32_t *parts[] = {&k->loss_part,           &k->twice_part,      &k->tail_part,
@@ -76,6 +76,8 @@ static bool calm_knobs(struct world *w, struct sim_schedule *s, const struct fai
             k->memory_tight = false;
         } else if (i == 16) {
             k->memory_more = 0;
+        } else if (i == 17) {
+            k->followers = k->followers > 1 ? 1 : 0;
         } else {
             k->readers_max = 8;
         }

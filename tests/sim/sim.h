@@ -10,14 +10,13 @@
  * streams; member.c a node's place in the cluster; master_node.c, ps_node.c, ps_shard.c, ps_life.c,
  * ps_budget.c, worker_node.c, worker_answers.c, worker_act.c, worker_rows.c what services/ does in
  * threads; master_clients.c who asks the master; disk.c checkpoints; tables.h sparse tables;
- * fault.c what goes wrong; rounds.c and recorder.c the traces that clients ask for. check.c knows
- * what must hold. Time is in microseconds; the cores see milliseconds of their node's own clock. */
+ * followers.h readers of jobs; fault.c what goes wrong; rounds.c and recorder.c traces. check.c
+ * knows what must hold. Time is in µs; cores see milliseconds of their node's clock. */
 #ifndef GRADUS_SIM_SIM_H
 #define GRADUS_SIM_SIM_H
 
 #include <setjmp.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "job/progress/consistency.h"
@@ -29,6 +28,7 @@
 #include "ps/core/shard.h"
 #include "membership/membership_core.h"
 #include "trace/recording.h"
+#include "sim/followers.h"
 #include "sim/messages.h"
 #include "sim/plans.h"
 #include "sim/tables.h"
@@ -49,18 +49,19 @@ struct snapshot_slot {
     struct tensor t;
     struct ids ids;
 };
-#define SIM_SNAPSHOTS_MAX 24
+#define SIM_SNAPSHOTS_MAX 32
 
 struct sim_request { /* a tag of a shard's core */
     uint32_t next;   /* free ones */
     bool used, waiting;
     struct sim_shard *shard;
     uint32_t unary, attempt; /* or */
-    uint32_t exchange;       /* SIM_NONE: it is a unary one */
+    uint32_t exchange, read; /* SIM_NONE both: it is a unary one; read: a follower's */
     uint32_t serial;
 };
 
-struct sim_shard {               /* on a parameter server */
+struct sim_shard { /* on a parameter server */
+    struct sim_leases leases;
     struct gradient_share share; /* where memory for gradients is tight: in `elements` */
     uint64_t reserve_before;     /* a change of membership */
     uint32_t taken;              /* gradients that come in, or that its core has */
@@ -315,6 +316,7 @@ struct sim_grant { /* the last one of a split */
 struct sim_job {
     char id[48];
     bool submitted, known;
+    uint32_t train_records; /* of which an epoch has all or, with drop_last, whole batches */
     uint32_t records, test_records, batch_records, split_batches, batches, epochs;
     uint64_t steps;
     uint32_t rule_rounds; /* of its rule; none are exchanged with one shard */
@@ -441,6 +443,8 @@ enum event_kind {
     EVENT_OPENED, /* a server has the time to make a shard: arg as of EVENT_REQUEST */
     EVENT_FILE,   /* arg: a disk operation */
     EVENT_READER, /* a slow reader of a snapshot is done */
+    EVENT_READ,
+    EVENT_FOLLOW, /* a follower's request arrives; its turn has come */
     EVENT_ROOM,   /* a server tells who waited for memory */
     EVENT_TAKEN,  /* the last of a gradient has come in: stream, inlet; or who waits gives up */
     EVENT_FAULT,
@@ -519,7 +523,7 @@ struct sim_counts {
         stopped, resumed;
     uint64_t given_up, memory_waits;
     uint64_t rows_admitted, rows_evicted, rows_dropped, pins_given_up, tables_restored, deltas_read;
-    uint64_t rows_ahead;                            /* computations whose rows came with values */
+    uint64_t rows_ahead, versions_read;             /* with values, to compute; by followers */
     uint64_t traces, traces_answered, traces_whole; /* the last: of every node */
     uint64_t faults[FAULT_KIND_COUNT], states[JOB_STATE_END];
 };
@@ -575,6 +579,7 @@ struct world {
     struct sim_reference references[SIM_JOBS_MAX];
     struct budget tables_budget; /* of all servers */
     uint64_t table_draws;
+    struct sim_followers follow;
     struct sim_trace traces[SIM_TRACES_MAX];
     uint64_t trace_last; /* id */
     struct disk *disk;

@@ -33,13 +33,26 @@ void standstill_copy(struct world *w, uint32_t node)
     master_event(w, &e);
 }
 
+/* Has this life of the master heard the node, and lately? A life that has just begun knows from its
+ * rows whom to expect, and looks at their addresses itself. */
+static bool is_heard(struct world *w, const struct sim_node *n)
+{
+    struct master_node_info info;
+    for (size_t i = 0; master_node_at(w->master, i, node_ms(w, 0), &info); i++) {
+        if (info.alive && info.incarnation == n->incarnation) {
+            return !info.late;
+        }
+    }
+    return true;
+}
+
 /* Somebody found nobody at its address, before it said that it is there. */
 void standstill_probe(struct world *w, uint32_t node)
 {
     const struct sim_node *n = &w->nodes[node];
     bool on_time = n->up && !n->paused && n->name != 0 && n->beat_name == n->name &&
                    n->beat_us + ON_TIME_US > w->now_us && n->member.state == MEMBERSHIP_IN;
-    if (w->master == NULL || w->nodes[0].paused || !on_time) {
+    if (w->master == NULL || w->nodes[0].paused || !on_time || !is_heard(w, n)) {
         return;
     }
     struct master_event e = {.kind = MASTER_UNREACHABLE};

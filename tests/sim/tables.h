@@ -131,6 +131,7 @@ struct sim_tables { /* of a shard */
     struct shard_tables *real;
     struct sim_rows *models; /* of each version that is a snapshot of the shard */
     uint64_t pins[SIM_PINS_MAX];
+    bool lost[SIM_PINS_MAX]; /* given up, for want of memory */
     uint32_t pin_count;
     uint32_t writing;   /* files */
     bool kept;          /* the version before can be read, */
@@ -151,6 +152,11 @@ void tables_apply(struct world *w, struct sim_shard *s, const struct shard_actio
                   const struct gradient *g, uint32_t from, uint32_t to);
 void tables_pin(struct world *w, struct sim_shard *s, uint64_t version);
 void tables_unpin(struct world *w, struct sim_shard *s, uint64_t version);
+void tables_pin_reader(const struct sim_shard *s);
+void tables_unpin_reader(const struct sim_shard *s, uint64_t version);
+/* The next @n rows of @table that a reader has pinned at @version; @rows were read so far. */
+void tables_part(struct world *w, const struct sim_shard *s, uint64_t version, uint32_t table,
+                 size_t n, struct table_cursor *cursor, uint32_t *rows);
 bool tables_has(const struct sim_shard *s, uint64_t version); /* pinned */
 /* Updates wait for a file. */
 bool tables_wait(const struct sim_shard *s);

@@ -220,6 +220,21 @@ static void check_limit(struct world *w, const struct sim_shard *s, uint64_t ver
     }
 }
 
+/* Who reads a running job gives way first. */
+static void check_pin(struct world *w, const struct sim_shard *s, uint32_t pin, uint32_t table)
+{
+    struct sim_tables *t = s->tables;
+    if (!read_all(w, s, t->pins[pin], table) && !t->lost[pin]) {
+        t->lost[pin] = true;
+        if (t->real->reader_count > 0) {
+            violated(w, INVARIANT_ROWS,
+                     "version %llu of shard %u, which is pinned, is given up, and not those that "
+                     "readers have pinned",
+                     (unsigned long long)t->pins[pin], s->number);
+        }
+    }
+}
+
 static void check_all(struct world *w, const struct sim_shard *s, uint32_t slot)
 {
     const struct sim_job *j = job_of(w, s);
@@ -232,7 +247,7 @@ static void check_all(struct world *w, const struct sim_shard *s, uint32_t slot)
             (void)read_all(w, s, version - 1, i);
         }
         for (uint32_t k = 0; k < t->pin_count; k++) {
-            (void)read_all(w, s, t->pins[k], i);
+            check_pin(w, s, k, i);
         }
     }
     check_sightings(w, s, &t->models[slot]);
@@ -301,6 +316,7 @@ void tables_pin(struct world *w, struct sim_shard *s, uint64_t version)
                  (unsigned long long)version, s->number,
                  (unsigned long long)s->snapshots[s->present].version);
     }
+    t->lost[t->pin_count] = false;
     t->pins[t->pin_count++] = version;
     shard_tables_pin(t->real);
 }
@@ -325,6 +341,7 @@ void tables_unpin(struct world *w, struct sim_shard *s, uint64_t version)
     }
     w->counts.pins_given_up += !whole;
     t->pins[i] = t->pins[--t->pin_count];
+    t->lost[i] = t->lost[t->pin_count];
     shard_tables_unpin(t->real, version);
 }
 
@@ -334,6 +351,75 @@ bool tables_wait(const struct sim_shard *s)
 }
 
 /* ---- readers ---- */
+
+void tables_pin_reader(const struct sim_shard *s)
+{
+    if (s->tables != NULL) {
+        shard_tables_pin_reader(s->tables->real);
+    }
+}
+
+void tables_unpin_reader(const struct sim_shard *s, uint64_t version)
+{
+    if (s->tables != NULL) {
+        shard_tables_unpin_reader(s->tables->real, version);
+    }
+}
+
+static bool has_reader(const struct shard_tables *t, uint64_t version)
+{
+    bool found = false;
+    for (size_t i = 0; i < t->reader_count; i++) {
+        found = found || t->readers[i] == version;
+    }
+    return found;
+}
+
+void tables_part(struct world *w, const struct sim_shard *s, uint64_t version, uint32_t table,
+                 size_t n, struct table_cursor *cursor, uint32_t *rows)
+{
+    const struct sim_job *j = job_of(w, s);
+    const struct sim_rows *model = &s->tables->models[slot_of(w, s, version)];
+    const size_t dim = j->table_plans[table].config.dim;
+    uint64_t keys[SIM_KEYS];
+    float values[SIM_KEYS * SIM_DIM_MAX], expected[SIM_DIM_MAX];
+    struct table_chunk chunk = {.capacity = n, .keys = keys, .values = values};
+    struct err err = {0};
+    if (cursor->end) {
+        return;
+    }
+    if (table_walk(s->tables->real->tables[table], version, cursor, &chunk, &err) != 0) {
+        if (has_reader(s->tables->real, version)) {
+            violated(w, INVARIANT_ROWS, "a reader cannot read version %llu of shard %u: %s",
+                     (unsigned long long)version, s->number, err.msg);
+        }
+        cursor->end = true; /* its pin was given up */
+        return;
+    }
+    *rows += (uint32_t)chunk.n;
+    for (size_t i = 0; i < chunk.n; i++) {
+        const uint32_t k = tables_key_number(keys[i]);
+        if (k == SIM_KEYS || !model->of[table][k].there) {
+            violated(w, INVARIANT_ROWS, "a reader of version %llu of shard %u gets a row of later",
+                     (unsigned long long)version, s->number);
+        }
+        rows_read(j, table, k, &model->of[table][k], version, expected);
+        if (memcmp(expected, values + i * dim, dim * sizeof(float)) != 0) {
+            violated(w, INVARIANT_ROWS, "a reader of version %llu of shard %u gets another key %u",
+                     (unsigned long long)version, s->number, k);
+        }
+    }
+    uint32_t all = 0;
+    for (uint32_t k = 0; k < SIM_KEYS; k++) {
+        all +=
+            model->of[table][k].there && table_shard_of(sim_keys[k], j->shard_count) == s->number;
+    }
+    if (*rows > all || ((cursor->end || chunk.n < n) && *rows != all)) {
+        violated(w, INVARIANT_ROWS, "a reader of version %llu of shard %u gets %u rows of %u",
+                 (unsigned long long)version, s->number, *rows, all);
+    }
+    cursor->end = cursor->end || chunk.n < n;
+}
 
 void tables_answer(struct world *w, struct sim_shard *s, const unsigned char *asked,
                    uint64_t version, struct exchange *x)

@@ -12,7 +12,7 @@
 
 /* ---- calls to the master ---- */
 
-static struct unary *call_master(struct world *w, uint32_t node, const struct worker_action *a,
+static struct unary *call_master(struct world *w, uint32_t node, uint64_t generation,
                                  enum unary_kind kind, uint64_t timeout_ms, uint32_t *index)
 {
     struct sim_node *n = &w->nodes[node];
@@ -20,15 +20,15 @@ static struct unary *call_master(struct world *w, uint32_t node, const struct wo
     u->req.name = n->name;
     u->req.incarnation = n->incarnation;
     u->req.job = n->job->job;
-    u->req.generation = a->generation;
+    u->req.generation = generation;
     u->req.first = n->job->serial; /* whose answer it is */
     return u;
 }
 
-static void lease(struct world *w, uint32_t node, const struct worker_action *a)
+static void lease(struct world *w, uint32_t node, const struct worker_do_lease *a)
 {
     uint32_t index;
-    struct unary *u = call_master(w, node, a, UNARY_LEASE, LEASE_TIMEOUT_MS, &index);
+    struct unary *u = call_master(w, node, a->generation, UNARY_LEASE, LEASE_TIMEOUT_MS, &index);
     for (size_t i = 0; i < a->held_count; i++) {
         const struct worker_lease *l = &a->held[i];
         u->req.leases[i] = (struct lease){l->epoch, l->split, l->batch_end, l->fresh};
@@ -37,21 +37,24 @@ static void lease(struct world *w, uint32_t node, const struct worker_action *a)
     unary_send(w, index);
 }
 
-static void report_split(struct world *w, uint32_t node, const struct worker_action *a)
+static void report_split(struct world *w, uint32_t node, const struct worker_do_report_split *a)
 {
     uint32_t index;
-    struct unary *u = call_master(w, node, a, UNARY_REPORT_SPLIT, REPORT_TIMEOUT_MS, &index);
-    u->req.epoch = a->batch.epoch;
-    u->req.split = a->batch.split;
+    struct unary *u =
+        call_master(w, node, a->generation, UNARY_REPORT_SPLIT, REPORT_TIMEOUT_MS, &index);
+    u->req.epoch = a->epoch;
+    u->req.split = a->split;
     u->req.batch_end = a->batch_end;
     unary_send(w, index);
 }
 
-static void report_progress(struct world *w, uint32_t node, const struct worker_action *a)
+static void report_progress(struct world *w, uint32_t node,
+                            const struct worker_do_report_progress *a)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     uint32_t index;
-    struct unary *u = call_master(w, node, a, UNARY_REPORT_PROGRESS, REPORT_TIMEOUT_MS, &index);
+    struct unary *u =
+        call_master(w, node, a->generation, UNARY_REPORT_PROGRESS, REPORT_TIMEOUT_MS, &index);
     if (!a->again) {
         j->reporting = j->measured;
         memset(&j->measured, 0, sizeof j->measured);
@@ -67,18 +70,19 @@ static void report_progress(struct world *w, uint32_t node, const struct worker_
     memcpy(u->req.staleness, j->reporting.staleness, sizeof u->req.staleness);
     u->req.sequence = a->sequence;
     u->req.position = a->position;
-    u->req.idle = a->idle_report;
+    u->req.idle = a->idle;
     u->req.dropped = a->dropped;
     u->req.speculated = a->speculated;
     w->counts.speculated += a->again ? 0 : a->speculated;
     unary_send(w, index);
 }
 
-static void report_failure(struct world *w, uint32_t node, const struct worker_action *a)
+static void report_failure(struct world *w, uint32_t node, const struct worker_do_fail_job *a)
 {
     uint32_t index;
     w->nodes[node].job->halted = true;
-    struct unary *u = call_master(w, node, a, UNARY_REPORT_FAILURE, REPORT_TIMEOUT_MS, &index);
+    struct unary *u =
+        call_master(w, node, a->generation, UNARY_REPORT_FAILURE, REPORT_TIMEOUT_MS, &index);
     u->req.code = a->code;
     snprintf(u->req.message, sizeof u->req.message, "%.120s", a->message);
     unary_send(w, index);
@@ -125,7 +129,7 @@ void values_lost(const struct sim_job *job, struct worker_values *set, uint32_t 
 static bool gives_up(struct world *w, uint32_t node)
 {
     struct sim_worker_job *j = w->nodes[node].job;
-    const struct worker_action *a = &j->computing;
+    const struct worker_do_compute *a = &j->computing.compute;
     struct worker_values *set = &j->sets[a->set];
     bool lost = j->rows_lost;
     for (uint32_t s = 0; s < j->shard_count; s++) {
@@ -142,7 +146,7 @@ static bool gives_up(struct world *w, uint32_t node)
     return true;
 }
 
-static void compute(struct world *w, uint32_t node, const struct worker_action *a)
+static void compute(struct world *w, uint32_t node, const struct worker_do_compute *a)
 {
     struct sim_node *n = &w->nodes[node];
     struct sim_worker_job *j = n->job;
@@ -157,7 +161,7 @@ static void compute(struct world *w, uint32_t node, const struct worker_action *
           (unsigned)a->batch.epoch, a->spare ? ", spare" : "");
     j->busy = true;
     j->busy_us = w->now_us;
-    j->computing = *a;
+    j->computing = (struct worker_action){.kind = WORKER_DO_COMPUTE, .compute = *a};
     rows_begin(w, node, us);
 }
 
@@ -165,7 +169,7 @@ static void finish_compute(struct world *w, uint32_t node)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     const struct sim_job *job = &w->jobs[j->job];
-    const struct worker_action *a = &j->computing;
+    const struct worker_do_compute *a = &j->computing.compute;
     const struct worker_values *set = &j->sets[a->set];
     struct worker_buffer *buffer = &j->buffers[a->buffer];
     uint32_t batch = a->batch.split * job->split_batches + a->batch.batch;
@@ -193,7 +197,7 @@ static void finish_evaluate(struct world *w, uint32_t node)
     struct sim_worker_job *j = w->nodes[node].job;
     check_evaluate(w, node);
     for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
-        if (j->calls[i].tag != 0 && j->calls[i].tag == j->computing.tag) {
+        if (j->calls[i].tag != 0 && j->calls[i].tag == j->computing.evaluate.tag) {
             j->calls[i].tag = 0;
             if (j->rows_lost) {
                 unary_refuse(w, j->calls[i].unary, j->calls[i].attempt, j->rows_code,
@@ -201,7 +205,7 @@ static void finish_evaluate(struct world *w, uint32_t node)
                 return;
             }
             struct unary_reply *r = unary_reply(w, j->calls[i].unary, j->calls[i].attempt);
-            r->count = j->computing.count;
+            r->count = j->computing.evaluate.count;
             r->accuracy = stop_accuracy(w, j->job, &j->sets[WORKER_SET_EVALUATION].shard[0].ids);
             unary_answer(w, j->calls[i].unary, j->calls[i].attempt);
             return;
@@ -209,7 +213,7 @@ static void finish_evaluate(struct world *w, uint32_t node)
     }
 }
 
-static void add(struct world *w, uint32_t node, const struct worker_action *a)
+static void add(struct world *w, uint32_t node, const struct worker_do_add *a)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     struct worker_buffer *to = &j->buffers[a->buffer];
@@ -233,7 +237,7 @@ static void add(struct world *w, uint32_t node, const struct worker_action *a)
 }
 
 /* As rule/update.h joins: it finds what does not go together. */
-static void join(struct world *w, uint32_t node, const struct worker_action *a)
+static void join(struct world *w, uint32_t node, const struct worker_do_join *a)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     const uint32_t all = (1U << j->shard_count) - 1;
@@ -256,7 +260,7 @@ static void join(struct world *w, uint32_t node, const struct worker_action *a)
 
 /* ---- exchanges ---- */
 
-static void place(struct world *w, uint32_t node, const struct worker_action *a)
+static void place(struct world *w, uint32_t node, const struct worker_do_place *a)
 {
     struct sim_link *link = &w->nodes[node].job->links[a->shard];
     unsigned at = 0, address = 0;
@@ -337,7 +341,7 @@ void exchange_send(struct world *w, uint32_t node, const struct worker_request *
     if (r->ask.kind == EXCHANGE_ROWS) {
         const bool all = j->computing.kind != WORKER_DO_COMPUTE;
         x->rows_bytes =
-            rows_ask(&w->jobs[j->job], all ? NULL : &j->computing.batch, r->shard, x->rows);
+            rows_ask(&w->jobs[j->job], all ? NULL : &j->computing.compute.batch, r->shard, x->rows);
     }
     if (r->ask.kind == EXCHANGE_TOTALS) {
         x->sums = j->totals[r->ask.totals.of.round];
@@ -361,7 +365,7 @@ void exchange_send(struct world *w, uint32_t node, const struct worker_request *
 
 /* ---- the list ---- */
 
-static void reply_assign(struct world *w, uint32_t node, const struct worker_action *a)
+static void reply(struct world *w, uint32_t node, const struct worker_do_reply *a)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
@@ -394,7 +398,7 @@ static void act(struct world *w, uint32_t node, const struct worker_action *a)
     }
     switch (a->kind) {
     case WORKER_DO_COMPUTE:
-        compute(w, node, a);
+        compute(w, node, &a->compute);
         break;
     case WORKER_DO_EVALUATE:
         j->busy = true;
@@ -403,42 +407,43 @@ static void act(struct world *w, uint32_t node, const struct worker_action *a)
         rows_begin(w, node, w->schedule->knobs.compute_us + 1);
         break;
     case WORKER_DO_PLACE:
-        place(w, node, a);
+        place(w, node, &a->place);
         break;
     case WORKER_DO_JOIN:
-        join(w, node, a);
+        join(w, node, &a->join);
         break;
     case WORKER_DO_ADD:
-        add(w, node, a);
+        add(w, node, &a->add);
         break;
     case WORKER_DO_EXCHANGE:
-        exchange_send(w, node, &a->request);
+        exchange_send(w, node, &a->exchange);
         break;
     case WORKER_DO_LEASE:
-        lease(w, node, a);
+        lease(w, node, &a->lease);
         break;
     case WORKER_DO_REPORT_SPLIT:
-        report_split(w, node, a);
+        report_split(w, node, &a->report_split);
         break;
     case WORKER_DO_REPORT_PROGRESS:
-        report_progress(w, node, a);
+        report_progress(w, node, &a->report_progress);
         break;
     case WORKER_DO_PREFETCH:
         break;
     case WORKER_DO_TIMER:
-        timer_set(w, node, EVENT_WORKER_TIMER, j->serial, &j->timer, node_us_of(w, node, a->at_ms));
+        timer_set(w, node, EVENT_WORKER_TIMER, j->serial, &j->timer,
+                  node_us_of(w, node, a->timer_ms));
         break;
     case WORKER_DO_REPLY_ASSIGN:
-        if (a->code == 0) {
+        if (a->reply.code == 0) {
             w->nodes[node].job->taken = worker_generation(w->nodes[node].job->core);
         }
-        reply_assign(w, node, a);
+        reply(w, node, &a->reply);
         break;
     case WORKER_DO_FAIL_EVALUATE:
-        reply_assign(w, node, a);
+        reply(w, node, &a->reply);
         break;
     case WORKER_DO_FAIL_JOB:
-        report_failure(w, node, a);
+        report_failure(w, node, &a->fail_job);
         break;
     }
 }
@@ -454,7 +459,7 @@ static void act_all(struct world *w, uint32_t node)
             node_kill(w, node);
             return;
         }
-        if (a->kind == WORKER_DO_EXCHANGE && a->request.ask.has_push && node_freezes(w, node)) {
+        if (a->kind == WORKER_DO_EXCHANGE && a->exchange.ask.has_push && node_freezes(w, node)) {
             return;
         }
         act(w, node, a);
@@ -484,7 +489,7 @@ void job_feed(struct world *w, uint32_t node, struct worker_event *e)
 static bool push_computed(struct world *w, uint32_t node)
 {
     struct sim_worker_job *j = w->nodes[node].job;
-    for (size_t i = 0; i < j->computing.push_count && !j->halted; i++) {
+    for (size_t i = 0; i < j->computing.compute.push_count && !j->halted; i++) {
         if (node_acts(w, node)) {
             node_kill(w, node);
             return false;
@@ -492,7 +497,7 @@ static bool push_computed(struct world *w, uint32_t node)
         if (node_freezes(w, node)) {
             return false;
         }
-        exchange_send(w, node, &j->computing.pushes[i]);
+        exchange_send(w, node, &j->computing.compute.pushes[i]);
     }
     return true;
 }

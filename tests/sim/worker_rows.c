@@ -77,7 +77,7 @@ void rows_gradient(struct world *w, const struct sim_worker_job *j, const struct
                    struct worker_buffer *to)
 {
     const struct sim_job *job = &w->jobs[j->job];
-    const struct worker_action *a = &j->computing;
+    const struct worker_do_compute *a = &j->computing.compute;
     struct sim_rows_gradient g;
     tables_gradient_of(job, &j->table_rows, params->v, a->batch.epoch,
                        a->batch.split * job->split_batches + a->batch.batch, a->batch.count, &g);
@@ -190,7 +190,7 @@ void rows_along(struct world *w, struct sim_worker_job *j, const struct pending_
 /* What came with the parameters of every shard is of their version, and for this batch. */
 static void use_ahead(struct world *w, struct sim_worker_job *j)
 {
-    const struct worker_action *a = &j->computing;
+    const struct worker_do_compute *a = &j->computing.compute;
     const struct worker_values *set = &j->sets[a->set];
     for (uint32_t s = 0; s < j->shard_count; s++) {
         if (!ledger_batch_equal(&j->ahead.shard[s].of, &a->batch)) {
@@ -206,16 +206,23 @@ static void use_ahead(struct world *w, struct sim_worker_job *j)
     w->counts.rows_ahead++;
 }
 
+/* For the rows of what it computes or evaluates. */
+static const struct worker_request *request_of(const struct sim_worker_job *j)
+{
+    return j->computing.kind == WORKER_DO_COMPUTE ? &j->computing.compute.request
+                                                  : &j->computing.evaluate.request;
+}
+
 void rows_begin(struct world *w, uint32_t node, uint64_t takes_us)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     j->takes_us = takes_us;
     j->rows_lost = false;
     j->rows_wait = false;
-    if (j->computing.has_rows) {
+    if (j->computing.kind == WORKER_DO_COMPUTE && j->computing.compute.has_rows) {
         use_ahead(w, j);
     }
-    if (j->computing.request.ask.kind != EXCHANGE_ROWS) {
+    if (request_of(j)->ask.kind != EXCHANGE_ROWS) {
         world_at(w, w->now_us + takes_us, EVENT_COMPUTED, node, j->serial, 0);
         return;
     }
@@ -223,22 +230,23 @@ void rows_begin(struct world *w, uint32_t node, uint64_t takes_us)
         j->rows.v[i] = NOWHERE;
     }
     for (uint32_t s = 0; s < j->shard_count; s++) {
-        struct worker_request r = j->computing.request;
+        struct worker_request r = *request_of(j);
         r.shard = s;
         exchange_send(w, node, &r);
     }
     j->rows_wait = true;
     world_at(w, w->now_us + PATIENCE_US, EVENT_ROWS_DUE, node, j->serial,
-             (uint32_t)j->computing.request.exchange);
+             (uint32_t)request_of(j)->exchange);
 }
 
 /* They are of the very cut that the parameters are of. */
 static void check_cut(struct world *w, const struct sim_worker_job *j,
                       const struct pending_exchange *p, const struct exchange *x)
 {
-    const struct worker_action *a = &j->computing;
-    const struct worker_values *set = &j->sets[a->set];
-    if (a->kind == WORKER_DO_COMPUTE && j->consistency.mode != TRAINING_SYNC) {
+    const bool computes = j->computing.kind == WORKER_DO_COMPUTE;
+    const struct worker_values *set =
+        &j->sets[computes ? j->computing.compute.set : WORKER_SET_EVALUATION];
+    if (computes && j->consistency.mode != TRAINING_SYNC) {
         return; /* the newest there are */
     }
     if (x->opened != set->shard[p->shard].opened ||
@@ -264,8 +272,8 @@ void rows_came(struct world *w, uint32_t node, const struct pending_exchange *p,
         for (uint32_t k = 0; k < job->shard_elements[p->shard]; k++) {
             j->rows.v[job->map[p->shard][k]] = x->values.v[k];
         }
-        take(w, job, j->computing.kind == WORKER_DO_COMPUTE ? &j->computing.batch : NULL, p->shard,
-             x, &j->table_rows);
+        take(w, job, j->computing.kind == WORKER_DO_COMPUTE ? &j->computing.compute.batch : NULL,
+             p->shard, x, &j->table_rows);
     }
     if (j->rows_wait && !is_open(j)) {
         go_on(w, node);
@@ -285,7 +293,7 @@ void rows_due(struct world *w, uint32_t node, uint32_t serial, uint32_t number)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     if (!j->there || j->serial != serial || !j->rows_wait ||
-        (uint32_t)j->computing.request.exchange != number) {
+        (uint32_t)request_of(j)->exchange != number) {
         return;
     }
     TRACE(w, node, "waits for rows no longer");

@@ -195,6 +195,7 @@ static void clear(struct world *w)
     w->moves = 0;
     w->answers = 0;
     w->rows_asked = 0;
+    memset(&w->follow, 0, sizeof w->follow);
     w->broken = INVARIANT_NONE;
     memset(w->blocked_until, 0, sizeof w->blocked_until);
     w->rows_full_us = w->full_us = w->gone_us = w->pins_us = w->tests_us = 0;
@@ -264,6 +265,7 @@ static void prepare(struct world *w)
         world_at(w, s->jobs[i].submit_us, EVENT_SUBMIT, 0, i, 0);
     }
     world_at(w, s->quiet_us, EVENT_QUIET, 0, 0, 0);
+    followers_begin(w);
 }
 
 /* A timer or a thread of a process that is no more. */
@@ -276,6 +278,7 @@ static bool is_stale(const struct world *w, const struct event *e)
     case EVENT_COMPUTED:
     case EVENT_OPENED:
     case EVENT_READER:
+    case EVENT_READ:
     case EVENT_ROOM:
     case EVENT_TAKEN:
     case EVENT_RECORD_DUE:
@@ -339,6 +342,9 @@ static void dispatch(struct world *w, const struct event *e)
     case EVENT_READER:
         ps_reader(w, e);
         break;
+    case EVENT_READ:
+        follower_asks(w, e->node, e->arg, e->more);
+        break;
     case EVENT_ROOM:
         budget_tell(w, e->node);
         break;
@@ -364,6 +370,7 @@ static void dispatch(struct world *w, const struct event *e)
     case EVENT_TRACE_DUE:
     case EVENT_UNPAUSE:
     case EVENT_AGAIN:
+    case EVENT_FOLLOW:
         break; /* of the world: below */
     }
 }
@@ -395,6 +402,9 @@ static bool dispatch_world(struct world *w, const struct event *e)
         return true;
     case EVENT_AGAIN:
         again_ask(w, e->arg);
+        return true;
+    case EVENT_FOLLOW:
+        follower_turn(w, e->arg, e->more);
         return true;
     default:
         return false;
@@ -449,7 +459,8 @@ static bool is_clean(const struct world *w)
 static uint64_t waits_until(const struct world *w, const struct event *e)
 {
     bool of_shards = e->kind == EVENT_REQUEST || e->kind == EVENT_EXCHANGE ||
-                     e->kind == EVENT_GONE || e->kind == EVENT_READER || e->kind == EVENT_TAKEN;
+                     e->kind == EVENT_GONE || e->kind == EVENT_READER || e->kind == EVENT_READ ||
+                     e->kind == EVENT_TAKEN;
     return of_shards ? w->nodes[e->node].copied_us : 0;
 }
 

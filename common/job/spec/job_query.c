@@ -34,6 +34,12 @@ uint64_t job_spec_replicas(const struct job_spec *spec)
     return (uint64_t)(given > 0 ? given : spec->cluster.workers.max);
 }
 
+uint64_t job_spec_epoch_records(const struct job_spec *spec, uint64_t records)
+{
+    const struct training_spec *t = &spec->training;
+    return t->drop_last ? records - records % (uint64_t)t->batch_size : records;
+}
+
 const char *job_spec_fixed(const char *key)
 {
     static const struct {
@@ -49,6 +55,7 @@ const char *job_spec_fixed(const char *key)
          "fixed when the job was submitted: it decides what the servers keep of each parameter"},
         {"training.batch_size",
          "fixed when the job was submitted: it decides which records make a batch"},
+        {"training.drop_last", "fixed when the job was submitted: it decides how long an epoch is"},
         {"training.seed", "fixed when the job was submitted: it decides the order of the records"},
         {"training.split_batches",
          "fixed when the job was submitted: the data position counts in splits"},

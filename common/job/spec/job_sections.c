@@ -133,6 +133,13 @@ static const struct field training_fields[] = {
      .min = 1,
      .max = BATCH_MAX,
      .help = "Records of one mini-batch; a sync step uses batch_size × replicas"},
+    {.path = "drop_last",
+     .type = FIELD_BOOL,
+     .offset = TRAINING_AT(drop_last),
+     .def = "false",
+     .help =
+         "In all modes, leave out an epoch's last mini-batch when it is smaller than batch_size "
+         "(for batch_norm); its last sync step may still have fewer of them than replicas"},
     {.path = "replicas",
      .type = FIELD_INT,
      .offset = TRAINING_AT(replicas),
@@ -171,8 +178,7 @@ static const struct field training_fields[] = {
      .offset = TRAINING_AT(steps),
      .def = "0",
      .max = 1e12,
-     .help =
-         "Updates after which the job ends; 0 leaves it to epochs; with both, what comes first"},
+     .help = "Updates after which the job ends; 0 leaves it to epochs; of both, what is first"},
     {.path = "seed",
      .type = FIELD_INT,
      .offset = TRAINING_AT(seed),

@@ -27,6 +27,7 @@ enum staleness_policy {
 struct training_spec {
     int mode;           /* enum training_mode */
     int64_t batch_size; /* records per replica and step */
+    bool drop_last;     /* an epoch ends before a batch that would be smaller */
     int64_t replicas;   /* sync: mini-batches per global step; 0: as many as workers (the most) */
     int64_t replicas_to_aggregate; /* sync: a step is complete with so many; 0: all */
     bool speculate;                /* sync: give replicas of late workers to idle ones too */
@@ -121,6 +122,9 @@ int job_spec_import(struct job_spec *spec, const struct data_roots *roots, struc
 /* otherwise its program brings the records */
 bool job_spec_has_data(const struct job_spec *spec);
 uint64_t job_spec_replicas(const struct job_spec *spec); /* resolved, ≥ 1 */
+/* Of @records train records, how many an epoch has: all, or with training.drop_last those of whole
+ * batches, which may be none. */
+uint64_t job_spec_epoch_records(const struct job_spec *spec, uint64_t records);
 /* Says whether `set` may change @key ("training.mode") of a job that exists: NULL yes; else why
  * not, as in "fixed when the job was submitted". */
 const char *job_spec_fixed(const char *key);

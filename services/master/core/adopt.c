@@ -170,7 +170,7 @@ void adopt_shard_said(struct job *j, uint32_t shard, const struct master_call_do
 static bool was_changing(const struct job *j)
 {
     const uint64_t version = j->step_map.step + j->version_shift;
-    bool all = j->record.handover.changing && !MUTANT(change_half_adopted);
+    bool all = j->record.handover.changing;
     for (size_t i = 0; i < j->shard_count; i++) {
         all = all && j->shards[i].version == version;
     }
@@ -265,7 +265,7 @@ static bool is_between_epochs(const struct job *j, const struct ledger *at)
     for (size_t i = 0; i < j->shard_count; i++) {
         const struct ledger *l = &j->shards[i].ledger;
         between = between && j->shards[i].has_ledger && l->epoch == at->epoch &&
-                  ledger_records(l) == l->epoch * j->train.records;
+                  ledger_records(l) == l->epoch * j->epoch_records;
     }
     return between;
 }

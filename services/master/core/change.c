@@ -279,7 +279,7 @@ static int check(const struct job *j, const struct master_set_event *set, struct
     if (rc != 0 || j->train.records == 0) {
         return rc;
     }
-    return start_check_replicas(&wanted, j->train.records, err);
+    return start_check_replicas(&wanted, j->epoch_records, err);
 }
 
 void on_set(struct master *m, const struct master_event *e)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a checkpoint is due, and an evaluation: at which step, after how much time, at the end of
  * which epoch. sync_point.c takes them. */
-#include "base/mutant.h"
 #include "master/core/core.h"
 
 /* NO_STEP: never. */
@@ -32,7 +31,7 @@ static uint64_t due_from(const struct job *j, const struct field_interval *every
 {
     const uint64_t begin = j->step_map.step;
     uint64_t due = due_after(j, every, done == NO_STEP || done < begin ? begin : done);
-    return due > step || MUTANT(missed_is_over) ? due : step;
+    return due > step ? due : step;
 }
 
 void checkpoint_due_adopted(struct job *j, uint64_t evaluated, uint64_t checkpointed, uint64_t step)
@@ -70,7 +69,7 @@ void checkpoint_due_make_up(struct job *j, uint64_t step)
 {
     const struct field_interval *every = &j->spec.training.evaluate_every;
     uint64_t passed = every->epochs ? ledger_records(&j->step_map.ledger) : step;
-    uint64_t unit = (uint64_t)every->count * (every->epochs ? j->train.records : 1);
+    uint64_t unit = (uint64_t)every->count * (every->epochs ? j->epoch_records : 1);
     bool due = j->test.records > 0 && unit > 0 && passed > 0 && passed % unit == 0;
     if (!due || is_evaluated(j, step)) {
         return;

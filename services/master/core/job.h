@@ -265,6 +265,7 @@ struct job {
     size_t answer_count, answer_capacity;
 
     struct dataset_info train, test; /* their names of fields are field_names */
+    uint64_t epoch_records;          /* of train, without what training.drop_last leaves out */
     char **field_names;              /* owned */
     struct given_variables given;    /* of model.program, model.onnx, from */
     uint64_t from_fingerprint;       /* of the values of `from`; 0: no worker has looked yet */

@@ -174,6 +174,7 @@ struct job_record {
     uint64_t generation;
     uint8_t secret[FENCE_SECRET_BYTES]; /* stored; not shown, not logged. Zeros: not drawn yet */
     uint64_t staleness[JOB_STALENESS_BUCKETS];
+    uint64_t left_out; /* records of each epoch, by training.drop_last */
     uint64_t dropped, speculated, recoveries, adoptions;
     struct job_history history;
     uint64_t resumes;     /* times that it was resumed after it had ended */

@@ -91,8 +91,7 @@ enum master_event_kind {
     MASTER_FOUND,
     /* A row is stored, or could not be. */
     MASTER_STORED,
-    /* the time of the timer has come */
-    MASTER_TICK,
+    MASTER_TICK, /* the time of the timer has come */
 };
 
 struct master_restore_event {
@@ -395,8 +394,8 @@ struct master_find {
     size_t avoid_count;
 };
 
-/* The job's row names the newest checkpoint by now; that one stays in any case, and so does that of
- * the best version. */
+/* The newest checkpoint, which the job's row names by now, stays, and so does the best version's.
+ */
 struct master_prune {
     const struct job_record *job;
     size_t keep;  /* checkpoints that stay; 0: all */
@@ -470,8 +469,7 @@ const struct job_record *master_job(struct master *m, const char *id, uint64_t n
 const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_ms);
 /* The @i of job @id in master_job_at(); SIZE_MAX: unknown. */
 size_t master_job_place(const struct master *m, const char *id);
-/* The job's phase and work inside its state, for logs and tests: "TRAIN", "EVALUATE" ("-": none).
- */
+/* The job's phase and work inside its state, for logs and tests: "TRAIN", "EVALUATE"; "-": none. */
 const char *master_job_phase(const struct master *m, const char *id);
 const char *master_job_work(const struct master *m, const char *id);
 

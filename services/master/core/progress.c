@@ -36,7 +36,7 @@ static void set_step(struct job *j, uint64_t step)
 {
     j->record.step = step;
     j->record.examples = step_map_examples(&j->step_map, step);
-    j->record.epoch = (double)j->record.examples / (double)j->train.records;
+    j->record.epoch = (double)j->record.examples / (double)j->epoch_records;
     job_changed(j);
 }
 
@@ -131,7 +131,7 @@ double *progress_train_sums(const struct job *j, uint64_t epoch, size_t *count)
 /* What was measured of the epoch before @at is not known. */
 static void begin_part(struct job *j, const struct ledger *at)
 {
-    if (ledger_records(at) > at->epoch * j->train.records) {
+    if (ledger_records(at) > at->epoch * j->epoch_records) {
         struct epoch_metrics *e = &j->epochs[at->epoch % EPOCHS_OPEN];
         e->epoch = at->epoch;
         e->part = true;

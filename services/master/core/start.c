@@ -84,7 +84,7 @@ int start_check_replicas(const struct consistency *c, uint64_t records, struct e
 int start_step_map(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err)
 {
     uint32_t replicas = j->record.consistency.replicas;
-    int rc = start_check_replicas(&j->record.consistency, j->train.records, err);
+    int rc = start_check_replicas(&j->record.consistency, j->epoch_records, err);
     if (rc < 0) {
         return rc;
     }
@@ -100,7 +100,7 @@ int start_step_map(struct job *j, uint64_t step, const struct ledger *ledger, st
     }
     j->record.steps_total = total;
     j->record.epochs_total =
-        (double)step_map_examples(&j->step_map, total) / (double)j->train.records;
+        (double)step_map_examples(&j->step_map, total) / (double)j->epoch_records;
     checkpoint_due_plan(j, step);
     j->step_limit = job_is_sync(j) ? checkpoint_due_next(j, step) : 0;
     return 0;
@@ -110,7 +110,7 @@ int start_step_map(struct job *j, uint64_t step, const struct ledger *ledger, st
 static int set_counts(struct job *j, struct err *err)
 {
     const struct training_spec *t = &j->spec.training;
-    struct ledger_shape shape = {.records = j->train.records,
+    struct ledger_shape shape = {.records = j->epoch_records,
                                  .batch_records = (uint32_t)t->batch_size,
                                  .split_batches = (uint32_t)t->split_batches};
     uint64_t batches = ledger_shape_batches(&shape);
@@ -187,6 +187,13 @@ int start_check_data(struct job *j, struct err *err)
 {
     if (j->train.records == 0) {
         return err_set(err, ERR_INVALID, "data.train: no records");
+    }
+    j->epoch_records = job_spec_epoch_records(&j->spec, j->train.records);
+    j->record.left_out = j->train.records - j->epoch_records;
+    if (j->epoch_records == 0) {
+        return err_set(err, ERR_INVALID,
+                       "training.drop_last: %" PRIu64 " train records make no batch of %" PRId64,
+                       j->train.records, j->spec.training.batch_size);
     }
     if ((job_spec_is_given(&j->spec) || job_spec_has_from(&j->spec)) && j->given.count == 0) {
         return err_set(err, ERR_INVALID, "%s: the worker told no variables",

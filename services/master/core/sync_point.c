@@ -181,7 +181,7 @@ void sync_point_begin(struct master *m, struct job *j, bool quiesced)
     s->decides = s->evaluate && quiesced && !s->last && stop_may_end(j);
     s->slots = s->checkpoint || (s->evaluate && quiesced && stop_wants_stand(j));
     s->examples = step_map_examples(&j->step_map, s->step);
-    s->epoch = (double)s->examples / (double)j->train.records;
+    s->epoch = (double)s->examples / (double)j->epoch_records;
     s->data_epoch =
         step_map_epoch(&j->step_map, s->step > j->step_map.step ? s->step - 1 : s->step);
     progress_train_metrics(j, s->data_epoch, &s->train);
@@ -220,7 +220,7 @@ void sync_point_adopt(struct master *m, struct job *j, const struct adoption *fo
     s->checkpoint = found->checkpoint;
     s->slots = found->slots;
     s->examples = step_map_examples(&j->step_map, s->step);
-    s->epoch = (double)s->examples / (double)j->train.records;
+    s->epoch = (double)s->examples / (double)j->epoch_records;
     s->data_epoch = step_map_epoch(&j->step_map, s->step - 1);
     snprintf(s->pin_id, sizeof s->pin_id, "%s", found->pin);
     snprintf(s->directory, sizeof s->directory, "%s/step-%09" PRIu64, j->record.id, s->step);

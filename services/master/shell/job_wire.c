@@ -203,6 +203,7 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     j->generation = r->generation;
     j->mode = wire_mode_to_proto(r->consistency.mode);
     j->examples = r->examples;
+    j->left_out = r->left_out;
     j->dropped = r->dropped;
     j->speculated = r->speculated;
     j->recoveries = r->recoveries;
@@ -404,6 +405,7 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     if (j->secret.len == sizeof r->secret) { /* rows of earlier versions have none */
         memcpy(r->secret, j->secret.data, sizeof r->secret);
     }
+    r->left_out = j->left_out;
     r->dropped = j->dropped;
     r->speculated = j->speculated;
     r->recoveries = j->recoveries;

@@ -194,15 +194,17 @@ void shard_step(struct shard *s, const struct shard_event *e, struct shard_actio
     out->err.msg[0] = 0;
     if (s->closed) {
         step_closed(s, e, out);
-    } else if (shard_check_fence(s, e, &out->err) != 0) {
+        return;
+    }
+    const uint64_t version = s->version;
+    shard_readers_pass(s, e->now_ms, out);
+    if (shard_check_fence(s, e, &out->err) != 0) {
         step_fenced(s, e, out);
-    } else {
-        const uint64_t version = s->version;
-        shard_readers_pass(s, e->now_ms, out);
-        handlers[e->kind](s, e, out);
-        if (s->version != version) {
-            shard_readers_wake(s, e->now_ms, out);
-        }
+        return;
+    }
+    handlers[e->kind](s, e, out);
+    if (s->version != version) {
+        shard_readers_wake(s, e->now_ms, out);
     }
 }
 

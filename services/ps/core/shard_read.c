@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "base/text.h"
 #include "ps/core/shard_internal.h"
 
@@ -115,7 +116,7 @@ static void take_pin(struct shard *s, const struct shard_event *e, struct shard_
     r->tag = e->tag;
     r->ms = e->read.ms;
     r->version = e->read.version;
-    if (!e->read.exact || r->version == s->version) {
+    if (!e->read.exact || r->version == s->version || MUTANT(reader_pins_any)) {
         pin(s, r, e->now_ms, out);
     }
 }
@@ -147,14 +148,14 @@ void shard_on_read(struct shard *s, const struct shard_event *e, struct shard_ac
     }
     r->ms = e->read.ms;
     extend(r, e->now_ms);
-    reply(s, r->version, e->tag, out);
+    reply(s, MUTANT(reader_reads_present) ? s->version : r->version, e->tag, out);
 }
 
 /* ---- from other events ---- */
 
 void shard_readers_pass(struct shard *s, uint64_t now_ms, struct shard_actions *out)
 {
-    for (size_t i = 0; i < SHARD_READERS_MAX; i++) {
+    for (size_t i = 0; i < SHARD_READERS_MAX && !MUTANT(reader_for_ever); i++) {
         struct shard_reader *r = &s->readers[i];
         if (r->pinned && r->ends_ms <= now_ms) {
             release(r, out);
@@ -166,7 +167,7 @@ void shard_readers_wake(struct shard *s, uint64_t now_ms, struct shard_actions *
 {
     for (size_t i = 0; i < SHARD_READERS_MAX; i++) {
         struct shard_reader *r = &s->readers[i];
-        if (r->tag != NULL && r->version <= s->version) {
+        if (r->tag != NULL && r->version + MUTANT(reader_pins_late) <= s->version) {
             pin(s, r, now_ms, out);
         }
     }

@@ -195,7 +195,7 @@ void shard_tables_keep_previous(struct shard_tables *t, bool keeps)
 /* False: there were none. */
 static bool give_up_readers(struct shard_tables *t)
 {
-    const bool had = t->reader_count > 0;
+    const bool had = t->reader_count > 0 && !MUTANT(readers_pins_stay);
     for (size_t i = 0; i < t->reader_count && had; i++) {
         shard_tables_unpin(t, t->readers[i]);
     }

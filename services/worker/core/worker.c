@@ -78,7 +78,7 @@ static void set_timer(struct worker *w)
         at = earlier(w, at, w->report_last_ms + WORKER_REPORT_MS);
     }
     if (at != 0) {
-        worker_add(w, WORKER_DO_TIMER)->at_ms = at;
+        worker_add(w, WORKER_DO_TIMER)->timer_ms = at;
     }
 }
 

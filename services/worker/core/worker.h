@@ -137,31 +137,6 @@ struct worker_event {
     struct worker_lease granted;   /* LEASED */
 };
 
-enum worker_action_kind {
-    WORKER_DO_COMPUTE,  /* computes the gradient of `batch` with `set` into `buffer`, and sends its
-                           `pushes`, each an exchange. A push may begin before the gradient is
-                           complete: the made part can leave. What the pushes pull may go to the
-                           same set, because it comes when all of the gradient has left */
-    WORKER_DO_EVALUATE, /* metrics of test records first..first+count-1 with the evaluation set;
-                           answer `tag` */
-    WORKER_DO_ADD,      /* buffer += buffer_from, element by element, buffer on the left */
-    WORKER_DO_PLACE,    /* `shard` is at `place` from now on: open exchanges with it end with
-                           ERR_UNAVAILABLE, as if the stream had broken */
-    WORKER_DO_JOIN,     /* the totals of `round` of `step` are those that `shard` sent (known), or
-                           the last sums of all shards joined; to be kept for this step */
-    WORKER_DO_EXCHANGE,
-    WORKER_DO_LEASE,
-    WORKER_DO_REPORT_SPLIT,
-    WORKER_DO_REPORT_PROGRESS, /* a new `sequence` takes all measurements so far; a repeated one
-                                  sends the same again */
-    WORKER_DO_PREFETCH,        /* `batch` will be computed after the ones named before */
-    WORKER_DO_TIMER,           /* WORKER_TIMER at `at_ms`, instead of any earlier one */
-    WORKER_DO_REPLY_ASSIGN,    /* `code` 0: position; else message */
-    WORKER_DO_FAIL_EVALUATE,
-    WORKER_DO_FAIL_JOB, /* tell the master: generation, code, message; nothing is to be computed any
-                           more. Told again in a generation that comes later */
-};
-
 /* An exchange with a shard. The replicas of a decision are in the core's memory, as they are until
  * the generation changes or the decision is two steps back: the shell packs them when it sends. The
  * shell adds the data of totals, which it has joined. */
@@ -180,39 +155,123 @@ struct worker_request {
     struct ledger_batch rows_of; /* the batch that is computed next */
 };
 
-struct worker_action {
-    enum worker_action_kind kind;
+/* Computes the gradient of `batch` with `set` into `buffer`, and sends its `pushes`, each an
+ * exchange. A push may begin before the gradient is complete: the made part can leave. What the
+ * pushes pull may go to the same set, because it comes when all of the gradient has left. */
+struct worker_do_compute {
+    struct ledger_batch batch;
+    uint64_t generation;
+    uint64_t step; /* identity of the batch for dropout, with `replica` */
+    uint32_t replica;
+    bool spare; /* of another worker's replica: not measured */
+    enum worker_set set;
+    uint32_t buffer;
+    /* of this gradient; in the core's memory until it is told that it is COMPUTED */
+    const struct worker_request *pushes;
+    size_t push_count;
+    /* Of a job with tables: the shell asks each shard for the rows that the batch needs with this,
+     * under its number, and waits for them. When they do not come the computation is given up. */
+    struct worker_request request;
+    bool has_rows; /* the rows came with the parameters, and there is no request */
+};
+
+/* Metrics of test records first..first+count-1 with the evaluation set; the answer of `tag`. */
+struct worker_do_evaluate {
+    uint64_t tag;
+    uint64_t first, count;
+    struct worker_request request; /* for rows, as of a computation */
+};
+
+/* buffer += buffer_from, element by element, buffer on the left. */
+struct worker_do_add {
+    uint32_t buffer, buffer_from;
+};
+
+/* `shard` is at `place` from now on: open exchanges with it end with ERR_UNAVAILABLE, as if the
+ * stream had broken. */
+struct worker_do_place {
+    uint32_t shard;
+    struct worker_place place; /* in the core's memory until the next one */
+};
+
+/* The totals of `round` of `step` are those that `shard` sent (known), or the last sums of all
+ * shards joined; to be kept for this step. */
+struct worker_do_join {
+    uint64_t step;
+    uint32_t round, shard;
+    bool known;
+};
+
+struct worker_do_lease {
+    uint64_t generation;
+    struct worker_lease held[WORKER_HELD_MAX];
+    size_t held_count;
+};
+
+struct worker_do_report_split {
+    uint64_t generation, epoch;
+    uint32_t split, batch_end;
+};
+
+/* A new `sequence` takes all measurements so far; a repeated one sends the same again. */
+struct worker_do_report_progress {
+    uint64_t generation, sequence, position;
+    uint64_t dropped, speculated; /* since the last new sequence */
+    bool idle;
+    bool again; /* the same measurements as last time */
+};
+
+/* The answer to the call `tag`: of Assign, `code` 0: position; else, and of Evaluate, message. */
+struct worker_do_reply {
     uint64_t tag;
     int code;
     char message[WORKER_MESSAGE_BYTES];
-    /* EXCHANGE. COMPUTE and EVALUATE of a job with tables: the shell asks each shard for the rows
-     * that the batch needs with this, under its number, and waits for them. When they do not come
-     * the computation is given up. */
-    struct worker_request request;
-    bool has_rows; /* COMPUTE: the rows came with the parameters, and there is no request */
+    uint64_t position;
+};
+
+/* Tell the master; nothing is to be computed any more. Told again in a generation that comes later.
+ */
+struct worker_do_fail_job {
     uint64_t generation;
-    uint64_t step; /* JOIN. COMPUTE: identity of the batch for dropout, with `replica` */
-    uint32_t replica;
-    enum worker_set set;
-    uint32_t buffer, buffer_from;
-    struct ledger_batch batch; /* COMPUTE, PREFETCH, REPORT_SPLIT */
-    uint32_t batch_end;        /* REPORT_SPLIT */
-    bool spare;                /* COMPUTE: of another worker's replica: not measured */
-    /* COMPUTE: of this gradient; in the core's memory until it is told that it is COMPUTED. */
-    const struct worker_request *pushes;
-    size_t push_count;
-    uint32_t round, shard;                     /* JOIN; PLACE: shard */
-    bool known;                                /* JOIN */
-    struct worker_place place;                 /* PLACE; in the core's memory until the next one */
-    struct worker_lease held[WORKER_HELD_MAX]; /* LEASE */
-    size_t held_count;
-    uint64_t first, count; /* EVALUATE */
-    /* REPORT_PROGRESS, REPLY_ASSIGN */
-    uint64_t sequence, position;
-    uint64_t dropped, speculated; /* REPORT_PROGRESS: since the last new sequence */
-    bool idle_report;
-    bool again; /* REPORT_PROGRESS: the same measurements as last time; FAIL_JOB: told before */
-    uint64_t at_ms;
+    int code;
+    char message[WORKER_MESSAGE_BYTES];
+    bool again; /* told before */
+};
+
+enum worker_action_kind {
+    WORKER_DO_COMPUTE,
+    WORKER_DO_EVALUATE,
+    WORKER_DO_ADD,
+    WORKER_DO_PLACE,
+    WORKER_DO_JOIN,
+    WORKER_DO_EXCHANGE,
+    WORKER_DO_LEASE,
+    WORKER_DO_REPORT_SPLIT,
+    WORKER_DO_REPORT_PROGRESS,
+    WORKER_DO_PREFETCH, /* the batch will be computed after the ones named before */
+    WORKER_DO_TIMER,    /* WORKER_TIMER then, instead of any earlier one */
+    WORKER_DO_REPLY_ASSIGN,
+    WORKER_DO_FAIL_EVALUATE,
+    WORKER_DO_FAIL_JOB,
+};
+
+struct worker_action {
+    enum worker_action_kind kind; /* says which of these it is: */
+    union {
+        struct worker_do_compute compute;
+        struct worker_do_evaluate evaluate;
+        struct worker_do_add add;
+        struct worker_do_place place;
+        struct worker_do_join join;
+        struct worker_request exchange;
+        struct worker_do_lease lease;
+        struct worker_do_report_split report_split;
+        struct worker_do_report_progress report_progress;
+        struct ledger_batch prefetch;
+        uint64_t timer_ms;
+        struct worker_do_reply reply; /* REPLY_ASSIGN, FAIL_EVALUATE */
+        struct worker_do_fail_job fail_job;
+    };
 };
 
 struct worker_actions {

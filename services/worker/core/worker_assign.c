@@ -24,12 +24,12 @@ static void take_ledger(struct ledger *to, const struct ledger *from,
 
 static void reply_assign(struct worker *w, uint64_t tag, int code, const char *message)
 {
-    struct worker_action *action = worker_add(w, WORKER_DO_REPLY_ASSIGN);
-    action->tag = tag;
-    action->code = code;
-    action->position = w->position;
+    struct worker_do_reply *reply = &worker_add(w, WORKER_DO_REPLY_ASSIGN)->reply;
+    reply->tag = tag;
+    reply->code = code;
+    reply->position = w->position;
     if (message != NULL) {
-        text_copy(action->message, sizeof action->message, message);
+        text_copy(reply->message, sizeof reply->message, message);
     }
 }
 
@@ -53,7 +53,7 @@ static void hold(struct worker *w, uint64_t tag)
     }
     reply_assign(w, tag, 0, NULL);
     if (w->a.consistency.mode == TRAINING_SYNC) {
-        w->out->items[w->out->count - 1].position = w->a.step_limit;
+        w->out->items[w->out->count - 1].reply.position = w->a.step_limit;
     }
 }
 
@@ -91,7 +91,7 @@ void worker_on_assign(struct worker *w, const struct worker_event *event)
         w->idle_reported = false;
         reply_assign(w, event->tag, 0, NULL);
         if (w->next_pending) {
-            w->out->items[w->out->count - 1].position = present->step;
+            w->out->items[w->out->count - 1].reply.position = present->step;
         }
         return;
     }

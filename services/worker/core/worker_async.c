@@ -292,7 +292,7 @@ void worker_async_computed(struct worker *w)
     if (g->next == g->first) {
         g->buffer = w->computing_buffer;
     } else {
-        struct worker_action *add = worker_add(w, WORKER_DO_ADD);
+        struct worker_do_add *add = &worker_add(w, WORKER_DO_ADD)->add;
         add->buffer = g->buffer;
         add->buffer_from = w->computing_buffer;
         worker_buffer_drop(w, w->computing_buffer);
@@ -349,7 +349,7 @@ static void prefetch(struct worker *w, const struct holding *h)
     while (a->prefetch_batch < h->batch_end && a->prefetch_batch < h->next + WORKER_PREFETCH_MAX) {
         struct ledger_batch batch;
         ledger_shape_batch(&w->ledger.shape, h->epoch, h->split, a->prefetch_batch, &batch);
-        worker_add(w, WORKER_DO_PREFETCH)->batch = batch;
+        worker_add(w, WORKER_DO_PREFETCH)->prefetch = batch;
         a->prefetch_batch++;
     }
 }
@@ -388,15 +388,15 @@ static void compute_next(struct worker *w, struct holding *h)
     w->landing = false;
     a->idle_told = false;
     size_t at = w->out->count;
-    struct worker_action *action = worker_add(w, WORKER_DO_COMPUTE);
-    action->batch = batch;
+    struct worker_do_compute *compute = &worker_add(w, WORKER_DO_COMPUTE)->compute;
+    compute->batch = batch;
     /* The identity of the batch for dropout: its number in the whole training. */
-    action->step = batch.epoch * ledger_shape_batches(&w->ledger.shape) +
-                   (uint64_t)batch.split * w->ledger.shape.split_batches + batch.batch;
-    action->buffer = w->computing_buffer;
-    action->set = w->current;
-    action->generation = w->a.generation;
-    worker_rows_needed(w, action, ROWS_OF_LATEST, 0);
+    compute->step = batch.epoch * ledger_shape_batches(&w->ledger.shape) +
+                    (uint64_t)batch.split * w->ledger.shape.split_batches + batch.batch;
+    compute->buffer = w->computing_buffer;
+    compute->set = w->current;
+    compute->generation = w->a.generation;
+    worker_rows_needed(w, compute, ROWS_OF_LATEST, 0);
     if (goes_alone(w)) {
         worker_push_along(w);
         worker_async_computed(w);

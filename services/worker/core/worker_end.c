@@ -14,10 +14,10 @@ void worker_evaluation_pop(struct worker *w)
 
 void worker_evaluation_fail(struct worker *w, int code, const char *message)
 {
-    struct worker_action *action = worker_add(w, WORKER_DO_FAIL_EVALUATE);
-    action->tag = w->evaluations[0].tag;
-    action->code = code;
-    text_copy(action->message, sizeof action->message, message);
+    struct worker_do_reply *reply = &worker_add(w, WORKER_DO_FAIL_EVALUATE)->reply;
+    reply->tag = w->evaluations[0].tag;
+    reply->code = code;
+    text_copy(reply->message, sizeof reply->message, message);
     worker_evaluation_pop(w);
 }
 
@@ -32,10 +32,10 @@ void worker_stop(struct worker *w)
 void worker_fail_job(struct worker *w, int code, const char *message)
 {
     uint64_t generation = worker_generation(w);
-    w->failure = (struct worker_action){.kind = WORKER_DO_FAIL_JOB, .code = code};
+    w->failure = (struct worker_do_fail_job){.code = code};
     w->failure.generation = generation > 0 ? generation : w->config.generation;
     text_copy(w->failure.message, sizeof w->failure.message, message);
-    *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
+    worker_add(w, WORKER_DO_FAIL_JOB)->fail_job = w->failure;
     w->failure.again = true;
     worker_stop(w);
 }
@@ -48,7 +48,7 @@ static void on_failure_reported(struct worker *w, const struct worker_event *eve
     }
     w->failure_attempts++;
     w->failure_retry_ms = w->now_ms + worker_backoff(w->failure_attempts);
-    worker_add(w, WORKER_DO_TIMER)->at_ms = w->failure_retry_ms;
+    worker_add(w, WORKER_DO_TIMER)->timer_ms = w->failure_retry_ms;
 }
 
 /* An older generation's failure counts for nothing, but what failed here fails in this one, too. */
@@ -56,16 +56,16 @@ static void fail_again(struct worker *w, uint64_t generation)
 {
     if (w->failure.code != 0 && generation > w->failure.generation) {
         w->failure.generation = generation;
-        *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
+        worker_add(w, WORKER_DO_FAIL_JOB)->fail_job = w->failure;
     }
 }
 
-static void refuse_call(struct worker *w, enum worker_action_kind reply, uint64_t tag)
+static void refuse_call(struct worker *w, enum worker_action_kind kind, uint64_t tag)
 {
-    struct worker_action *action = worker_add(w, reply);
-    action->tag = tag;
-    action->code = ERR_CANCELLED;
-    text_copy(action->message, sizeof action->message, "the job was stopped on this worker");
+    struct worker_do_reply *reply = &worker_add(w, kind)->reply;
+    reply->tag = tag;
+    reply->code = ERR_CANCELLED;
+    text_copy(reply->message, sizeof reply->message, "the job was stopped on this worker");
 }
 
 void worker_step_stopped(struct worker *w, const struct worker_event *event)
@@ -84,7 +84,7 @@ void worker_step_stopped(struct worker *w, const struct worker_event *event)
     case WORKER_TIMER:
         if (w->failure_retry_ms != 0 && w->failure_retry_ms <= w->now_ms) {
             w->failure_retry_ms = 0;
-            *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
+            worker_add(w, WORKER_DO_FAIL_JOB)->fail_job = w->failure;
         }
         break;
     default:

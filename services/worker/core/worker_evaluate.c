@@ -13,13 +13,12 @@ void worker_evaluation_pump(struct worker *w)
     }
     struct evaluation *e = &w->evaluations[0];
     if (strcmp(e->pin_id, w->evaluation_pin) == 0) {
-        struct worker_action *action = worker_add(w, WORKER_DO_EVALUATE);
-        action->tag = e->tag;
-        action->first = e->first;
-        action->count = e->count;
-        action->set = WORKER_SET_EVALUATION;
-        action->request = worker_rows(w, MUTANT(rows_not_pinned) ? ROWS_OF_LATEST : ROWS_OF_PIN);
-        text_copy(action->request.ask.pin_id, sizeof action->request.ask.pin_id, e->pin_id);
+        struct worker_do_evaluate *evaluate = &worker_add(w, WORKER_DO_EVALUATE)->evaluate;
+        evaluate->tag = e->tag;
+        evaluate->first = e->first;
+        evaluate->count = e->count;
+        evaluate->request = worker_rows(w, MUTANT(rows_not_pinned) ? ROWS_OF_LATEST : ROWS_OF_PIN);
+        text_copy(evaluate->request.ask.pin_id, sizeof evaluate->request.ask.pin_id, e->pin_id);
         w->computing = COMPUTING_EVALUATION;
         worker_evaluation_pop(w);
         return;
@@ -54,10 +53,10 @@ void worker_evaluation_exchanged(struct worker *w, const struct worker_event *ev
 static void refuse(struct worker *w, const struct worker_event *event, int code,
                    const char *message)
 {
-    struct worker_action *action = worker_add(w, WORKER_DO_FAIL_EVALUATE);
-    action->tag = event->tag;
-    action->code = code;
-    text_copy(action->message, sizeof action->message, message);
+    struct worker_do_reply *reply = &worker_add(w, WORKER_DO_FAIL_EVALUATE)->reply;
+    reply->tag = event->tag;
+    reply->code = code;
+    text_copy(reply->message, sizeof reply->message, message);
 }
 
 void worker_on_evaluate(struct worker *w, const struct worker_event *event)

@@ -40,7 +40,7 @@ static bool have_rows(const struct worker *w, const struct ledger_batch *of)
     return all;
 }
 
-void worker_rows_needed(struct worker *w, struct worker_action *compute, enum rows_of of,
+void worker_rows_needed(struct worker *w, struct worker_do_compute *compute, enum rows_of of,
                         uint64_t version)
 {
     compute->has_rows = have_rows(w, &compute->batch);
@@ -100,7 +100,7 @@ bool worker_pulls(const struct worker_request *r)
 
 static void send(struct worker *w, const struct worker_request *request)
 {
-    worker_add(w, WORKER_DO_EXCHANGE)->request = *request;
+    worker_add(w, WORKER_DO_EXCHANGE)->exchange = *request;
 }
 
 void worker_push_along(struct worker *w)
@@ -112,8 +112,8 @@ void worker_push_along(struct worker *w)
 
 void worker_pushed_along(struct worker *w, size_t at)
 {
-    struct worker_action *compute = &w->out->items[at];
-    assert(compute->kind == WORKER_DO_COMPUTE && compute->buffer == w->computing_buffer);
+    struct worker_do_compute *compute = &w->out->items[at].compute;
+    assert(w->out->items[at].kind == WORKER_DO_COMPUTE && compute->buffer == w->computing_buffer);
     compute->pushes = w->pushes;
     compute->push_count = w->push_count;
     w->along = false;

@@ -30,9 +30,8 @@ void worker_take_places(struct worker *w, uint64_t generation, const struct work
         free(p->address);
         p->address = mem_strdup(places[s].address);
         p->opening = places[s].opening;
-        struct worker_action *action = worker_add(w, WORKER_DO_PLACE);
-        action->shard = s;
-        action->place = (struct worker_place){p->address, p->opening};
+        worker_add(w, WORKER_DO_PLACE)->place =
+            (struct worker_do_place){s, {p->address, p->opening}};
     }
 }
 

@@ -98,16 +98,16 @@ static void ask(struct worker *w)
     struct async_state *a = &w->async;
     a->lease_open = true;
     a->lease_retry_ms = 0;
-    struct worker_action *action = worker_add(w, WORKER_DO_LEASE);
-    action->generation = w->a.generation;
+    struct worker_do_lease *ask = &worker_add(w, WORKER_DO_LEASE)->lease;
+    ask->generation = w->a.generation;
     for (size_t i = 0; i < a->held_count; i++) {
-        action->held[i] = (struct worker_lease){
+        ask->held[i] = (struct worker_lease){
             .epoch = a->held[i].epoch,
             .split = a->held[i].split,
             .batch_end = a->held[i].batch_end,
         };
     }
-    action->held_count = a->held_count;
+    ask->held_count = a->held_count;
 }
 
 void worker_lease_pump(struct worker *w)
@@ -184,11 +184,12 @@ void worker_lease_split_report_pump(struct worker *w)
         if (h->state != HOLDING_FINISHED || w->report_acked < h->sequence) {
             continue;
         }
-        struct worker_action *action = worker_add(w, WORKER_DO_REPORT_SPLIT);
-        action->generation = w->a.generation;
-        action->batch.epoch = h->epoch;
-        action->batch.split = h->split;
-        action->batch_end = h->batch_end;
+        struct worker_do_report_split *report =
+            &worker_add(w, WORKER_DO_REPORT_SPLIT)->report_split;
+        report->generation = w->a.generation;
+        report->epoch = h->epoch;
+        report->split = h->split;
+        report->batch_end = h->batch_end;
         a->split_report_open = true;
         a->split_retry_ms = 0;
         a->reporting_epoch = h->epoch;

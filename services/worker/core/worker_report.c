@@ -8,15 +8,15 @@
 static void report_again(struct worker *w)
 {
     bool idle_still = w->idle_due && !w->measured;
-    if (w->report.idle_report && !idle_still) {
-        w->report.idle_report = false;
+    if (w->report.idle && !idle_still) {
+        w->report.idle = false;
         w->idle_reported = false;
     }
     w->report.generation = w->a.generation;
     w->report.position = w->position;
     w->report.again = true;
     w->report_retry_ms = 0;
-    *worker_add(w, WORKER_DO_REPORT_PROGRESS) = w->report;
+    worker_add(w, WORKER_DO_REPORT_PROGRESS)->report_progress = w->report;
 }
 
 /* The metrics of few epochs have room, here and at the master, and small data have many of them
@@ -45,14 +45,15 @@ void worker_report_pump(struct worker *w)
     if (!idle && !due && !w->report_now) {
         return;
     }
-    struct worker_action *action = worker_add(w, WORKER_DO_REPORT_PROGRESS);
-    action->sequence = ++w->report_sequence;
-    action->generation = w->a.generation;
-    action->position = w->position;
-    action->idle_report = w->idle_due;
-    action->dropped = w->dropped;
-    action->speculated = w->speculated;
-    w->report = *action;
+    struct worker_do_report_progress *report =
+        &worker_add(w, WORKER_DO_REPORT_PROGRESS)->report_progress;
+    report->sequence = ++w->report_sequence;
+    report->generation = w->a.generation;
+    report->position = w->position;
+    report->idle = w->idle_due;
+    report->dropped = w->dropped;
+    report->speculated = w->speculated;
+    w->report = *report;
     w->report_open = true;
     w->report_retry_ms = 0;
     w->report_attempts = 0;
@@ -85,7 +86,7 @@ void worker_on_progress_reported(struct worker *w, const struct worker_event *ev
         if (event->code == ERR_ABORTED && !w->report.again) {
             count_again(w);
         }
-        if (event->code == ERR_ABORTED && w->report.idle_report &&
+        if (event->code == ERR_ABORTED && w->report.idle &&
             w->report.generation == w->a.generation) {
             w->fenced = true; /* the master is in a newer generation; its next assignment comes */
         }

@@ -244,11 +244,11 @@ struct worker {
     uint64_t report_last_ms;
     uint64_t report_retry_ms;
     uint32_t report_attempts;
-    struct worker_action report;
+    struct worker_do_report_progress report;
 
     /* the end by an error */
-    struct worker_action failure;
-    uint64_t failure_retry_ms; /* 0: none */
+    struct worker_do_fail_job failure; /* code 0: none */
+    uint64_t failure_retry_ms;         /* 0: none */
     uint32_t failure_attempts;
 
     /* evaluation */
@@ -372,7 +372,7 @@ bool worker_quiet(const struct worker *w);
 struct worker_request worker_rows(struct worker *w, enum rows_of of);
 /* Says for the action of a computation how the rows of its batch are read, unless they came
  * already. @version: of ROWS_OF_VERSION. */
-void worker_rows_needed(struct worker *w, struct worker_action *compute, enum rows_of of,
+void worker_rows_needed(struct worker *w, struct worker_do_compute *compute, enum rows_of of,
                         uint64_t version);
 /* Lets the rows of @next come along with the values that @request pulls. */
 void worker_rows_along(const struct worker *w, struct worker_request *request,

@@ -50,7 +50,7 @@ static void send_totals(struct worker *w)
             continue;
         }
         if (!joined) {
-            struct worker_action *join = worker_add(w, WORKER_DO_JOIN);
+            struct worker_do_join *join = &worker_add(w, WORKER_DO_JOIN)->join;
             join->step = w->position;
             join->round = s->round;
             join->known = s->known && !MUTANT(totals_not_told);

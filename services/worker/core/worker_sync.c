@@ -71,7 +71,7 @@ static void prefetch(struct worker *w)
         struct ledger_batch batch;
         worker_sync_batch(w, s->prefetch_step, s->prefetch_replica, &batch);
         if (batch.count > 0) {
-            worker_add(w, WORKER_DO_PREFETCH)->batch = batch;
+            worker_add(w, WORKER_DO_PREFETCH)->prefetch = batch;
         }
         if (++s->prefetch_replica == w->a.replica_end) {
             s->prefetch_replica = w->a.replica_first;
@@ -144,7 +144,7 @@ static void merge_pair(struct worker *w, struct stacked *left, struct stacked *r
     if (left->buffer == WORKER_BUFFER_NONE) {
         left->buffer = right->buffer;
     } else if (right->buffer != WORKER_BUFFER_NONE) {
-        struct worker_action *add = worker_add(w, WORKER_DO_ADD);
+        struct worker_do_add *add = &worker_add(w, WORKER_DO_ADD)->add;
         w->made[left->buffer].whole = false;
         add->buffer = left->buffer;
         add->buffer_from = right->buffer;

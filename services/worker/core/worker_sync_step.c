@@ -48,15 +48,15 @@ void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica
     w->computing_step = w->position;
     w->computing_replica = replica;
     w->landing = false;
-    struct worker_action *action = worker_add(w, WORKER_DO_COMPUTE);
-    action->batch = *batch;
-    action->step = w->position;
-    action->replica = replica;
-    action->buffer = w->computing_buffer;
-    action->set = w->current;
-    action->generation = w->a.generation;
-    action->spare = what == COMPUTING_SPARE;
-    worker_rows_needed(w, action, MUTANT(rows_latest) ? ROWS_OF_LATEST : ROWS_OF_VERSION,
+    struct worker_do_compute *compute = &worker_add(w, WORKER_DO_COMPUTE)->compute;
+    compute->batch = *batch;
+    compute->step = w->position;
+    compute->replica = replica;
+    compute->buffer = w->computing_buffer;
+    compute->set = w->current;
+    compute->generation = w->a.generation;
+    compute->spare = what == COMPUTING_SPARE;
+    worker_rows_needed(w, compute, MUTANT(rows_latest) ? ROWS_OF_LATEST : ROWS_OF_VERSION,
                        w->position > 0 && MUTANT(rows_of_last_step) ? w->position - 1
                                                                     : w->position);
 }

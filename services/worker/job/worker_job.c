@@ -23,7 +23,7 @@ void worker_job_fail(struct worker_job *j, const struct err *err)
 
 /* ---- computing ---- */
 
-static void do_add(struct worker_job *j, const struct worker_action *a)
+static void do_add(struct worker_job *j, const struct worker_do_add *a)
 {
     struct err err = {0};
     uint64_t begin = chrono_now_ns();
@@ -47,7 +47,7 @@ static int fetch_rows(void *ctx, struct err *err)
     return worker_job_rows_wait(f->job, err);
 }
 
-static void do_evaluate(struct worker_job *j, const struct worker_action *a)
+static void do_evaluate(struct worker_job *j, const struct worker_do_evaluate *a)
 {
     struct err err = {0};
     struct fetch fetch = {j, &a->request};
@@ -147,7 +147,7 @@ void worker_job_exchange(struct worker_job *j, const struct worker_request *r)
     worker_job_trace_sent(j, r, begin, end);
 }
 
-static void do_place(struct worker_job *j, const struct worker_action *a)
+static void do_place(struct worker_job *j, const struct worker_do_place *a)
 {
     struct err err = {0};
     const struct ps_client_place place = {a->place.address, a->place.opening};
@@ -156,7 +156,7 @@ static void do_place(struct worker_job *j, const struct worker_action *a)
     }
 }
 
-static void do_join(struct worker_job *j, const struct worker_action *a)
+static void do_join(struct worker_job *j, const struct worker_do_join *a)
 {
     struct err err = {0};
     if (worker_job_sums_join(&j->sums, a, &err) != 0) {
@@ -170,7 +170,7 @@ static void on_timer(void *ctx)
     worker_job_step(ctx, &event);
 }
 
-static void reply_assign(struct worker_job *j, const struct worker_action *a)
+static void reply_assign(struct worker_job *j, const struct worker_do_reply *a)
 {
     struct rpc_call *call = worker_job_take_call(j, a->tag);
     if (call == NULL) {
@@ -196,7 +196,7 @@ static bool needs_the_data(enum worker_action_kind kind)
 /* True if the action belongs to training; evaluations do not. */
 static bool begins_work(const struct worker_action *a)
 {
-    const struct exchange_request *ask = &a->request.ask;
+    const struct exchange_request *ask = &a->exchange.ask;
     return a->kind == WORKER_DO_COMPUTE ||
            (a->kind == WORKER_DO_EXCHANGE && (ask->has_push || ask->has_pull));
 }
@@ -217,51 +217,51 @@ static void execute(struct worker_job *j, const struct worker_action *a)
     switch (a->kind) {
     case WORKER_DO_COMPUTE:
         work_begin(&j->tells->work, "step", 0, "");
-        worker_job_compute(j, a);
+        worker_job_compute(j, &a->compute);
         work_end(&j->tells->work);
         break;
     case WORKER_DO_EVALUATE:
-        do_evaluate(j, a);
+        do_evaluate(j, &a->evaluate);
         break;
     case WORKER_DO_PLACE:
-        do_place(j, a);
+        do_place(j, &a->place);
         break;
     case WORKER_DO_JOIN:
-        do_join(j, a);
+        do_join(j, &a->join);
         break;
     case WORKER_DO_ADD:
-        do_add(j, a);
+        do_add(j, &a->add);
         break;
     case WORKER_DO_EXCHANGE:
-        worker_job_exchange(j, &a->request);
+        worker_job_exchange(j, &a->exchange);
         break;
     case WORKER_DO_LEASE:
-        worker_job_lease(j, a);
+        worker_job_lease(j, &a->lease);
         break;
     case WORKER_DO_REPORT_SPLIT:
-        worker_job_report_split(j, a);
+        worker_job_report_split(j, &a->report_split);
         break;
     case WORKER_DO_REPORT_PROGRESS:
-        worker_job_report_progress(j, a);
+        worker_job_report_progress(j, &a->report_progress);
         break;
     case WORKER_DO_PREFETCH:
-        worker_model_prefetch(&j->model, &a->batch);
+        worker_model_prefetch(&j->model, &a->prefetch);
         break;
     case WORKER_DO_TIMER:
-        loop_timer_set(j->loop, &j->timer, a->at_ms, on_timer, j);
+        loop_timer_set(j->loop, &j->timer, a->timer_ms, on_timer, j);
         break;
     case WORKER_DO_REPLY_ASSIGN:
-        reply_assign(j, a);
+        reply_assign(j, &a->reply);
         break;
     case WORKER_DO_FAIL_EVALUATE:
-        call = worker_job_take_call(j, a->tag);
+        call = worker_job_take_call(j, a->reply.tag);
         if (call != NULL) {
-            worker_job_fail_call(call, a->code, a->message);
+            worker_job_fail_call(call, a->reply.code, a->reply.message);
             rpc_call_unref(call);
         }
         break;
     case WORKER_DO_FAIL_JOB:
-        worker_job_report_failure(j, a);
+        worker_job_report_failure(j, &a->fail_job);
         break;
     }
 }
@@ -347,9 +347,7 @@ void worker_job_free(struct worker_job *j)
         loop_stop(j->loop);
     }
     slow_down_end(&j->slow_down);
-    if (j->model.program != NULL) { /* set before the thread began */
-        worker_program_interrupt(j->model.program);
-    }
+    worker_model_interrupt(&j->model);
     pthread_mutex_lock(&j->mail->mutex);
     if (j->client != NULL) {
         ps_client_cancel(j->client); /* the thread may be waiting for a server */

@@ -10,7 +10,6 @@
 #include "wire/wire.h"
 #include "worker/job/worker_job_assign.h"
 #include "worker/job/worker_job_state.h"
-#include "worker/job/worker_model_program.h"
 
 /* ---- messages to the job's thread ---- */
 
@@ -151,10 +150,9 @@ static void describe_data(const struct worker_job *j, Gradus__V1__DataInfo *out,
                           Gradus__V1__ProgramModel *program)
 {
     const struct worker_model *m = &j->model;
-    const struct given_variables given = worker_model_given(m);
     wire_data_to_proto(&m->train_info, m->test_info.records > 0 ? &m->test_info : NULL, out);
-    wire_program_to_proto(&given, program);
-    out->program = given.count == 0 ? NULL : program;
+    wire_program_to_proto(&m->given, program);
+    out->program = m->given.count == 0 ? NULL : program;
     out->bad_records = bad_records(j->model.train) + bad_records(j->model.test);
 }
 
@@ -327,7 +325,7 @@ void worker_job_begin(struct worker_job *j, uint64_t generation)
         .eras = j->sums.eras,
         .era_count = j->sums.era_count,
         .tables = j->model.rows.count > 0,
-        .shape = {.records = j->model.train_info.records,
+        .shape = {.records = worker_model_records(&j->model),
                   .batch_records = (uint32_t)j->model.spec.training.batch_size,
                   .split_batches = split_batches > 0 ? (uint32_t)split_batches : 1},
     };
@@ -399,7 +397,7 @@ static void handle_assign(struct worker_job *j, struct rpc_call *call, const Pro
     struct ledger ledger = {0};
     struct worker_event event = {.kind = WORKER_ASSIGN};
     const struct ledger_shape data = {
-        .records = j->model.train_info.records,
+        .records = worker_model_records(&j->model),
         .batch_records = (uint32_t)j->model.spec.training.batch_size,
     };
     struct worker_place *places = mem_new(j->plan.shard_count, sizeof *places);

@@ -3,6 +3,7 @@
  * given up when they do not come. */
 #include "base/chrono.h"
 #include "base/log.h"
+#include "worker/job/worker_compute.h"
 #include "worker/job/worker_job_state.h"
 
 /* ---- the end of a computation ---- */
@@ -140,7 +141,7 @@ static int need_rows(void *ctx)
     return rc != 0 ? rc : worker_model_rows(&j->model, c->buffer, &c->exhausted);
 }
 
-static void begin(struct worker_job *j, const struct worker_action *a, uint64_t now_ns)
+static void begin(struct worker_job *j, const struct worker_do_compute *a, uint64_t now_ns)
 {
     const bool tables = j->model.rows.count > 0;
     j->compute = (struct job_compute){.since_ns = now_ns,
@@ -151,7 +152,7 @@ static void begin(struct worker_job *j, const struct worker_action *a, uint64_t 
 }
 
 /* Gives up a computation: backward was not reached, so its pushes were not begun. */
-static void give_up(struct worker_job *j, const struct worker_action *a)
+static void give_up(struct worker_job *j, const struct worker_do_compute *a)
 {
     log_info("batch_given_up", "job=%s step=%llu reason=\"%s\"", j->id, (unsigned long long)a->step,
              j->compute.lost.msg);
@@ -161,15 +162,10 @@ static void give_up(struct worker_job *j, const struct worker_action *a)
 
 /* Computes the gradient of the action's batch, with all that it needs. Errors: those in
  * j->compute.lost; of the batch; of memory. */
-static int gradient(struct worker_job *j, const struct worker_action *a, struct metrics *metrics,
-                    struct err *err)
+static int gradient(struct worker_job *j, const struct worker_do_compute *a,
+                    struct metrics *metrics, struct err *err)
 {
     struct job_compute *c = &j->compute;
-    const struct runner_step identity = {
-        .seed = (uint64_t)j->model.spec.training.seed,
-        .step = a->step,
-        .replica = a->replica,
-    };
     int rc = worker_model_take(&j->model, &a->batch, err);
     if (rc != 0) {
         return rc;
@@ -180,9 +176,15 @@ static int gradient(struct worker_job *j, const struct worker_action *a, struct 
     if (c->rows_open) {
         worker_job_rows_begin(j, &a->request);
     }
-    rc = worker_model_gradient(&j->model, &identity, a->set, a->buffer, metrics,
-                               j->client != NULL ? &c->need : NULL, worker_job_push_begin(j, a),
-                               err);
+    const struct worker_gradient g = {
+        .step = {(uint64_t)j->model.spec.training.seed, a->step, a->replica},
+        .set = a->set,
+        .buffer = a->buffer,
+        .metrics = metrics,
+        .need = j->client != NULL ? &c->need : NULL,
+        .ready = worker_job_push_begin(j, a),
+    };
+    rc = worker_model_gradient(&j->model, &g, err);
     if (c->rows_open) { /* no layer reads them: the batch is empty, or parameters were lost */
         struct err unused = {0};
         (void)worker_job_rows_wait(j, &unused);
@@ -192,7 +194,7 @@ static int gradient(struct worker_job *j, const struct worker_action *a, struct 
 
 /* ---- the action ---- */
 
-void worker_job_compute(struct worker_job *j, const struct worker_action *a)
+void worker_job_compute(struct worker_job *j, const struct worker_do_compute *a)
 {
     struct err err = {0};
     if (worker_model_buffer(&j->model, a->buffer, &err) == NULL) {
@@ -216,7 +218,7 @@ void worker_job_compute(struct worker_job *j, const struct worker_action *a)
     if (sums != NULL) {
         sums_end(sums, rc == 0);
     }
-    if (rc == ERR_CANCELLED && j->model.by_program != NULL) {
+    if (rc == ERR_CANCELLED && j->model.compute->interrupted) {
         j->halted = true; /* the job is dropped: nobody asks for the rest */
         return;
     }

@@ -216,7 +216,7 @@ static void node_ref(struct worker_job *j, struct membership_node *node, Gradus_
     ref->incarnation = node->incarnation;
 }
 
-void worker_job_lease(struct worker_job *j, const struct worker_action *a)
+void worker_job_lease(struct worker_job *j, const struct worker_do_lease *a)
 {
     struct membership_node node;
     Gradus__V1__NodeRef ref;
@@ -239,7 +239,7 @@ void worker_job_lease(struct worker_job *j, const struct worker_action *a)
     call_master(j, "LeaseSplit", &r.base, LEASE_TIMEOUT_MS, WORKER_LEASED, a->generation);
 }
 
-void worker_job_report_split(struct worker_job *j, const struct worker_action *a)
+void worker_job_report_split(struct worker_job *j, const struct worker_do_report_split *a)
 {
     struct membership_node node;
     Gradus__V1__NodeRef ref;
@@ -248,8 +248,8 @@ void worker_job_report_split(struct worker_job *j, const struct worker_action *a
     r.node = &ref;
     r.job = j->id;
     r.generation = a->generation;
-    r.epoch = a->batch.epoch;
-    r.split = a->batch.split;
+    r.epoch = a->epoch;
+    r.split = a->split;
     r.batch_end = a->batch_end;
     call_master(j, "ReportSplit", &r.base, REPORT_TIMEOUT_MS, WORKER_SPLIT_REPORTED, a->generation);
 }
@@ -289,7 +289,7 @@ static void report_fill(const struct measurements *m, struct report_parts *parts
     }
 }
 
-void worker_job_report_progress(struct worker_job *j, const struct worker_action *a)
+void worker_job_report_progress(struct worker_job *j, const struct worker_do_report_progress *a)
 {
     struct membership_node node;
     Gradus__V1__NodeRef ref;
@@ -299,7 +299,7 @@ void worker_job_report_progress(struct worker_job *j, const struct worker_action
         worker_job_measurements_clear(&j->reporting);
         j->reporting = j->measured;
         j->measured = (struct measurements){0};
-        j->report_idle = a->idle_report;
+        j->report_idle = a->idle;
     }
     j->report_again = a->again;
     struct report_parts parts;
@@ -310,7 +310,7 @@ void worker_job_report_progress(struct worker_job *j, const struct worker_action
     r.generation = a->generation;
     r.sequence = a->sequence;
     r.position = a->position;
-    r.idle = a->idle_report;
+    r.idle = a->idle;
     r.dropped = a->dropped;
     r.speculated = a->speculated;
     r.epochs = parts.pointers;
@@ -327,7 +327,7 @@ void worker_job_report_progress(struct worker_job *j, const struct worker_action
     }
 }
 
-void worker_job_report_failure(struct worker_job *j, const struct worker_action *a)
+void worker_job_report_failure(struct worker_job *j, const struct worker_do_fail_job *a)
 {
     struct membership_node node;
     Gradus__V1__NodeRef ref;

@@ -37,7 +37,7 @@ static void made(void *ctx, size_t variable, uint64_t first, uint64_t count)
 }
 
 const struct runner_ready *worker_job_push_begin(struct worker_job *j,
-                                                 const struct worker_action *a)
+                                                 const struct worker_do_compute *a)
 {
     struct job_push *p = &j->push;
     *p = (struct job_push){.requests = a->pushes, .count = a->push_count, .ready = {made, j}};

@@ -163,7 +163,7 @@ bool worker_job_assign_while_draining(struct worker_job *j, struct rpc_call *cal
 void worker_job_drain_over(struct worker_job *j);
 
 /* worker_job_compute.c */
-void worker_job_compute(struct worker_job *j, const struct worker_action *a);
+void worker_job_compute(struct worker_job *j, const struct worker_do_compute *a);
 /* The computation or evaluation is over; a code: it was given up, because of rows or not. */
 void worker_job_tell_computed(struct worker_job *j, int code, bool rows_lost);
 /* Asks for the rows that the model's batch needs, as @r says, and waits until all are there.
@@ -175,7 +175,7 @@ void worker_job_fail(struct worker_job *j, const struct err *err);
 /* worker_job_push.c: called around the computation of @a. Returns whom to tell how much of its
  * gradient is made; NULL: nobody. */
 const struct runner_ready *worker_job_push_begin(struct worker_job *j,
-                                                 const struct worker_action *a);
+                                                 const struct worker_do_compute *a);
 /* The gradient is complete: pushes what was not pushed along. */
 void worker_job_push_end(struct worker_job *j);
 
@@ -186,10 +186,10 @@ int worker_job_client_request(struct worker_job *j, const struct worker_request 
 void worker_job_exchange(struct worker_job *j, const struct worker_request *r);
 
 /* worker_job_master.c: the actions that are calls to the master. */
-void worker_job_lease(struct worker_job *j, const struct worker_action *a);
-void worker_job_report_split(struct worker_job *j, const struct worker_action *a);
-void worker_job_report_progress(struct worker_job *j, const struct worker_action *a);
-void worker_job_report_failure(struct worker_job *j, const struct worker_action *a);
+void worker_job_lease(struct worker_job *j, const struct worker_do_lease *a);
+void worker_job_report_split(struct worker_job *j, const struct worker_do_report_split *a);
+void worker_job_report_progress(struct worker_job *j, const struct worker_do_report_progress *a);
+void worker_job_report_failure(struct worker_job *j, const struct worker_do_fail_job *a);
 void worker_job_measurements_clear(struct measurements *m);
 void worker_job_mail_drop(struct job_mail *mail);
 

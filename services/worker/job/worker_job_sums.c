@@ -166,7 +166,7 @@ void worker_job_sums_take(struct worker_job_sums *s, const struct ps_answer *ans
     }
 }
 
-int worker_job_sums_join(struct worker_job_sums *s, const struct worker_action *a, struct err *err)
+int worker_job_sums_join(struct worker_job_sums *s, const struct worker_do_join *a, struct err *err)
 {
     struct buf *totals = &s->totals[a->round];
     if (a->known) {
@@ -222,7 +222,7 @@ static int make_norms(struct worker_job_sums *s, const struct worker_model *mode
 {
     float *to = s->gradient;
     for (size_t i = 0; i < model->variable_count; i++) {
-        uint64_t n = shape_count(&model_variable(model->model, i)->shape);
+        uint64_t n = shape_count(&model->variables[i].shape);
         memcpy(to, r->gradient + model->offsets[i], (size_t)n * sizeof(float));
         to += n;
     }

@@ -48,7 +48,8 @@ void worker_job_sums_release(struct worker_job_sums *s); /* zeroed is fine */
 /* The sums of @answer are the last ones of its shard. */
 void worker_job_sums_take(struct worker_job_sums *s, const struct ps_answer *answer);
 /* Carries out WORKER_DO_JOIN. Errors: ERR_INVALID what came are no sums. */
-int worker_job_sums_join(struct worker_job_sums *s, const struct worker_action *a, struct err *err);
+int worker_job_sums_join(struct worker_job_sums *s, const struct worker_do_join *a,
+                         struct err *err);
 /* The totals or norms that @request is to bring, which it borrows. Errors: those of
  * update_norms(). */
 int worker_job_sums_attach(struct worker_job_sums *s, const struct worker_model *model,

@@ -16,7 +16,7 @@
 #include "worker/job/worker_rows.h"
 #include "worker/program/worker_program.h"
 
-struct model_program; /* what a program's model needs beside it (worker_model_program.c) */
+struct worker_compute;
 
 struct worker_model {
     struct job_spec spec;
@@ -24,18 +24,18 @@ struct worker_model {
     struct dataset *train, *test; /* test may be NULL; train of a program's own records, too */
     struct dataset_info train_info, test_info; /* of the data that there are; test: no records */
     struct worker_program *program;            /* borrowed: of this worker; NULL: it has none */
-    struct model_program *by_program;          /* NULL: the model is made of layers */
+    const struct worker_compute *compute;      /* what computes the model; NULL: not known yet */
+    void *computer;                            /* its own */
     bool data_known;                           /* the data were in memory */
     struct loader *loader;
-    struct model *model;
-    struct runner *runner;
-    size_t runner_batch;
+    size_t batch_max; /* records at once */
     struct batch test_batch;
-    uint64_t *records; /* numbers of test records, [runner_batch] */
+    uint64_t *records;                     /* numbers of test records, [batch_max] */
+    const struct variable_spec *variables; /* [variable_count]; NULL: not made yet */
     size_t variable_count;
-    uint64_t *offsets; /* [variables] in a flat array */
+    struct given_variables given; /* those that the plan does not know how to begin */
+    uint64_t *offsets;            /* [variables] in a flat array */
     uint64_t flat_count;
-    struct variable_spec *given; /* variables of layers with values of `from`; else NULL */
     /* [flat_count] the values that this worker brings to the servers when the plan's are given; or
      * NULL. worker_model_bring() makes them; the values of a program are there when the model is
      * built, and the program keeps them. */
@@ -43,11 +43,8 @@ struct worker_model {
     float *brought; /* the same, owned */
     float *sets[WORKER_SET_COUNT];
     float *buffers[WORKER_BUFFERS_MAX];
-    bool summed[WORKER_BUFFERS_MAX];                        /* and not rounded since */
-    const float **values;                                   /* [variables] scratch */
-    float **gradients;                                      /* [variables] scratch */
-    struct worker_rows rows;                                /* rows of the present batch */
-    struct worker_rows_keys found[WORKER_PREFETCH_MAX + 1]; /* what each slot of the loader found */
+    bool summed[WORKER_BUFFERS_MAX]; /* and not rounded since */
+    struct worker_rows rows;         /* rows of the present batch */
     /* rows of the batch that is computed next, which reuses rows of the present one */
     struct worker_rows ahead;
     struct ledger_batch ahead_of;
@@ -56,7 +53,7 @@ struct worker_model {
     const struct batch *ahead_taken;
     bool was_ahead;                                                /* the batch that was taken */
     struct worker_rows_gradient row_gradients[WORKER_BUFFERS_MAX]; /* of each buffer */
-    /* the present batch, from the loader; NULL: none */
+    struct ledger_batch batch; /* the present one, and what the loader has of it; NULL: nothing */
     const struct batch *taken;
     uint64_t load_ns; /* the last gradient waited for its batch so long, or decoded it */
 };
@@ -73,9 +70,7 @@ struct worker_job_file {
  * the data or the source has; ERR_UNAVAILABLE: again later. */
 int worker_model_load(struct worker_model *m, const struct worker_job_file *file,
                       struct dataset_cache *cache, struct err *err);
-/* The variables of a model that the plan does not know how to begin; none: it knows. Borrows. */
-struct given_variables worker_model_given(const struct worker_model *m);
-void worker_model_give(struct worker_model *m); /* m->given, of m->model */
+uint64_t worker_model_records(const struct worker_model *m); /* train records of an epoch */
 /* Has this worker first values for all variables of the model, or can it make them? */
 bool worker_model_brings(const struct worker_model *m);
 struct worker_source {
@@ -106,6 +101,8 @@ int worker_model_check_variables(const struct worker_model *m, const struct plan
 /* Build the model; its variables must be the plan's. Errors: ERR_STATE naming the difference. */
 int worker_model_build(struct worker_model *m, const struct plan *plan, struct err *err);
 void worker_model_release(struct worker_model *m);
+/* What it waits for ends soon; from any thread. */
+void worker_model_interrupt(const struct worker_model *m);
 /* NULL and ERR_EXHAUSTED without memory. */
 float *worker_model_set(struct worker_model *m, enum worker_set set, struct err *err);
 float *worker_model_buffer(struct worker_model *m, uint32_t buffer, struct err *err);
@@ -120,17 +117,21 @@ int worker_model_take_ahead(struct worker_model *m, const struct ledger_batch *b
                             struct err *err);
 /* True if that was done for @batch, and nothing else since. */
 bool worker_model_is_ahead(const struct worker_model *m, const struct ledger_batch *batch);
+struct worker_gradient {
+    struct runner_step step;
+    enum worker_set set; /* the parameters, and where the gradient goes; both arrays exist */
+    uint32_t buffer;
+    struct metrics *metrics; /* gets the batch's contribution; may be NULL */
+    /* is asked for the parameters, and for the rows of tables, which it gives to
+     * worker_model_rows(); may be NULL */
+    const struct runner_need *need;
+    const struct runner_ready *ready; /* hears how much is made, and not rounded yet; may be NULL */
+};
 /* Computes the gradient of the batch that was taken, rounded to the type in which gradients travel,
- * so that it is the same whether it is pushed or added to others here; both arrays exist. @metrics
- * (may be NULL) gets the batch's contribution; @need (may be NULL) is asked for the parameters, and
- * for the rows of tables, which it gives to worker_model_rows(); @ready (may be NULL) hears how
- * much is made, which is not rounded yet. A gradient of rows that is not finite makes the first
- * element of the first variable's gradient NaN: a step is dropped as a whole. Errors: what @need
- * refused with, which has said why; those of a program, in @err. */
-int worker_model_gradient(struct worker_model *m, const struct runner_step *step,
-                          enum worker_set set, uint32_t buffer, struct metrics *metrics,
-                          const struct runner_need *need, const struct runner_ready *ready,
-                          struct err *err);
+ * so that it is the same whether it is pushed or added to others here. A gradient of rows that is
+ * not finite makes the first element of the first variable's gradient NaN: a step is dropped as a
+ * whole. Errors: what need refused with, which has said why; those of a program, in @err. */
+int worker_model_gradient(struct worker_model *m, const struct worker_gradient *g, struct err *err);
 /* The rows of the batch that was taken have come. Errors: ERR_EXHAUSTED. */
 int worker_model_rows(struct worker_model *m, uint32_t buffer, struct err *err);
 /* Errors: ERR_EXHAUSTED. */
@@ -138,8 +139,6 @@ int worker_model_add(struct worker_model *m, uint32_t buffer, uint32_t from, str
 /* Round a sum of batches, which is pushed like a single gradient, to the type in which they travel;
  * single ones are rounded already. */
 void worker_model_round_sum(struct worker_model *m, uint32_t buffer);
-/* Points m->values to @set, which exists. */
-void worker_model_point(struct worker_model *m, enum worker_set set);
 /* Fetches the rows that m->rows asks for; returns 0, or why they do not come. */
 struct worker_model_fetch {
     int (*call)(void *ctx, struct err *err);

@@ -5,36 +5,12 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "graph/model_import.h"
 #include "warm/warm_start.h"
-#include "worker/job/worker_model.h"
-#include "worker/job/worker_model_program.h"
-
-struct given_variables worker_model_given(const struct worker_model *m)
-{
-    if (m->by_program != NULL) {
-        return *model_program_given(m);
-    }
-    if (model_is_imported(&m->spec.model)) {
-        return model_import_given(&m->spec.model);
-    }
-    return (struct given_variables){
-        .variables = m->given,
-        .count = m->given == NULL ? 0 : model_variable_count(m->model),
-        .fingerprint = m->given == NULL ? 0 : 1}; /* layers say all: nothing can differ */
-}
-
-void worker_model_give(struct worker_model *m)
-{
-    m->given = model_variables(m->model);
-    for (size_t i = 0; i < model_variable_count(m->model); i++) {
-        m->given[i].init.kind = INIT_GIVEN;
-    }
-}
+#include "worker/job/worker_compute.h"
 
 bool worker_model_brings(const struct worker_model *m)
 {
-    return m->initial != NULL || model_is_imported(&m->spec.model) || job_spec_has_from(&m->spec);
+    return m->initial != NULL || m->given.count > 0;
 }
 
 /* ---- from ---- */
@@ -50,9 +26,8 @@ static char *summarize(const struct worker_model *m, const char *taken)
 int worker_model_look(const struct worker_model *m, const struct data_roots *roots,
                       struct worker_source *out, struct err *err)
 {
-    const struct given_variables given = worker_model_given(m);
     struct warm_start *w = NULL;
-    int rc = warm_start_open(&m->spec, roots, given.variables, given.count, &w, err);
+    int rc = warm_start_open(&m->spec, roots, m->given.variables, m->given.count, &w, err);
     rc = rc != 0 ? rc : warm_start_load(w, NULL, &out->fingerprint, err);
     if (rc == 0) {
         const char *rows_from = warm_start_rows(w, &out->rows_manifest);
@@ -82,28 +57,12 @@ void worker_source_release(struct worker_source *s)
     *s = (struct worker_source){0};
 }
 
-/* The value that variable @i begins with when the source has none. */
-static void begin(struct worker_model *m, size_t i, float *out)
-{
-    const struct given_variables given = worker_model_given(m);
-    const uint64_t count = shape_count(&given.variables[i].shape);
-    if (m->by_program != NULL) {
-        memcpy(out, model_program_initial(m) + m->offsets[i], (size_t)count * sizeof *out);
-    } else if (model_is_imported(&m->spec.model)) {
-        memcpy(out, model_import_initial(&m->spec.model, i), (size_t)count * sizeof *out);
-    } else {
-        const struct variable_spec *v = model_variable(m->model, i);
-        init_fill(&v->init, (uint64_t)m->spec.training.seed, v->name, 0, count, out);
-    }
-}
-
 static int load(const struct worker_model *m, const struct data_roots *roots, uint64_t expected,
                 float *const *values, struct err *err)
 {
-    const struct given_variables given = worker_model_given(m);
     struct warm_start *w = NULL;
     uint64_t found = 0;
-    int rc = warm_start_open(&m->spec, roots, given.variables, given.count, &w, err);
+    int rc = warm_start_open(&m->spec, roots, m->given.variables, m->given.count, &w, err);
     rc = rc != 0 ? rc : warm_start_load(w, values, &found, err);
     if (rc == 0 && expected != 0 && expected != found) {
         rc = err_set(err, ERR_STATE,
@@ -128,7 +87,7 @@ int worker_model_bring(struct worker_model *m, const struct data_roots *roots, u
     float **values = mem_new(m->variable_count + 1, sizeof *values);
     for (size_t i = 0; i < m->variable_count; i++) {
         values[i] = all + m->offsets[i];
-        begin(m, i, values[i]);
+        m->compute->begin(m, i, values[i]); /* what the source does not have */
     }
     const int rc = job_spec_has_from(&m->spec) ? load(m, roots, expected, values, err) : 0;
     free(values);

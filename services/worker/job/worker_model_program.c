@@ -8,32 +8,21 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-#define EVALUATION_BATCH                                                                           \
-    256 /* records at once at least: each time costs a round to the program                        \
-         */
-/* in a model with tables: each batch asks for keys and rows, too */
-#define EVALUATION_BATCH_OF_ROWS 512
+#define EVALUATION_BATCH 256 /* records at once at least, as each time is a round to it */
 #define LINE_BYTES 64
 
 _Static_assert(WORKER_SET_COUNT + WORKER_BUFFERS_MAX <= MODEL_PROGRAM_ROW_GRADIENTS,
                "each array has a number");
 
-size_t model_program_batch(const struct worker_model *m)
+struct model_program *model_program(const struct worker_model *m)
 {
-    const size_t batch = (size_t)m->spec.training.batch_size;
-    const size_t least =
-        m->spec.model.table_count > 0 ? EVALUATION_BATCH_OF_ROWS : EVALUATION_BATCH;
-    return batch < least ? least : batch;
+    return m->computer;
 }
 
-const struct given_variables *model_program_given(const struct worker_model *m)
+static void begin(const struct worker_model *m, size_t i, float *out)
 {
-    return &m->by_program->model->given;
-}
-
-const float *model_program_initial(const struct worker_model *m)
-{
-    return m->by_program->model->initial;
+    memcpy(out, model_program(m)->model->initial + m->offsets[i],
+           (size_t)shape_count(&m->variables[i].shape) * sizeof *out);
 }
 
 /* Sets up records that only the program knows. */
@@ -51,14 +40,14 @@ static int own_records(struct worker_model *m, const struct worker_program_model
     return 0;
 }
 
-int model_program_load(struct worker_model *m, const char *job, struct err *err)
+static int load(struct worker_model *m, const char *job, struct err *err)
 {
     if (m->program == NULL) {
         return err_set(err, ERR_UNAVAILABLE,
                        "the job's model is program '%s', and this worker has none (--program)",
                        m->spec.model.program);
     }
-    m->by_program = mem_new(1, sizeof *m->by_program);
+    struct model_program *p = m->computer = mem_new(1, sizeof *p);
     model_program_tables(m);
     int rc = model_program_fields(m, err);
     if (rc != 0) {
@@ -70,8 +59,8 @@ int model_program_load(struct worker_model *m, const char *job, struct err *err)
         .text = m->spec.text,
         .seed = (uint64_t)m->spec.training.seed,
         .batch_records = (uint32_t)m->spec.training.batch_size,
-        .evaluation_records = (uint32_t)model_program_batch(m),
-        .tables = m->by_program->tables,
+        .evaluation_records = (uint32_t)worker_compute_batch(m, EVALUATION_BATCH),
+        .tables = p->tables,
         .table_count = m->spec.model.table_count,
     };
     const struct worker_program_model *model = NULL;
@@ -81,17 +70,30 @@ int model_program_load(struct worker_model *m, const char *job, struct err *err)
     } else if (rc == 0 && model->train_records != 0) {
         rc = err_set(err, ERR_STATE, "the program brings records of its own, and the job has data");
     }
-    m->by_program->model = model;
+    if (rc == 0) {
+        p->model = model;
+        m->given = model->given;
+        m->variables = m->given.variables;
+        m->variable_count = m->given.count;
+    }
     return rc;
 }
 
-void model_program_release(struct worker_model *m)
+/* The arrays are the program's. */
+static void release(struct worker_model *m)
 {
+    struct model_program *p = model_program(m);
     worker_program_end(m->program);
-    free(m->by_program->tables);
-    free(m->by_program->fields);
-    free(m->by_program);
-    m->by_program = NULL;
+    free(p->tables);
+    free(p->fields);
+    free(p);
+}
+
+void worker_model_interrupt(const struct worker_model *m)
+{
+    if (m->program != NULL) { /* set before there were threads */
+        worker_program_interrupt(m->program);
+    }
 }
 
 uint64_t model_program_line(uint64_t at)
@@ -99,9 +101,9 @@ uint64_t model_program_line(uint64_t at)
     return (at + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
-int model_program_begin(struct worker_model *m, struct err *err)
+static int build(struct worker_model *m, uint32_t shard_count, struct err *err)
 {
-    struct model_program *p = m->by_program;
+    struct model_program *p = model_program(m);
     const struct dataset_info *info = &m->train_info;
     const bool data = m->train != NULL;
     struct program_start start = {.has_data = data,
@@ -113,28 +115,33 @@ int model_program_begin(struct worker_model *m, struct err *err)
     for (uint32_t d = 0; d < start.feature_rank; d++) {
         start.feature_dims[d] = info->features.dims[d];
     }
-    const uint64_t records = m->runner_batch;
+    worker_rows_init_said(&m->rows, &m->spec.model, shard_count);
+    worker_rows_init_said(&m->ahead, &m->spec.model, shard_count);
+    int rc = worker_compute_loaders(m, EVALUATION_BATCH, err);
+    const uint64_t records = m->batch_max;
     p->features_at = model_program_line(records * sizeof(uint64_t));
     p->targets_at = model_program_line(p->features_at + records * p->feature_count * sizeof(float));
     p->classes_at = model_program_line(p->targets_at + records * sizeof(float));
     p->offsets_at = model_program_line(p->classes_at + records * sizeof(int32_t));
     p->keys_at = p->offsets_at + p->field_count * (records + 1) * sizeof(uint64_t);
     m->initial = job_spec_has_from(&m->spec) ? NULL : p->model->initial;
-    return worker_program_begin(m->program, &start, (const char(*)[PROGRAM_NAME_BYTES])p->fields,
-                                err);
+    return rc != 0 ? rc
+                   : worker_program_begin(m->program, &start,
+                                          (const char(*)[PROGRAM_NAME_BYTES])p->fields, err);
 }
 
 /* ---- batches ---- */
 
-void model_program_take(struct worker_model *m, const struct ledger_batch *batch)
+static float *array(struct worker_model *m, uint32_t number, const char *what, struct err *err)
 {
-    m->by_program->batch = *batch;
+    (void)what;
+    return worker_program_array(m->program, number, m->flat_count * sizeof(float), err);
 }
 
 void model_program_number(struct worker_model *m, const struct ledger_batch *batch,
                           struct program_work *work)
 {
-    struct model_program *p = m->by_program;
+    struct model_program *p = model_program(m);
     const uint64_t seed = (uint64_t)m->spec.training.seed;
     if (!p->ordered || p->epoch != batch->epoch) {
         order_init(&p->order, m->train_info.records, seed, batch->epoch);
@@ -151,7 +158,7 @@ void model_program_number(struct worker_model *m, const struct ledger_batch *bat
 int model_program_put(struct worker_model *m, uint64_t count, const struct batch *b,
                       struct program_work *out, struct err *err)
 {
-    const struct model_program *p = m->by_program;
+    const struct model_program *p = model_program(m);
     const uint64_t keys = b == NULL ? 0 : model_program_list_keys(b);
     const uint64_t bytes = p->keys_at + keys * (sizeof(uint64_t) + sizeof(float));
     char *memory = worker_program_array(m->program, MODEL_PROGRAM_BATCH, bytes, err);
@@ -195,28 +202,26 @@ static int need_all(const struct worker_model *m, const struct runner_need *need
     for (size_t i = 0; i < m->variable_count && need != NULL && rc == 0; i++) {
         rc = need->call(need->ctx, i);
     }
-    const bool rows = need != NULL && need->rows != NULL && m->by_program->batch.count > 0;
+    const bool rows = need != NULL && need->rows != NULL && m->batch.count > 0;
     return rc != 0 || !rows ? rc : need->rows(need->ctx);
 }
 
 static void tell_all(const struct worker_model *m, const struct runner_ready *ready)
 {
     for (size_t i = m->variable_count; i > 0 && ready != NULL; i--) {
-        ready->call(ready->ctx, i - 1, 0,
-                    shape_count(&model_program_given(m)->variables[i - 1].shape));
+        ready->call(ready->ctx, i - 1, 0, shape_count(&m->variables[i - 1].shape));
     }
 }
 
-static int compute(struct worker_model *m, const struct runner_step *step, enum worker_set set,
-                   uint32_t buffer, struct program_result *result, struct err *err)
+static int compute(struct worker_model *m, const struct worker_gradient *g,
+                   struct program_result *result, struct err *err)
 {
-    const struct ledger_batch *batch = &m->by_program->batch;
-    struct program_work work = {.parameters = (uint32_t)set,
-                                .gradients = WORKER_SET_COUNT + buffer,
-                                .step = step->step,
-                                .replica = (uint32_t)step->replica};
-    model_program_number(m, batch, &work);
-    int rc = model_program_put(m, batch->count, m->taken, &work, err);
+    struct program_work work = {.parameters = (uint32_t)g->set,
+                                .gradients = WORKER_SET_COUNT + g->buffer,
+                                .step = g->step.step,
+                                .replica = (uint32_t)g->step.replica};
+    model_program_number(m, &m->batch, &work);
+    int rc = model_program_put(m, m->batch.count, m->taken, &work, err);
     rc = rc != 0 ? rc : model_program_put_rows(m, true, &work, err);
     rc = rc != 0 ? rc : worker_program_compute(m->program, PROGRAM_GRADIENT, &work, result, err);
     if (rc == 0) {
@@ -225,32 +230,27 @@ static int compute(struct worker_model *m, const struct runner_step *step, enum 
     return rc;
 }
 
-int model_program_gradient(struct worker_model *m, const struct runner_step *step,
-                           enum worker_set set, uint32_t buffer, struct metrics *metrics,
-                           const struct runner_need *need, const struct runner_ready *ready,
-                           struct err *err)
+static int gradient(struct worker_model *m, const struct worker_gradient *g, struct err *err)
 {
     struct program_result result = {.examples = 0};
-    int rc = need_all(m, need);
-    if (rc == 0 && m->by_program->batch.count == 0) {
-        memset(m->buffers[buffer], 0, m->flat_count * sizeof(float));
-        worker_rows_gradient_clear(&m->rows, &m->row_gradients[buffer]);
+    int rc = need_all(m, g->need);
+    if (rc == 0 && m->batch.count == 0) {
+        memset(m->buffers[g->buffer], 0, m->flat_count * sizeof(float));
     } else if (rc == 0) {
-        rc = compute(m, step, set, buffer, &result, err);
+        rc = compute(m, g, &result, err);
     }
     if (rc == 0) {
-        add(metrics, &result);
-        tell_all(m, ready);
+        add(g->metrics, &result);
+        tell_all(m, g->ready);
     }
     return rc;
 }
 
-int model_program_evaluate(struct worker_model *m, size_t count, struct metrics *metrics,
-                           struct err *err)
+static int evaluate(struct worker_model *m, size_t n, struct metrics *metrics, struct err *err)
 {
     struct program_result result = {.examples = 0};
     struct program_work work = {.parameters = WORKER_SET_EVALUATION};
-    int rc = model_program_put(m, count, m->test == NULL ? NULL : &m->test_batch, &work, err);
+    int rc = model_program_put(m, n, m->test == NULL ? NULL : &m->test_batch, &work, err);
     rc = rc != 0 ? rc : model_program_put_rows(m, false, &work, err);
     rc = rc != 0 ? rc : worker_program_compute(m->program, PROGRAM_EVALUATION, &work, &result, err);
     if (rc == 0) {
@@ -258,3 +258,16 @@ int model_program_evaluate(struct worker_model *m, size_t count, struct metrics 
     }
     return rc;
 }
+
+const struct worker_compute worker_compute_program = {
+    .interrupted = true,
+    .load = load,
+    .begin = begin,
+    .build = build,
+    .array = array,
+    .keys = model_program_keys,
+    .test_keys = model_program_keys_of_test,
+    .gradient = gradient,
+    .evaluate = evaluate,
+    .release = release,
+};

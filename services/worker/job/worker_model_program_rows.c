@@ -15,7 +15,7 @@ _Static_assert(PROGRAM_FIELDS_MAX == SPARSE_FIELDS_MAX, "it sees all sparse fiel
 void model_program_tables(struct worker_model *m)
 {
     const struct model_spec *spec = &m->spec.model;
-    struct model_program *p = m->by_program;
+    struct model_program *p = model_program(m);
     if (spec->table_count > 0) {
         p->tables = mem_new(spec->table_count, sizeof *p->tables);
     }
@@ -28,7 +28,7 @@ void model_program_tables(struct worker_model *m)
 int model_program_fields(struct worker_model *m, struct err *err)
 {
     const struct sparse_names *names = &m->train_info.fields;
-    struct model_program *p = m->by_program;
+    struct model_program *p = model_program(m);
     if (m->train == NULL || names->count == 0) {
         return 0;
     }
@@ -102,7 +102,7 @@ int model_program_keys(struct worker_model *m, const struct ledger_batch *batch,
                        const struct batch *b, struct worker_rows *rows, struct err *err)
 {
     static const uint32_t none[PROGRAM_TABLES_MAX];
-    struct model_program *p = m->by_program;
+    struct model_program *p = model_program(m);
     struct program_work work = {.of = PROGRAM_GRADIENT};
     if (batch->count == 0) {
         return worker_rows_said(rows, NULL, none, err);
@@ -135,7 +135,8 @@ int model_program_keys_of_test(struct worker_model *m, size_t count, struct err 
 /* Bytes of the rows of table @t. */
 static uint64_t bytes_of(const struct worker_model *m, size_t t)
 {
-    return worker_rows_keys_of(&m->rows, t)->count * m->by_program->tables[t].dim * sizeof(float);
+    return worker_rows_keys_of(&m->rows, t)->count * model_program(m)->tables[t].dim *
+           sizeof(float);
 }
 
 /* Lays out the rows of all tables, into @out if it is not NULL. Returns the end of that memory, and

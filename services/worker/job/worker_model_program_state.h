@@ -4,7 +4,7 @@
 #define GRADUS_WORKER_JOB_WORKER_MODEL_PROGRAM_STATE_H
 
 #include "data/order.h"
-#include "worker/job/worker_model_program.h"
+#include "worker/job/worker_compute.h"
 
 /* Numbers of the memory that it shares; parameters and gradients have those below. */
 enum {
@@ -21,14 +21,14 @@ struct model_program {
     struct order order; /* order of the train records in an epoch */
     uint64_t epoch;     /* that epoch */
     bool ordered;
-    struct ledger_batch batch; /* that was taken */
-    bool failed_ahead;         /* the program was asked for the keys of the next one, in vain */
+    bool failed_ahead; /* the program was asked for the keys of the next one, in vain */
     struct ledger_batch failed;
     /* Places in the memory of batches: */
     uint64_t features_at, targets_at, classes_at, offsets_at, keys_at;
     size_t feature_count; /* of a record */
 };
 
+struct model_program *model_program(const struct worker_model *m);
 /* Bytes up to the next cache line. */
 uint64_t model_program_line(uint64_t at);
 /* The first @count of m->records, which @b has, unless they are the program's, where it finds them.
@@ -39,7 +39,12 @@ int model_program_put(struct worker_model *m, uint64_t count, const struct batch
 void model_program_number(struct worker_model *m, const struct ledger_batch *batch,
                           struct program_work *work);
 
-/* worker_model_program_rows.c. The tables that the job declares, for the program. */
+/* worker_model_program_rows.c. As worker_compute.keys and .test_keys. When rows are m->ahead the
+ * program is asked once; what fails then is asked again when the batch is taken. */
+int model_program_keys(struct worker_model *m, const struct ledger_batch *batch,
+                       const struct batch *b, struct worker_rows *rows, struct err *err);
+int model_program_keys_of_test(struct worker_model *m, size_t count, struct err *err);
+/* The tables that the job declares, for the program. */
 void model_program_tables(struct worker_model *m);
 /* The names of the data's sparse fields. Errors: ERR_INVALID one is too long. */
 int model_program_fields(struct worker_model *m, struct err *err);

@@ -3,6 +3,7 @@
  * describes it again. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,14 +18,20 @@
     1.0 /* an update makes it the mean of what came: the program has mixed it                      \
          */
 
+static void described_release(struct program_described *d)
+{
+    free(d->variables);
+    free(d->model.offsets);
+    program_memory_release(&d->memory);
+    *d = (struct program_described){.memory.fd = -1};
+}
+
 void worker_program_forget(struct worker_program *p)
 {
-    free(p->variables);
-    free(p->model.offsets);
-    p->variables = NULL;
-    p->model = (struct worker_program_model){.floats = 0};
-    program_memory_release(&p->description);
-    p->content = 0;
+    if (p->has_model) {
+        described_release(&p->told);
+        p->has_model = false;
+    }
 }
 
 static bool name_fits(const char *name)
@@ -100,14 +107,14 @@ static void take_variable(const struct program_variable *in, struct variable_spe
 
 _Static_assert(sizeof((struct variable_spec *)0)->name == PROGRAM_NAME_BYTES, "names fit");
 
-/* The model out of @d's memory, which is mapped as p->description. */
-static int take_model(struct worker_program *p, const struct program_description *d,
-                      struct err *err)
+/* The model out of the memory, which is mapped, of a description that says @d. */
+static int take_model(struct program_described *said, const struct program_description *d,
+                      size_t tables, struct err *err)
 {
-    const struct program_variable *in = p->description.bytes;
+    const struct program_variable *in = said->memory.bytes;
     const size_t count = (size_t)d->variable_count;
-    struct worker_program_model *m = &p->model;
-    p->variables = mem_new(count, sizeof *p->variables);
+    struct worker_program_model *m = &said->model;
+    said->variables = mem_new(count, sizeof *said->variables);
     m->offsets = mem_new(count, sizeof *m->offsets);
     uint64_t floats = 0;
     for (size_t i = 0; i < count; i++) {
@@ -115,31 +122,35 @@ static int take_model(struct worker_program *p, const struct program_description
         if (rc != 0) {
             return rc;
         }
-        take_variable(&in[i], &p->variables[i]);
+        take_variable(&in[i], &said->variables[i]);
         floats += program_elements(&in[i]);
         if (floats > FLOATS_MAX) {
             return err_set(err, ERR_STATE, "all variables together are too large");
         }
     }
     m->floats = program_layout(in, count, m->offsets);
-    const uint64_t values_at = program_values_at(count, p->job.table_count);
+    const uint64_t values_at = program_values_at(count, tables);
     if (d->memory_bytes < values_at || (d->memory_bytes - values_at) / sizeof(float) < m->floats) {
         return err_set(err, ERR_STATE, "it brought fewer initial values than variables have");
     }
-    m->initial = (const float *)(const void *)((const char *)p->description.bytes + values_at);
+    m->initial = (const float *)(const void *)((const char *)in + values_at);
+    for (size_t i = 0; i < count; i++) {
+        said->variables[i].digest =
+            checksum_of(m->initial + m->offsets[i],
+                        (size_t)shape_count(&said->variables[i].shape) * sizeof *m->initial);
+    }
     m->train_records = d->train_records;
     m->test_records = d->test_records;
     m->fingerprint = d->fingerprint;
-    const uint64_t content =
-        checksum_of(p->description.bytes, (size_t)(values_at + m->floats * sizeof(float)));
-    m->given = (struct given_variables){p->variables, count, content == 0 ? 1 : content};
-    int rc = check_names(p->variables, count, err);
+    const uint64_t content = checksum_of(in, (size_t)(values_at + m->floats * sizeof(float)));
+    m->given = (struct given_variables){said->variables, count, content == 0 ? 1 : content};
+    int rc = check_names(said->variables, count, err);
     return rc != 0 ? rc : check_finite(m, err);
 }
 
-/* The tables that @d names, behind the variables in its memory, are those of the job. */
-static int check_tables(const struct worker_program *p, const struct program_description *d,
-                        struct err *err)
+/* The tables that @d names, behind the variables in its @memory, are those of the job. */
+static int check_tables(const struct worker_program *p, const struct program_memory *memory,
+                        const struct program_description *d, struct err *err)
 {
     if (d->table_count != p->job.table_count) {
         return err_set(err, ERR_STATE,
@@ -148,7 +159,7 @@ static int check_tables(const struct worker_program *p, const struct program_des
     }
     const struct program_table *in =
         (const struct program_table *)(const void *)((const struct program_variable *)
-                                                         p->description.bytes +
+                                                         memory->bytes +
                                                      d->variable_count);
     for (size_t i = 0; i < p->job.table_count; i++) {
         const struct program_table *ours = &p->job.tables[i];
@@ -162,12 +173,66 @@ static int check_tables(const struct worker_program *p, const struct program_des
     return 0;
 }
 
-/* A fingerprint of everything that was described. */
-static uint64_t content_of(const struct worker_program_model *m)
+/* The first value of variable @i that is another one now, into @out; false: none is. */
+static bool differing_value(const struct worker_program_model *was,
+                            const struct worker_program_model *now, size_t i, char *out, size_t n)
 {
-    const uint64_t all[] = {m->given.fingerprint, m->train_records, m->test_records,
-                            m->fingerprint};
-    return checksum_of(all, sizeof all);
+    const float *a = was->initial + was->offsets[i], *b = now->initial + now->offsets[i];
+    const uint64_t count = shape_count(&was->given.variables[i].shape);
+    uint64_t k = 0;
+    while (k < count && memcmp(&a[k], &b[k], sizeof *a) == 0) {
+        k++;
+    }
+    (void)snprintf(out, n, "variable %s: initial value %" PRIu64 " is %.9g, and was %.9g",
+                   now->given.variables[i].name, k, k < count ? (double)b[k] : 0,
+                   k < count ? (double)a[k] : 0);
+    return k < count;
+}
+
+/* What is another than it was, into @out; false: nothing is. */
+static bool difference(const struct worker_program_model *was,
+                       const struct worker_program_model *now, char *out, size_t n)
+{
+    for (size_t i = 0; i < was->given.count && i < now->given.count; i++) {
+        const struct variable_spec *a = &was->given.variables[i], *b = &now->given.variables[i];
+        if (!variable_equal(a, b)) {
+            char of_a[VARIABLE_TEXT_BYTES], of_b[VARIABLE_TEXT_BYTES];
+            (void)snprintf(out, n, "variable %zu is %s, and was %s", i,
+                           variable_format(b, of_b, sizeof of_b),
+                           variable_format(a, of_a, sizeof of_a));
+            return true;
+        }
+        if (differing_value(was, now, i, out, n)) {
+            return true;
+        }
+    }
+    (void)snprintf(out, n,
+                   "%zu variables, %" PRIu64 " train and %" PRIu64
+                   " test records of fingerprint %016" PRIx64 ", and before %zu, %" PRIu64
+                   " and %" PRIu64 " of %016" PRIx64,
+                   now->given.count, now->train_records, now->test_records, now->fingerprint,
+                   was->given.count, was->train_records, was->test_records, was->fingerprint);
+    return now->given.count != was->given.count || now->train_records != was->train_records ||
+           now->test_records != was->test_records || now->fingerprint != was->fingerprint;
+}
+
+/* What @p described is kept when it is the first time: others have addresses of it. Takes @said. */
+static int keep(struct worker_program *p, struct program_described *said, struct err *err)
+{
+    char what[400];
+    if (!p->has_model) {
+        p->told = *said;
+        p->has_model = true;
+        return 0;
+    }
+    const bool differs = difference(&p->told.model, &said->model, what, sizeof what);
+    described_release(said);
+    return differs
+               ? err_set(err, ERR_STATE,
+                         "started again, it describes another model or other initial values: %s. "
+                         "They must be a function of the job and its seed alone",
+                         what)
+               : 0;
 }
 
 /* @fd is taken. */
@@ -175,7 +240,7 @@ static int take_description(struct worker_program *p, const struct program_messa
                             struct err *err)
 {
     const struct program_description *d = &m->description;
-    const uint64_t before = p->content;
+    struct program_described said = {.memory.fd = -1};
     if (fd < 0 || d->variable_count == 0 || d->variable_count > PROGRAM_VARIABLES_MAX ||
         d->table_count > PROGRAM_TABLES_MAX ||
         d->memory_bytes < program_values_at((size_t)d->variable_count, (size_t)d->table_count) ||
@@ -186,22 +251,14 @@ static int take_description(struct worker_program *p, const struct program_messa
         return err_set(err, ERR_STATE, "it described %" PRIu64 " variables in %" PRIu64 " bytes",
                        d->variable_count, d->memory_bytes);
     }
-    worker_program_forget(p);
-    int rc = program_memory_map(fd, (size_t)d->memory_bytes, false, &p->description, err);
-    rc = rc != 0 ? err_set(err, ERR_STATE, "%s", err->msg) : check_tables(p, d, err);
-    rc = rc != 0 ? rc : take_model(p, d, err);
+    int rc = program_memory_map(fd, (size_t)d->memory_bytes, false, &said.memory, err);
+    rc = rc != 0 ? err_set(err, ERR_STATE, "%s", err->msg) : check_tables(p, &said.memory, d, err);
+    rc = rc != 0 ? rc : take_model(&said, d, p->job.table_count, err);
     if (rc != 0) {
-        worker_program_forget(p);
-        p->content = before;
+        described_release(&said);
         return rc;
     }
-    p->content = content_of(&p->model);
-    if (before != 0 && before != p->content) {
-        return err_set(err, ERR_STATE,
-                       "started again, it describes another model or other initial values: they "
-                       "must be a function of the job and its seed alone");
-    }
-    return 0;
+    return keep(p, &said, err);
 }
 
 static int tell_job(struct worker_program *p, struct err *err)
@@ -291,7 +348,7 @@ int worker_program_describe(struct worker_program *p, const struct worker_progra
     p->has_job = true;
     int rc = prepare(p, err);
     if (rc == 0) {
-        *out = &p->model;
+        *out = &p->told.model;
     }
     return rc;
 }

@@ -14,6 +14,13 @@ struct program_shared {
     bool told; /* this process of the program was told of it */
 };
 
+/* What a process of the program described. */
+struct program_described {
+    struct program_memory memory;
+    struct variable_spec *variables;
+    struct worker_program_model model;
+};
+
 struct worker_program {
     char *command;
     uint64_t answer_ms;
@@ -34,10 +41,8 @@ struct worker_program {
     struct worker_program_job job;
     struct program_start start;
     const char (*fields)[PROGRAM_NAME_BYTES];
-    struct worker_program_model model;
-    struct variable_spec *variables;
-    struct program_memory description;
-    uint64_t content; /* checksum of all that the program described */
+    bool has_model;
+    struct program_described told; /* by the first process; others must tell the same */
     struct program_shared arrays[PROGRAM_ARRAYS_MAX];
     struct program_memory keys; /* of this process, that its answers lie in; bytes NULL: none yet */
     struct program_keys said;   /* the last of them */

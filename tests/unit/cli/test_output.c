@@ -103,6 +103,7 @@ static void test_result_text(void **state)
     s.job.checkpoint = checkpoint;
     s.job.test = s.metrics;
     s.job.n_test = 2;
+    s.job.left_out = 3;
     s.job.dropped = 26;
     s.job.speculated = 1;
     struct buf out = {0};
@@ -112,6 +113,7 @@ static void test_result_text(void **state)
                              "trained     500 steps, 2.5 epochs in 12.3 s (61,234 examples/s)\n"
                              "train       loss 0.2500  accuracy 0.5000\n"
                              "test        loss 0.2500  accuracy 0.5000\n"
+                             "left out    3 records of each epoch (training.drop_last)\n"
                              "dropped     26 batches\n"
                              "speculated  1 replica\n"
                              "checkpoint  /state/checkpoints/digits-1/step-000000500\n");

@@ -154,7 +154,7 @@ static void assert_plain_job(struct rpc_msg *reply)
     assert_non_null(reply);
     const Gradus__V1__Job *job = (const Gradus__V1__Job *)reply->body;
     assert_string_equal(job->id, "a-1");
-    assert_string_equal(job->reason, "?[31mred  letters");
+    assert_string_equal(job->reason, "?[31mred \nletters");
     rpc_msg_unref(reply);
 }
 

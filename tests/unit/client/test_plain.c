@@ -26,7 +26,7 @@ static void test_strings_at_every_depth(void **state)
     list.jobs = jobs;
     list.n_jobs = 1;
     plain_message(&list.base);
-    assert_string_equal(reason, "?[31mbad  worker");
+    assert_string_equal(reason, "?[31mbad \nworker");
     assert_string_equal(text, "name: a\n\tb: ?]0;x?\n");
     assert_string_equal(worker, "w\x9b??1");
     assert_string_equal(shown, "K\xC3\xB6ln");

@@ -14,6 +14,12 @@ static void test_smallest_job_has_defaults(void **state)
     assert_string_equal(spec.data.dir, ".");
     assert_int_equal(spec.training.mode, TRAINING_SYNC);
     assert_int_equal(spec.training.batch_size, 64);
+    assert_false(spec.training.drop_last);
+    assert_int_equal(job_spec_epoch_records(&spec, 130), 130);
+    spec.training.drop_last = true; /* of 64 records each */
+    assert_int_equal(job_spec_epoch_records(&spec, 130), 128);
+    assert_int_equal(job_spec_epoch_records(&spec, 128), 128);
+    assert_int_equal(job_spec_epoch_records(&spec, 63), 0);
     assert_int_equal(spec.training.replicas, 0);
     assert_int_equal(spec.training.epochs, 1);
     assert_int_equal(spec.training.steps, 0);

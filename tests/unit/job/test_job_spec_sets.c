@@ -35,6 +35,7 @@ static void test_what_is_fixed(void **state)
         "cluster",
         "training",
         "training.batch_size",
+        "training.drop_last",
         "training.seed",
         "training.split_batches",
         "",

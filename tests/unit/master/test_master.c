@@ -139,6 +139,34 @@ static void data_that_does_not_fit_is_refused(void **state)
     cluster_free(c);
 }
 
+/* training.drop_last: 103 records in batches of 5 are what 100 are, in every mode. */
+static void an_epoch_may_end_before_a_smaller_batch(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"training.mode=sync", "training.mode=async"};
+    for (int i = 0; i < 2; i++) {
+        struct cluster *c = cluster_new(940 + (unsigned)i, 2, 2);
+        c->train_records = 103;
+        char id[64];
+        cluster_submit(c, "demo", id, SETS("training.drop_last=true", modes[i]));
+        const struct job_record *r = cluster_run_to_end(c, id);
+        assert_int_equal(r->steps_total, i == 0 ? 21 : 60);
+        assert_int_equal(r->step, r->steps_total);
+        assert_int_equal(r->examples, 300);
+        assert_int_equal(r->left_out, 3);
+        assert_true(r->epoch == 3 && r->epochs_total == 3);
+        assert_int_equal(r->evaluation_count, 3);
+        cluster_free(c);
+    }
+    struct cluster *c = cluster_new(942, 2, 2);
+    c->train_records = 4;
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.drop_last=true"));
+    assert_string_equal(cluster_until(c, id, JOB_FAILED, 60000)->reason,
+                        "training.drop_last: 4 train records make no batch of 5");
+    cluster_free(c);
+}
+
 static void without_a_test_source_nothing_is_evaluated(void **state)
 {
     (void)state;
@@ -303,6 +331,7 @@ int main(void)
         cmocka_unit_test(later_jobs_use_what_is_free),
         cmocka_unit_test(a_start_waits_for_nobody_it_can_do_without),
         cmocka_unit_test(data_that_does_not_fit_is_refused),
+        cmocka_unit_test(an_epoch_may_end_before_a_smaller_batch),
         cmocka_unit_test(without_a_test_source_nothing_is_evaluated),
         cmocka_unit_test(a_checkpoint_that_fails_in_the_middle_is_shown),
         cmocka_unit_test(an_epoch_with_a_recovery_has_all_of_its_metrics),

@@ -100,7 +100,7 @@ static const struct rpc_method worker_served[] = {
 
 static void make_plan(void)
 {
-    const struct variable_spec variables[1] = {{"w", {2, {4, 3}}, {INIT_ZEROS, 0, 0, 0, 0}, 0}};
+    const struct variable_spec variables[1] = {{"w", {2, {4, 3}}, {INIT_ZEROS, 0, 0, 0, 0}, 0, 0}};
     const struct cluster_spec cluster = {
         .workers = {1, 1}, .ps = 2, .partitioner = PARTITIONER_FIXED, .partitions = 2};
     assert_int_equal(plan_make(variables, 1, &cluster, &plan, NULL), 0);

@@ -97,6 +97,7 @@ static void a_record_survives_the_wire(void **state)
                                          .lambda = 0.5,
                                          .push_every = 2,
                                          .pull_every = 3};
+    a.left_out = 20;
     a.dropped = 21;
     a.speculated = 22;
     a.recoveries = 23;
@@ -203,6 +204,7 @@ static void a_record_survives_the_wire(void **state)
     assert_true(b.evaluations[2].epoch == 1.5);
     assert_true(b.evaluations[2].train.part);
     assert_int_equal(b.evaluations[2].train.kinds, 1u << METRIC_LOSS);
+    assert_int_equal(b.left_out, 20);
     assert_int_equal(b.dropped, 21);
     assert_int_equal(b.speculated, 22);
     assert_int_equal(b.recoveries, 23);

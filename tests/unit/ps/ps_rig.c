@@ -193,8 +193,8 @@ void ps_rig_plan(uint32_t shards, struct plan *plan)
 {
     const uint64_t rows = ps_rig_rows;
     struct variable_spec variables[2] = {
-        {"dense_1.kernel", {2, {rows, COLUMNS}}, {INIT_GLOROT_UNIFORM, 0, 0, rows, COLUMNS}, 0},
-        {"dense_1.bias", {1, {COLUMNS}}, {INIT_CONSTANT, 0.5, 0, 0, 0}, 0},
+        {"dense_1.kernel", {2, {rows, COLUMNS}}, {INIT_GLOROT_UNIFORM, 0, 0, rows, COLUMNS}, 0, 0},
+        {"dense_1.bias", {1, {COLUMNS}}, {INIT_CONSTANT, 0.5, 0, 0, 0}, 0, 0},
     };
     struct cluster_spec cluster = {
         .workers = {1, 1}, .ps = shards, .partitioner = PARTITIONER_FIXED, .partitions = shards};

@@ -33,8 +33,8 @@ static void test_ids(void **state)
 static void make_plan(struct plan *plan)
 {
     struct variable_spec variables[2] = {
-        {"dense_1.kernel", {2, {5, 3}}, {INIT_GLOROT_UNIFORM, 0.5, 0.25, 5, 3}, 0},
-        {"dense_1.bias", {1, {3}}, {INIT_ZEROS, 0, 0, 0, 0}, 0.125},
+        {"dense_1.kernel", {2, {5, 3}}, {INIT_GLOROT_UNIFORM, 0.5, 0.25, 5, 3}, 0, 0},
+        {"dense_1.bias", {1, {3}}, {INIT_ZEROS, 0, 0, 0, 0}, 0.125, 0},
     };
     struct cluster_spec cluster = {
         .workers = {1, 1}, .ps = 2, .partitioner = PARTITIONER_FIXED, .partitions = 2};
@@ -67,6 +67,7 @@ static void test_plan_round_trip(void **state)
     struct err err;
     make_plan(&plan);
     plan.variables[0].init.kind = INIT_GIVEN;
+    plan.variables[0].digest = UINT64_MAX - 3;
     Gradus__V1__Plan *received = sent_plan(&plan);
     assert_int_equal(wire_plan_from_proto(received, &back, &err), 0);
     gradus__v1__plan__free_unpacked(received, NULL);
@@ -78,6 +79,7 @@ static void test_plan_round_trip(void **state)
         assert_true(shape_equal(&back.variables[i].shape, &plan.variables[i].shape));
         assert_int_equal(back.variables[i].init.kind, plan.variables[i].init.kind);
         assert_true(back.variables[i].statistic == plan.variables[i].statistic);
+        assert_true(back.variables[i].digest == plan.variables[i].digest);
         assert_true(back.variables[i].init.a == plan.variables[i].init.a);
         assert_int_equal(back.variables[i].init.fan_out, plan.variables[i].init.fan_out);
     }

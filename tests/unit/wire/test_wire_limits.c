@@ -277,6 +277,7 @@ static void variable(Gradus__V1__Variable *v, char *name)
     v->fan_in = 6;
     v->fan_out = 7;
     v->statistic = 0.125F;
+    v->digest = 0x77;
 }
 
 static void refuse_program(const Gradus__V1__ProgramModel *m, const char *says)
@@ -323,7 +324,8 @@ static void test_programs(void **state)
         assert_int_equal(b->n_dims, v[i].n_dims);
         assert_memory_equal(b->dims, dims, b->n_dims * sizeof *dims);
         assert_true(b->init_kind == INIT_GIVEN && b->init_a == 0.5F && b->init_b == 0.25F);
-        assert_true(b->fan_in == 6 && b->fan_out == 7 && b->statistic == 0.125F);
+        assert_true(b->fan_in == 6 && b->fan_out == 7 && b->statistic == 0.125F &&
+                    b->digest == 0x77);
     }
     wire_program_release(&back);
     assert_int_equal(back.n_variables, 0);

@@ -14,11 +14,11 @@ void take_actions(struct fake *f)
         const struct worker_action *a = &f->actions.items[i];
         switch (a->kind) {
         case WORKER_DO_REPLY_ASSIGN:
-            f->reply_code = a->code;
-            f->reply_position = a->position;
+            f->reply_code = a->reply.code;
+            f->reply_position = a->reply.position;
             break;
         case WORKER_DO_TIMER:
-            f->timer_ms = a->at_ms;
+            f->timer_ms = a->timer_ms;
             break;
         case WORKER_DO_ADD:
             f->added++;
@@ -28,16 +28,16 @@ void take_actions(struct fake *f)
             break;
         case WORKER_DO_FAIL_JOB:
             f->failures++;
-            f->failures_again += a->again ? 1 : 0;
-            f->failure_generation = a->generation;
+            f->failures_again += a->fail_job.again ? 1 : 0;
+            f->failure_generation = a->fail_job.generation;
             break;
         case WORKER_DO_PREFETCH:
             break;
         default:
             queue_up(f, a);
-            for (size_t k = 0; k < a->push_count; k++) {
+            for (size_t k = 0; a->kind == WORKER_DO_COMPUTE && k < a->compute.push_count; k++) {
                 const struct worker_action push = {.kind = WORKER_DO_EXCHANGE,
-                                                   .request = a->pushes[k]};
+                                                   .exchange = a->compute.pushes[k]};
                 queue_up(f, &push);
             }
             break;
@@ -50,7 +50,7 @@ void take_actions(struct fake *f)
 struct asked fake_asked_at(const struct fake *f, size_t i)
 {
     assert_int_equal(f->queue[i].kind, WORKER_DO_EXCHANGE);
-    return asked_of(&f->queue[i].request);
+    return asked_of(&f->queue[i].exchange);
 }
 
 void fake_feed(struct fake *f, struct worker_event *event)
@@ -99,7 +99,7 @@ void answer_exchange(struct fake *f, const struct asked *a)
     fake_feed(f, &e);
 }
 
-bool is_named(const struct worker_action *a, uint32_t split)
+bool is_named(const struct worker_do_lease *a, uint32_t split)
 {
     for (size_t i = 0; i < a->held_count; i++) {
         if (a->held[i].split == split) {
@@ -110,7 +110,7 @@ bool is_named(const struct worker_action *a, uint32_t split)
 }
 
 /* As the master: what the worker should have and does not name is given again; two at a time. */
-void fake_answer_lease(struct fake *f, const struct worker_action *a)
+void fake_answer_lease(struct fake *f, const struct worker_do_lease *a)
 {
     struct worker_event e = {.kind = WORKER_LEASED, .generation = a->generation};
     if (a->generation < f->generation) {
@@ -149,7 +149,7 @@ void fake_answer(struct fake *f, size_t i)
     struct asked ask;
     memmove(f->queue + i, f->queue + i + 1, (--f->queued - i) * sizeof a);
     struct worker_event done = {.kind = WORKER_COMPUTED};
-    struct worker_event split = {.kind = WORKER_SPLIT_REPORTED, .generation = a.generation};
+    struct worker_event split = {.kind = WORKER_SPLIT_REPORTED};
     struct worker_event progress = {.kind = WORKER_PROGRESS_REPORTED};
     switch (a.kind) {
     case WORKER_DO_COMPUTE:
@@ -161,16 +161,17 @@ void fake_answer(struct fake *f, size_t i)
         fake_feed(f, &done);
         break;
     case WORKER_DO_EXCHANGE:
-        ask = asked_of(&a.request);
+        ask = asked_of(&a.exchange);
         answer_exchange(f, &ask);
         break;
     case WORKER_DO_LEASE:
-        fake_answer_lease(f, &a);
+        fake_answer_lease(f, &a.lease);
         break;
     case WORKER_DO_REPORT_SPLIT:
-        if (a.generation == f->generation) {
-            f->splits_reported += f->split_reported[a.batch.split] ? 0 : 1;
-            f->split_reported[a.batch.split] = true;
+        split.generation = a.report_split.generation;
+        if (split.generation == f->generation) {
+            f->splits_reported += f->split_reported[a.report_split.split] ? 0 : 1;
+            f->split_reported[a.report_split.split] = true;
         } else {
             split.code = ERR_ABORTED;
         }
@@ -178,8 +179,8 @@ void fake_answer(struct fake *f, size_t i)
         break;
     case WORKER_DO_REPORT_PROGRESS:
         f->reports++;
-        f->idle_reports += a.idle_report ? 1 : 0;
-        f->position_reported = a.position;
+        f->idle_reports += a.report_progress.idle ? 1 : 0;
+        f->position_reported = a.report_progress.position;
         fake_feed(f, &progress);
         break;
     default:

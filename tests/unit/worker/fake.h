@@ -50,9 +50,9 @@ void take_actions(struct fake *f);
 struct asked fake_asked_at(const struct fake *f, size_t i);
 void fake_feed(struct fake *f, struct worker_event *event);
 void answer_exchange(struct fake *f, const struct asked *a);
-bool is_named(const struct worker_action *a, uint32_t split);
+bool is_named(const struct worker_do_lease *a, uint32_t split);
 /* As the master: what the worker should have and does not name is given again; two at a time. */
-void fake_answer_lease(struct fake *f, const struct worker_action *a);
+void fake_answer_lease(struct fake *f, const struct worker_do_lease *a);
 void fake_answer(struct fake *f, size_t i);
 
 /* Answer everything, in an order drawn from @seed, until the worker is still. Timers fire when

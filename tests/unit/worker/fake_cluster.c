@@ -15,24 +15,34 @@ static struct item *post(struct cluster *c, size_t worker, uint64_t delay_ms)
     return item;
 }
 
+static uint64_t generation_of(const struct worker_action *a)
+{
+    return a->kind == WORKER_DO_COMPUTE           ? a->compute.generation
+           : a->kind == WORKER_DO_LEASE           ? a->lease.generation
+           : a->kind == WORKER_DO_REPORT_SPLIT    ? a->report_split.generation
+           : a->kind == WORKER_DO_REPORT_PROGRESS ? a->report_progress.generation
+                                                  : 0;
+}
+
 static struct item *post_event(struct cluster *c, size_t worker, enum worker_event_kind kind,
                                const struct worker_action *of)
 {
     struct item *item = post(c, worker, 1 + cluster_draw(c, 20));
     item->is_event = true;
     item->action = *of;
-    item->event = (struct worker_event){
-        .kind = kind, .generation = of->generation, .exchange = of->request.exchange};
+    item->event = (struct worker_event){.kind = kind, .generation = generation_of(of)};
     if (of->kind == WORKER_DO_EXCHANGE) {
-        item->ask = asked_of(&of->request);
+        item->event.exchange = of->exchange.exchange;
+        item->ask = asked_of(&of->exchange);
     }
     return item;
 }
 
 /* ---- what a worker does is checked here ---- */
 
-static void check_compute(struct cluster *c, struct node *n, const struct worker_action *a)
+static void check_compute(struct cluster *c, struct node *n, const struct worker_action *action)
 {
+    const struct worker_do_compute *a = &action->compute;
     assert_false(n->computing);
     assert_true(a->buffer < BUFFERS);
     assert_int_equal(n->buffer_users[a->buffer], 0); /* nobody sends it any more */
@@ -69,11 +79,11 @@ static void check_compute(struct cluster *c, struct node *n, const struct worker
     }
     n->computing = true;
     n->computed = *a;
-    post_event(c, (size_t)(n - c->nodes), WORKER_COMPUTED, a)->due_ms =
+    post_event(c, (size_t)(n - c->nodes), WORKER_COMPUTED, action)->due_ms =
         c->now_ms + 1 + cluster_draw(c, 10) * n->slowness;
 }
 
-static void do_add(struct node *n, const struct worker_action *a)
+static void do_add(struct node *n, const struct worker_do_add *a)
 {
     struct content *to = &n->buffers[a->buffer];
     const struct content *from = &n->buffers[a->buffer_from];
@@ -146,7 +156,7 @@ static void check_exchange(struct cluster *c, struct node *n, const struct asked
 
 static bool at_master(const struct cluster *c, const struct worker_action *a)
 {
-    return a->generation == c->generation;
+    return generation_of(a) == c->generation;
 }
 
 static bool split_is_applied(const struct cluster *c, uint32_t split)
@@ -183,8 +193,8 @@ static void answer_lease(struct cluster *c, const struct item *item)
         }
         held++;
         bool named = false;
-        for (size_t i = 0; i < item->action.held_count; i++) {
-            named = named || item->action.held[i].split == k;
+        for (size_t i = 0; i < item->action.lease.held_count; i++) {
+            named = named || item->action.lease.held[i].split == k;
         }
         if (!named) { /* the answer was lost */
             e->lease = WORKER_LEASE_GRANTED;
@@ -211,14 +221,14 @@ static void answer_lease(struct cluster *c, const struct item *item)
 static void answer_split(struct cluster *c, const struct item *item)
 {
     struct item *answer = post_event(c, item->worker, WORKER_SPLIT_REPORTED, &item->action);
-    const struct worker_action *a = &item->action;
-    if (!at_master(c, a)) {
+    const struct worker_do_report_split *a = &item->action.report_split;
+    if (!at_master(c, &item->action)) {
         answer->event.code = ERR_ABORTED;
         return;
     }
-    assert_true(a->batch.epoch == c->epoch && split_is_applied(c, a->batch.split));
-    assert_int_equal(a->batch_end, c->leases[a->batch.split].batch_end);
-    c->split[a->batch.split] = SPLIT_DONE;
+    assert_true(a->epoch == c->epoch && split_is_applied(c, a->split));
+    assert_int_equal(a->batch_end, c->leases[a->split].batch_end);
+    c->split[a->split] = SPLIT_DONE;
 }
 
 static void answer_progress(struct cluster *c, const struct item *item)
@@ -226,8 +236,8 @@ static void answer_progress(struct cluster *c, const struct item *item)
     struct node *n = &c->nodes[item->worker];
     post_event(c, item->worker, WORKER_PROGRESS_REPORTED, &item->action);
     if (at_master(c, &item->action)) {
-        n->idle = item->action.idle_report;
-        n->position = item->action.position;
+        n->idle = item->action.report_progress.idle;
+        n->position = item->action.report_progress.position;
     }
     for (uint32_t k = 0; n->idle && c->holding && k < ledger_shape_splits(&SHAPE); k++) {
         if (c->split[k] == SPLIT_LEASED && c->owner[k] == item->worker) {
@@ -356,7 +366,7 @@ static void arrive(struct cluster *c, const struct item *item)
     }
 }
 
-static void do_join(struct cluster *c, struct node *n, const struct worker_action *a)
+static void do_join(struct cluster *c, struct node *n, const struct worker_do_join *a)
 {
     uint64_t totals = 0;
     for (uint32_t s = 0; s < c->shards; s++) {
@@ -373,7 +383,7 @@ static void send_exchange(struct cluster *c, size_t worker, const struct worker_
     const struct asked a = asked_of(r);
     check_exchange(c, n, &a);
     struct item *item = post(c, worker, 1 + cluster_draw(c, 20));
-    item->action = (struct worker_action){.kind = WORKER_DO_EXCHANGE, .request = *r};
+    item->action = (struct worker_action){.kind = WORKER_DO_EXCHANGE, .exchange = *r};
     item->ask = a;
     if (a.totals) {
         assert_int_equal(n->joined_step[a.round], a.step);
@@ -389,26 +399,26 @@ static void carry_out(struct cluster *c, size_t worker)
         switch (a->kind) {
         case WORKER_DO_COMPUTE:
             check_compute(c, n, a);
-            for (size_t k = 0; k < a->push_count; k++) {
-                send_exchange(c, worker, &a->pushes[k]);
+            for (size_t k = 0; k < a->compute.push_count; k++) {
+                send_exchange(c, worker, &a->compute.pushes[k]);
             }
             break;
         case WORKER_DO_ADD:
-            do_add(n, a);
+            do_add(n, &a->add);
             break;
         case WORKER_DO_TIMER:
-            n->timer_ms = a->at_ms;
+            n->timer_ms = a->timer_ms;
             break;
         case WORKER_DO_EXCHANGE:
-            send_exchange(c, worker, &a->request);
+            send_exchange(c, worker, &a->exchange);
             break;
         case WORKER_DO_JOIN:
-            do_join(c, n, a);
+            do_join(c, n, &a->join);
             break;
         case WORKER_DO_REPORT_PROGRESS:
-            if (!a->again) {
-                c->dropped_seen += a->dropped;
-                c->speculated_seen += a->speculated;
+            if (!a->report_progress.again) {
+                c->dropped_seen += a->report_progress.dropped;
+                c->speculated_seen += a->report_progress.speculated;
             }
             post(c, worker, 1 + cluster_draw(c, 20))->action = *a;
             break;
@@ -419,10 +429,11 @@ static void carry_out(struct cluster *c, size_t worker)
         case WORKER_DO_PREFETCH:
             break;
         case WORKER_DO_REPLY_ASSIGN:
-            assert_int_equal(a->code, 0);
+            assert_int_equal(a->reply.code, 0);
             break;
         default:
-            fail_msg("action %d: %s", (int)a->kind, a->message);
+            fail_msg("action %d: %s", (int)a->kind,
+                     a->kind == WORKER_DO_FAIL_JOB ? a->fail_job.message : "");
         }
     }
     c->actions.count = 0;

@@ -37,7 +37,7 @@ struct node {
     struct content buffers[BUFFERS];
     size_t buffer_users[BUFFERS];
     bool computing;
-    struct worker_action computed;
+    struct worker_do_compute computed;
     bool idle;
     uint64_t position, dropped, speculated, no_pull;
     uint64_t generation; /* of the last assignment that it took */

@@ -17,26 +17,26 @@ void script_feed(struct script *t, struct worker_event e)
         const struct worker_action *a = &t->actions.items[i];
         switch (a->kind) {
         case WORKER_DO_TIMER:
-            t->timer_ms = a->at_ms;
+            t->timer_ms = a->timer_ms;
             break;
         case WORKER_DO_ADD:
             t->adds++;
-            t->add = *a;
+            t->add = a->add;
             break;
         case WORKER_DO_REPLY_ASSIGN:
-            t->reply = *a;
+            t->reply = a->reply;
             break;
         case WORKER_DO_FAIL_JOB:
             t->failures++;
-            memcpy(t->failure, a->message, sizeof t->failure);
+            memcpy(t->failure, a->fail_job.message, sizeof t->failure);
             break;
         case WORKER_DO_PREFETCH:
             break;
         default:
             script_open(t, a);
-            for (size_t k = 0; k < a->push_count; k++) {
+            for (size_t k = 0; a->kind == WORKER_DO_COMPUTE && k < a->compute.push_count; k++) {
                 const struct worker_action push = {.kind = WORKER_DO_EXCHANGE,
-                                                   .request = a->pushes[k]};
+                                                   .exchange = a->compute.pushes[k]};
                 script_open(t, &push);
             }
             break;
@@ -119,11 +119,11 @@ struct worker_action script_take(struct script *t, enum worker_action_kind kind)
 struct asked script_exchange(struct script *t, uint32_t shard)
 {
     for (size_t i = 0; i < t->open_count; i++) {
-        if (t->open[i].kind == WORKER_DO_EXCHANGE && t->open[i].request.shard == shard) {
+        if (t->open[i].kind == WORKER_DO_EXCHANGE && t->open[i].exchange.shard == shard) {
             struct worker_action a = t->open[i];
             t->open_count--;
             memmove(t->open + i, t->open + i + 1, (t->open_count - i) * sizeof a);
-            return asked_of(&a.request);
+            return asked_of(&a.exchange);
         }
     }
     fail_msg("no exchange with shard %u", shard);
@@ -133,14 +133,14 @@ struct asked script_exchange(struct script *t, uint32_t shard)
 struct asked script_take_exchange(struct script *t)
 {
     const struct worker_action a = script_take(t, WORKER_DO_EXCHANGE);
-    return asked_of(&a.request);
+    return asked_of(&a.exchange);
 }
 
 /* What the @i-th open action, an exchange, asks for. */
 struct asked script_asked(const struct script *t, size_t i)
 {
     assert_int_equal(t->open[i].kind, WORKER_DO_EXCHANGE);
-    return asked_of(&t->open[i].request);
+    return asked_of(&t->open[i].exchange);
 }
 
 size_t script_count(const struct script *t, enum worker_action_kind kind)
@@ -182,21 +182,21 @@ void script_answer_both(struct script *t, uint64_t version, enum push_result pus
     }
 }
 
-struct worker_action script_compute(struct script *t)
+struct worker_do_compute script_compute(struct script *t)
 {
-    struct worker_action a = script_take(t, WORKER_DO_COMPUTE);
+    struct worker_do_compute a = script_take(t, WORKER_DO_COMPUTE).compute;
     script_feed(t, (struct worker_event){.kind = WORKER_COMPUTED});
     return a;
 }
 
 /* The next report of progress, made now and heard. */
-struct worker_action script_report(struct script *t)
+struct worker_do_report_progress script_report(struct script *t)
 {
     if (script_count(t, WORKER_DO_REPORT_PROGRESS) == 0) {
         t->now_ms += WORKER_REPORT_MS;
         script_feed(t, (struct worker_event){.kind = WORKER_TIMER});
     }
-    struct worker_action a = script_take(t, WORKER_DO_REPORT_PROGRESS);
+    struct worker_do_report_progress a = script_take(t, WORKER_DO_REPORT_PROGRESS).report_progress;
     script_feed(t, (struct worker_event){.kind = WORKER_PROGRESS_REPORTED});
     return a;
 }

@@ -20,8 +20,8 @@ struct script {
     size_t open_count;
     size_t adds, failures;
     char failure[256];
-    struct worker_action reply; /* to the last assignment */
-    struct worker_action add;   /* the last one */
+    struct worker_do_reply reply; /* to the last assignment */
+    struct worker_do_add add;     /* the last one */
     uint64_t now_ms, timer_ms;
     struct ledger ledger;
 };
@@ -49,8 +49,8 @@ void script_answer(struct script *t, const struct asked *a, uint64_t version,
 void script_refuse(struct script *t, const struct asked *a, int code);
 /* Both shards answer their oldest exchange. */
 void script_answer_both(struct script *t, uint64_t version, enum push_result push);
-struct worker_action script_compute(struct script *t);
+struct worker_do_compute script_compute(struct script *t);
 /* The next report of progress, made now and heard. */
-struct worker_action script_report(struct script *t);
+struct worker_do_report_progress script_report(struct script *t);
 
 #endif

@@ -58,7 +58,7 @@ static void test_sync_pushes_with_the_computation(void **state)
     for (uint32_t s = 0; s < SHARDS; s++) {
         const struct asked push = fake_asked_at(&f, 1 + s);
         assert_true(push.push && push.pull == ASKED_PULL_NONE);
-        assert_int_equal(push.buffer, f.queue[0].buffer);
+        assert_int_equal(push.buffer, f.queue[0].compute.buffer);
         assert_int_equal(push.examples, 10);
         assert_int_equal(push.replica_first, 1);
         assert_int_equal(push.replica_end, 2);
@@ -90,12 +90,12 @@ static void test_the_step_ends_before_the_computation(void **state)
     fake_assign_sync(&f, 1, 1, 0, 1, 0, 2);
     fake_answer(&f, 0);
     fake_answer(&f, 0);
-    uint32_t buffer = f.queue[0].buffer;
+    uint32_t buffer = f.queue[0].compute.buffer;
     for (uint64_t step = 0; step < 2; step++) {
         assert_int_equal(f.queued, 1 + SHARDS);
         assert_int_equal(f.queue[0].kind, WORKER_DO_COMPUTE);
-        assert_int_equal(f.queue[0].step, step);
-        assert_int_equal(f.queue[0].buffer, buffer); /* none is lost */
+        assert_int_equal(f.queue[0].compute.step, step);
+        assert_int_equal(f.queue[0].compute.buffer, buffer); /* none is lost */
         assert_int_equal(fake_asked_at(&f, 1).pull, ASKED_PULL_VERSION);
         assert_int_equal(fake_asked_at(&f, 1).version, step + 1);
         fake_answer(&f, 2);
@@ -284,7 +284,7 @@ static void test_async_pushes_with_the_computation(void **state)
         assert_int_equal(count_pushes(&f), overlap ? 0 : SHARDS);
         for (size_t i = 1; !overlap && i <= SHARDS; i++) {
             assert_true(fake_asked_at(&f, i).push &&
-                        fake_asked_at(&f, i).buffer == f.queue[0].buffer);
+                        fake_asked_at(&f, i).buffer == f.queue[0].compute.buffer);
         }
         fake_run(&f, 1);
         assert_int_equal(f.computed, 10);
@@ -489,8 +489,8 @@ static unsigned moved(struct fake *f, enum worker_event_kind kind, uint64_t gene
     e.now_ms = f->now_ms;
     worker_step(f->worker, &e, &f->actions);
     for (size_t i = 0; i < f->actions.count; i++) {
-        const struct worker_action *a = &f->actions.items[i];
-        if (a->kind == WORKER_DO_PLACE) {
+        const struct worker_do_place *a = &f->actions.items[i].place;
+        if (f->actions.items[i].kind == WORKER_DO_PLACE) {
             assert_string_equal(a->place.address, places[a->shard].address);
             assert_int_equal(a->place.opening, places[a->shard].opening);
             assert_int_equal(bits >> a->shard, 0);

@@ -6,13 +6,13 @@
 #define SPLIT_BATCHES 3
 
 /* The computation in hand is given up. As the shell, skip what was to be pushed with it. */
-static struct worker_action give_up(struct script *t)
+static struct worker_do_compute give_up(struct script *t)
 {
-    struct worker_action a = script_take(t, WORKER_DO_COMPUTE);
+    struct worker_do_compute a = script_take(t, WORKER_DO_COMPUTE).compute;
     size_t kept = 0;
     for (size_t i = 0; i < t->open_count; i++) {
         const struct worker_action *x = &t->open[i];
-        const struct worker_request *r = &x->request;
+        const struct worker_request *r = &x->exchange;
         if (x->kind != WORKER_DO_EXCHANGE || !r->ask.has_push || r->buffer != a.buffer) {
             t->open[kept++] = *x;
         }
@@ -45,10 +45,10 @@ static void pull_anew(struct script *t, enum asked_pull kind, uint64_t version)
     }
 }
 
-static void expect_again(struct script *t, const struct worker_action *before)
+static void expect_again(struct script *t, const struct worker_do_compute *before)
 {
     assert_int_equal(script_count(t, WORKER_DO_COMPUTE), 1);
-    struct worker_action a = script_compute(t);
+    struct worker_do_compute a = script_compute(t);
     assert_int_equal(a.batch.epoch, before->batch.epoch);
     assert_int_equal(a.batch.first, before->batch.first);
     assert_int_equal(a.batch.count, before->batch.count);
@@ -105,7 +105,7 @@ static void test_a_gradient_that_leaves_while_it_is_computed(void **state)
     struct script t;
     start_sync(&t, 1, 0, 3);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), SCRIPT_SHARDS);
-    struct worker_action first = give_up(&t);
+    struct worker_do_compute first = give_up(&t);
     pull_anew(&t, ASKED_PULL_VERSION, 1);
     expect_again(&t, &first);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) { /* once each */
@@ -115,7 +115,7 @@ static void test_a_gradient_that_leaves_while_it_is_computed(void **state)
         assert_int_equal(push.buffer, first.buffer);
         script_answer(&t, &push, 2, PUSH_ACCEPTED);
     }
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 2);
     script_end(&t);
 }
 
@@ -126,7 +126,7 @@ static void test_giving_up_at_every_step(void **state)
     struct script t;
     start_sync(&t, 1, 0, 6);
     for (uint64_t step = 1; step < 6; step++) {
-        struct worker_action a = give_up(&t);
+        struct worker_do_compute a = give_up(&t);
         assert_int_equal(a.step, step);
         pull_anew(&t, ASKED_PULL_VERSION, step);
         expect_again(&t, &a);
@@ -144,7 +144,7 @@ static void test_a_gradient_that_is_summed_first(void **state)
     struct script t;
     start_sync(&t, 2, 0, 3);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0);
-    struct worker_action first = give_up(&t);
+    struct worker_do_compute first = give_up(&t);
     assert_int_equal(first.replica, 0);
     pull_anew(&t, ASKED_PULL_VERSION, 1);
     size_t adds = t.adds;
@@ -152,7 +152,7 @@ static void test_a_gradient_that_is_summed_first(void **state)
     assert_int_equal(script_compute(&t).replica, 1);
     assert_int_equal(t.adds, adds + 1);
     script_answer_both(&t, 2, PUSH_ACCEPTED);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 2);
     script_end(&t);
 }
 
@@ -162,7 +162,7 @@ static void test_a_node_that_leaves_before_others(void **state)
     (void)state;
     struct script t;
     start_sync(&t, 4, 1, 2);
-    struct worker_action first = give_up(&t);
+    struct worker_do_compute first = give_up(&t);
     assert_int_equal(first.replica, 1);
     pull_anew(&t, ASKED_PULL_VERSION, 1);
     expect_again(&t, &first);
@@ -181,7 +181,7 @@ static void test_a_pull_that_fails_is_tried_later(void **state)
     (void)state;
     struct script t;
     start_sync(&t, 1, 0, 3);
-    struct worker_action first = give_up(&t);
+    struct worker_do_compute first = give_up(&t);
     struct asked pull = script_exchange(&t, 0);
     script_refuse(&t, &pull, ERR_UNAVAILABLE);
     struct asked other = script_exchange(&t, 1);
@@ -208,7 +208,7 @@ static void test_a_hold_meets_a_computation_that_was_given_up(void **state)
             script_assign(&t, &hold);
             assert_int_equal(t.reply.position, 2);
         }
-        struct worker_action first = give_up(&t);
+        struct worker_do_compute first = give_up(&t);
         if (!before) {
             script_assign(&t, &hold);
             assert_int_equal(t.reply.position, 1);
@@ -218,8 +218,8 @@ static void test_a_hold_meets_a_computation_that_was_given_up(void **state)
             expect_again(&t, &first);
             script_answer_both(&t, 2, PUSH_ACCEPTED);
         }
-        struct worker_action report = script_report(&t);
-        assert_true(report.idle_report);
+        struct worker_do_report_progress report = script_report(&t);
+        assert_true(report.idle);
         assert_int_equal(report.position, before ? 2 : 1);
         assert_int_equal(t.open_count, 0);
         script_end(&t);
@@ -233,14 +233,14 @@ static void test_a_generation_ends_meanwhile(void **state)
     start_sync(&t, 1, 0, 3);
     struct worker_assignment next = sync_of(2, 1, 0, 1, 3);
     script_assign(&t, &next);
-    struct worker_action first = give_up(&t);
+    struct worker_do_compute first = give_up(&t);
     pull_anew(&t, ASKED_PULL_VERSION, 1); /* of generation 2 at once: nothing else is open */
     assert_int_equal(worker_generation(t.worker), 2);
-    struct worker_action a = script_compute(&t);
+    struct worker_do_compute a = script_compute(&t);
     assert_int_equal(a.buffer, first.buffer);
     assert_int_equal(a.generation, 2);
     script_answer_both(&t, 2, PUSH_ACCEPTED);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 2);
     script_end(&t);
 }
 
@@ -250,7 +250,7 @@ static void test_a_worker_that_is_fenced_meanwhile(void **state)
     (void)state;
     struct script t;
     start_sync(&t, 4, 1, 2);
-    struct worker_action one = script_compute(&t);
+    struct worker_do_compute one = script_compute(&t);
     struct asked push = script_exchange(&t, 0);
     assert_int_equal(push.buffer, one.buffer);
     script_refuse(&t, &push, ERR_ABORTED);
@@ -372,7 +372,7 @@ static void test_a_batch_of_a_lease(void **state)
         start_async(&t, &a);
         for (uint32_t batch = 0; batch < SPLIT_BATCHES; batch++) {
             if (batch == lost) {
-                struct worker_action first = give_up(&t);
+                struct worker_do_compute first = give_up(&t);
                 pull_anew(&t, ASKED_PULL_LATEST, batch);
                 expect_again(&t, &first);
             } else {
@@ -382,7 +382,8 @@ static void test_a_batch_of_a_lease(void **state)
             answer_pushes(&t, batch, batch + 1, batch + 1);
         }
         assert_int_equal(script_report(&t).position, SPLIT_BATCHES);
-        assert_int_equal(script_take(&t, WORKER_DO_REPORT_SPLIT).batch_end, SPLIT_BATCHES);
+        assert_int_equal(script_take(&t, WORKER_DO_REPORT_SPLIT).report_split.batch_end,
+                         SPLIT_BATCHES);
         script_end(&t);
     }
 }
@@ -397,7 +398,7 @@ static void test_the_first_of_a_push_of_several(void **state)
     (void)script_compute(&t);
     (void)script_compute(&t);
     answer_pushes(&t, 0, 2, 1);
-    struct worker_action first = give_up(&t);
+    struct worker_do_compute first = give_up(&t);
     assert_int_equal(first.batch.batch, 2);
     pull_anew(&t, ASKED_PULL_LATEST, 1);
     expect_again(&t, &first);
@@ -415,7 +416,7 @@ static void test_the_clock_stands_still(void **state)
     (void)script_compute(&t);
     assert_int_equal(script_asked(&t, 0).clock, 11);
     answer_pushes(&t, 0, 1, 1);
-    struct worker_action first = give_up(&t);
+    struct worker_do_compute first = give_up(&t);
     assert_int_equal(script_asked(&t, 0).clock, 11);
     assert_false(script_asked(&t, 0).joins);
     pull_anew(&t, ASKED_PULL_LATEST, 1);
@@ -436,7 +437,7 @@ static void test_a_batch_that_the_lead_decides_on(void **state)
     start_async(&t, &a);
     for (uint32_t batch = 0; batch < 2; batch++) {
         if (batch == 1) {
-            struct worker_action first = give_up(&t);
+            struct worker_do_compute first = give_up(&t);
             assert_int_equal(script_asked(&t, 0).clock, 11);
             pull_anew(&t, ASKED_PULL_LATEST, 1);
             expect_again(&t, &first);
@@ -455,7 +456,7 @@ static void test_a_batch_that_the_lead_decides_on(void **state)
             }
         }
     }
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).batch.batch, 2);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.batch.batch, 2);
     script_end(&t);
 }
 
@@ -471,7 +472,7 @@ static void test_a_hold_in_async(void **state)
     script_assign(&t, &a);
     (void)give_up(&t);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0);
-    assert_true(script_report(&t).idle_report);
+    assert_true(script_report(&t).idle);
     script_end(&t);
 }
 

@@ -27,6 +27,7 @@ static char CUTS[] = "update:\n  rule: sgd\n  clip_value: 1\n  clip_norm: 1\n";
 static struct worker_model model; /* only what sums look at */
 static struct job_spec *const spec = &model.spec;
 static uint64_t offsets[2] = {0, (uint64_t)INPUTS *UNITS + GAP};
+static struct variable_spec *variables;
 static struct plan plan, alone; /* on several shards, and on one */
 
 static int set_up(void **state)
@@ -36,12 +37,13 @@ static int set_up(void **state)
     struct err err = {0};
     const struct shape input = {1, {INPUTS}};
     assert_int_equal(job_spec_parse(TEXT, strlen(TEXT), "job", NULL, 0, spec, &diags), 0);
-    assert_int_equal(model_new(&spec->model, &input, NULL, UNITS, &model.model, &err), 0);
-    model.variable_count = model_variable_count(model.model);
+    struct model *layers;
+    assert_int_equal(model_new(&spec->model, &input, NULL, UNITS, &layers, &err), 0);
+    model.variable_count = model_variable_count(layers);
     assert_int_equal(model.variable_count, 2);
+    model.variables = variables = model_variables(layers);
+    model_free(layers);
     model.offsets = offsets;
-    const struct variable_spec variables[] = {*model_variable(model.model, 0),
-                                              *model_variable(model.model, 1)};
     const struct cluster_spec cluster = {
         .ps = SHARDS, .partitioner = PARTITIONER_FIXED, .partitions = SHARDS};
     const struct cluster_spec one = {.ps = 1, .partitioner = PARTITIONER_FIXED, .partitions = 1};
@@ -56,7 +58,7 @@ static int tear_down(void **state)
     (void)state;
     plan_release(&plan);
     plan_release(&alone);
-    model_free(model.model);
+    free(variables);
     job_spec_release(spec);
     return 0;
 }
@@ -126,18 +128,18 @@ static void the_sums_of_all_shards_are_joined(void **state)
     }
     take(&s, SHARDS, EXCHANGE_SUMS, &junk); /* there is no such shard */
     assert_int_equal(update_join(parts, bytes, SHARDS, &totals, &err), 0);
-    struct worker_action join = {.kind = WORKER_DO_JOIN, .step = 7, .round = 0};
+    struct worker_do_join join = {.step = 7, .round = 0};
     assert_int_equal(worker_job_sums_join(&s, &join, &err), 0);
     attach_totals(&s, 0, totals.data, totals.len);
 
     /* A shard that knows the totals says these. */
-    join = (struct worker_action){.round = 1, .known = true, .shard = 1};
+    join = (struct worker_do_join){.round = 1, .known = true, .shard = 1};
     assert_int_equal(worker_job_sums_join(&s, &join, &err), 0);
     attach_totals(&s, 1, sums[1].data, sums[1].len);
     attach_totals(&s, 0, totals.data, totals.len);
 
     take(&s, 1, EXCHANGE_SUMS, &junk);
-    join = (struct worker_action){.step = 7, .round = 2};
+    join = (struct worker_do_join){.step = 7, .round = 2};
     assert_int_equal(worker_job_sums_join(&s, &join, &err), ERR_INVALID);
     assert_string_equal(
         err.msg, "sums of round 2 of step 7: join sums: message 1: 4 bytes that are no sums");

@@ -8,7 +8,7 @@ static void test_partial_pushes_single_replicas(void **state)
     struct script t;
     struct worker_assignment a = nonblocking_partial(3, 0, 2);
     nonblocking_start(&t, &a, 0);
-    struct worker_action first = script_compute(&t);
+    struct worker_do_compute first = script_compute(&t);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) { /* the next version goes to the other set */
         struct asked push = script_exchange(&t, s);
         assert_true(push.push && push.replica_first == 0 && push.replica_end == 1);
@@ -16,7 +16,7 @@ static void test_partial_pushes_single_replicas(void **state)
         assert_int_equal(push.version, 1);
         assert_int_not_equal(push.set, first.set);
     }
-    struct worker_action second = script_compute(&t); /* while those wait */
+    struct worker_do_compute second = script_compute(&t); /* while those wait */
     assert_int_equal(second.set, first.set);
     assert_int_not_equal(second.buffer, first.buffer);
     struct asked push = script_exchange(&t, 0);
@@ -64,7 +64,7 @@ static void test_partial_carries_the_decision(void **state)
     script_answer(&t, &other, 1, PUSH_STALE);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     script_answer(&t, &other_second, 1, PUSH_STALE);
-    struct worker_action next = script_take(&t, WORKER_DO_COMPUTE);
+    struct worker_do_compute next = script_take(&t, WORKER_DO_COMPUTE).compute;
     assert_int_equal(next.step, 1);
     assert_int_equal(next.set, other.set);
     assert_int_equal(script_report(&t).dropped, 2); /* counted once each, at the lead */
@@ -81,11 +81,11 @@ static void test_partial_goes_on_where_the_shards_are(void **state)
     (void)script_compute(&t);
     script_answer_both(&t, 4, PUSH_STALE); /* while it computes its second replica */
     (void)script_compute(&t);
-    struct worker_action next = script_take(&t, WORKER_DO_COMPUTE);
+    struct worker_do_compute next = script_take(&t, WORKER_DO_COMPUTE).compute;
     assert_int_equal(next.step, 4);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* the second was thrown away */
     /* Both of step 0, both of step 1, none of step 2, both of step 3. */
-    struct worker_action report = script_report(&t);
+    struct worker_do_report_progress report = script_report(&t);
     assert_int_equal(report.dropped, 6);
     assert_int_equal(report.position, 4);
     script_end(&t);
@@ -103,8 +103,8 @@ static void test_a_claim_of_any_version_is_counted_at_once(void **state)
     (void)script_compute(&t);
     script_answer_both(&t, claimed, PUSH_STALE);
     (void)script_compute(&t);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, claimed);
-    struct worker_action report = script_report(&t);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, claimed);
+    struct worker_do_report_progress report = script_report(&t);
     assert_int_equal(report.position, claimed);
     assert_int_equal(report.dropped, UINT64_C(4) << 58);
     script_end(&t);
@@ -124,7 +124,7 @@ static void test_what_was_pushed_is_not_counted_as_skipped(void **state)
     script_answer(&t, &lead, 2, PUSH_APPLIED);
     script_answer(&t, &other, 2, PUSH_APPLIED);
     script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 2);
     /* Two replicas of step 0, and three of step 1. */
     assert_int_equal(script_report(&t).dropped, 5);
     script_end(&t);
@@ -145,12 +145,12 @@ static void test_what_was_dropped_is_counted_once(void **state)
         (void)script_take(&t, WORKER_DO_COMPUTE);
         t.now_ms += WORKER_REPORT_MS;
         script_feed(&t, (struct worker_event){.kind = WORKER_TIMER});
-        assert_int_equal(script_take(&t, WORKER_DO_REPORT_PROGRESS).dropped, 6);
+        assert_int_equal(script_take(&t, WORKER_DO_REPORT_PROGRESS).report_progress.dropped, 6);
         if (sent == 2) {
             script_feed(&t, (struct worker_event){.kind = WORKER_PROGRESS_REPORTED,
                                                   .code = ERR_UNAVAILABLE});
             script_timer(&t);
-            assert_int_equal(script_take(&t, WORKER_DO_REPORT_PROGRESS).dropped, 6);
+            assert_int_equal(script_take(&t, WORKER_DO_REPORT_PROGRESS).report_progress.dropped, 6);
         }
         script_feed(&t,
                     (struct worker_event){.kind = WORKER_PROGRESS_REPORTED, .code = ERR_ABORTED});
@@ -172,14 +172,14 @@ static void test_partial_skips_only_what_every_shard_is_past(void **state)
     script_answer(&t, &lead, 1, PUSH_APPLIED);
     (void)script_compute(&t);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 2); /* pushed all the same */
-    struct worker_action third = script_take(&t, WORKER_DO_COMPUTE);
+    struct worker_do_compute third = script_take(&t, WORKER_DO_COMPUTE).compute;
     assert_int_equal(third.replica, 2);
     script_answer(&t, &other, 1, PUSH_APPLIED);
     script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 2); /* thrown away */
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     script_answer_both(&t, 1, PUSH_STALE);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 1);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 1);
     assert_int_equal(script_report(&t).dropped, 2);
     script_end(&t);
 }
@@ -200,7 +200,7 @@ static void test_partial_hears_of_the_end_of_a_step_early(void **state)
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     script_answer(&t, &first[0], 1, PUSH_APPLIED);
     script_answer(&t, &first[1], 1, PUSH_APPLIED);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 1);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 1);
     script_end(&t);
 }
 
@@ -224,7 +224,7 @@ static void test_versions_that_differ_are_aligned(void **state)
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 2);
     assert_int_equal(script_asked(&t, 0).pull, ASKED_PULL_AT_LEAST);
     script_answer_both(&t, 5, PUSH_NONE);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 5);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 5);
     assert_int_equal(t.failures, 0);
     script_end(&t);
 }
@@ -236,7 +236,7 @@ static void test_a_shard_that_does_not_follow_is_helped(void **state)
     struct script t;
     struct worker_assignment a = nonblocking_partial(2, 0, 1);
     nonblocking_start(&t, &a, 0);
-    struct worker_action first = script_compute(&t);
+    struct worker_do_compute first = script_compute(&t);
     struct asked lead = script_exchange(&t, 0);
     struct asked other = script_exchange(&t, 1);
     script_answer(&t, &lead, 3, PUSH_STALE);
@@ -256,7 +256,7 @@ static void test_a_shard_that_does_not_follow_is_helped(void **state)
         assert_int_equal(back[s].set, first.set);
         script_answer(&t, &back[s], 2, PUSH_NONE);
     }
-    struct worker_action second = script_take(&t, WORKER_DO_COMPUTE);
+    struct worker_do_compute second = script_take(&t, WORKER_DO_COMPUTE).compute;
     assert_int_equal(second.step, 2);
     assert_int_equal(second.set, first.set);
     script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
@@ -266,7 +266,7 @@ static void test_a_shard_that_does_not_follow_is_helped(void **state)
     script_answer(&t, &lead, 3, PUSH_STALE);
     script_answer(&t, &other, 3, PUSH_APPLIED);
     script_answer(&t, &waits, 3, PUSH_NONE);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 3);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 3);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0);
     script_end(&t);
 }
@@ -289,7 +289,7 @@ static void test_a_step_that_was_open_is_not_skipped(void **state)
     assert_int_equal(pull.pull, ASKED_PULL_VERSION);
     assert_int_equal(pull.version, 3);
     script_answer(&t, &pull, 3, PUSH_NONE);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 3);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 3);
     script_end(&t);
 }
 
@@ -310,7 +310,7 @@ static void test_an_older_set_is_not_gone_on_from(void **state)
     script_assign(&t, &a);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     script_answer_both(&t, 1, PUSH_NONE);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 1);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 1);
     script_end(&t);
 }
 
@@ -330,7 +330,7 @@ static void test_no_more_replicas_than_the_step_needs(void **state)
     e.answer.decision.replicas = &bits;
     e.answer.decision.bytes = 1;
     script_feed(&t, e);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).replica, 1);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.replica, 1);
     script_end(&t);
 }
 
@@ -389,8 +389,8 @@ static void test_hold_names_the_first_step_not_begun(void **state)
     script_answer_both(&t, 7, PUSH_STALE);
     script_answer_both(&t, 7, PUSH_STALE);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
-    struct worker_action report = script_report(&t);
-    assert_true(report.idle_report);
+    struct worker_do_report_progress report = script_report(&t);
+    assert_true(report.idle);
     assert_int_equal(report.position, 7);
     script_assign(&t, &hold);
     assert_int_equal(t.reply.position, 7);

@@ -61,21 +61,21 @@ static void test_push_every_sums_batches(void **state)
     struct worker_assignment a = async_of(1);
     a.consistency.push_every = 3;
     start(&t, &a, 0);
-    struct worker_action first = script_compute(&t);
-    struct worker_action second = script_compute(&t);
+    struct worker_do_compute first = script_compute(&t);
+    struct worker_do_compute second = script_compute(&t);
     assert_int_not_equal(second.buffer, first.buffer);
     assert_true(t.adds == 1 && t.add.buffer == first.buffer && t.add.buffer_from == second.buffer);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0);
     (void)script_compute(&t);
     assert_int_equal(t.adds, 2);
-    assert_int_equal(t.open[t.open_count - 1].buffer, first.buffer);
+    assert_int_equal(script_asked(&t, t.open_count - 1).buffer, first.buffer);
     answer_push(&t, 0, 3, 1);
     (void)script_compute(&t);
     (void)script_compute(&t);
     answer_push(&t, 3, 5, 2); /* up to the end of the lease */
-    struct worker_action report = script_report(&t);
+    struct worker_do_report_progress report = script_report(&t);
     assert_int_equal(report.position, 5);
-    assert_int_equal(script_take(&t, WORKER_DO_REPORT_SPLIT).batch_end, 5);
+    assert_int_equal(script_take(&t, WORKER_DO_REPORT_SPLIT).report_split.batch_end, 5);
     script_end(&t);
 }
 
@@ -103,7 +103,7 @@ static void test_push_every_after_a_takeover(void **state)
     (void)script_compute(&t);
     answer_push(&t, 3, 4, 2); /* the lease ends before its split */
     (void)script_report(&t);
-    struct worker_action report = script_take(&t, WORKER_DO_REPORT_SPLIT);
+    struct worker_do_report_split report = script_take(&t, WORKER_DO_REPORT_SPLIT).report_split;
     assert_int_equal(report.batch_end, 4);
     script_end(&t);
 }
@@ -121,10 +121,10 @@ static void test_hold_makes_a_push_whole(void **state)
     (void)script_compute(&t);
     answer_push(&t, 0, 2, 1);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
-    assert_true(script_report(&t).idle_report);
+    assert_true(script_report(&t).idle);
     a.hold = false;
     script_assign(&t, &a); /* it has given its lease back */
-    assert_int_equal(script_take(&t, WORKER_DO_LEASE).held_count, 0);
+    assert_int_equal(script_take(&t, WORKER_DO_LEASE).lease.held_count, 0);
     script_end(&t);
 }
 
@@ -162,7 +162,7 @@ static void test_the_lead_decides_what_is_too_stale(void **state)
     struct script t;
     struct worker_assignment a = max_staleness(TRAINING_ASYNC);
     start(&t, &a, 0);
-    struct worker_action first = script_compute(&t);
+    struct worker_do_compute first = script_compute(&t);
     struct asked lead = script_exchange(&t, 0);
     assert_true(lead.push && !lead.decided && lead.pull == ASKED_PULL_LATEST);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* the others hear nothing yet */
@@ -172,7 +172,7 @@ static void test_the_lead_decides_what_is_too_stale(void **state)
     assert_true(!pull.push && pull.pull == ASKED_PULL_LATEST);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* the lead's came with the answer */
     script_answer(&t, &pull, 8, PUSH_NONE);
-    struct worker_action again = script_compute(&t);
+    struct worker_do_compute again = script_compute(&t);
     assert_int_equal(again.step, first.step);
     assert_int_equal(again.batch.batch, 0);
     lead = script_exchange(&t, 0);
@@ -253,7 +253,8 @@ static void test_requests_name_what_is_held(void **state)
     start(&t, &a, 0);
     (void)script_compute(&t);
     answer_push(&t, 0, 1, 1);
-    struct worker_action ask = script_take(&t, WORKER_DO_LEASE); /* its last batch is in hand */
+    struct worker_do_lease ask =
+        script_take(&t, WORKER_DO_LEASE).lease; /* its last batch is in hand */
     assert_int_equal(ask.held_count, 1);
     assert_true(ask.held[0].split == 0 && ask.held[0].batch_end == 2);
     script_feed(&t, granted(1, 1, SPLIT_BATCHES));
@@ -264,7 +265,7 @@ static void test_requests_name_what_is_held(void **state)
         (void)script_compute(&t);
         answer_push(&t, batch, batch + 1, 3 + batch);
     }
-    ask = script_take(&t, WORKER_DO_LEASE);
+    ask = script_take(&t, WORKER_DO_LEASE).lease;
     assert_int_equal(ask.held_count, 2);
     assert_true(ask.held[0].split == 0 && ask.held[1].split == 1);
     /* One that it has is no reason to ask again at once. */
@@ -281,8 +282,8 @@ static void test_a_generation_says_what_is_held(void **state)
     struct worker_assignment a = async_of(1);
     a.leases[0].batch_end = 1;
     start(&t, &a, 0);
-    assert_int_equal(script_take(&t, WORKER_DO_LEASE).generation, 1);
-    struct worker_action compute = script_take(&t, WORKER_DO_COMPUTE);
+    assert_int_equal(script_take(&t, WORKER_DO_LEASE).lease.generation, 1);
+    struct worker_do_compute compute = script_take(&t, WORKER_DO_COMPUTE).compute;
     a.generation = 2;
     a.leases[0] = (struct worker_lease){.split = 1, .batch_end = 3};
     script_assign(&t, &a);
@@ -304,7 +305,7 @@ static void test_a_generation_says_what_is_held(void **state)
         assert_int_equal(script_compute(&t).batch.split, 1);
         answer_push(&t, batch, batch + 1, 5 + batch);
     }
-    struct worker_action ask = script_take(&t, WORKER_DO_LEASE);
+    struct worker_do_lease ask = script_take(&t, WORKER_DO_LEASE).lease;
     assert_int_equal(ask.held_count, 1);
     assert_int_equal(ask.held[0].split, 1);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
@@ -373,7 +374,7 @@ static void test_a_generation_without_this_worker(void **state)
     a.generation = 2;
     script_assign(&t, &a);
     script_answer_both(&t, 0, PUSH_NONE);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).generation, 2);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.generation, 2);
     script_end(&t);
 }
 
@@ -447,8 +448,8 @@ static void test_async_to_sync_and_back(void **state)
     (void)script_compute(&t);
     assert_int_equal(script_compute(&t).replica, 1);
     script_answer_both(&t, 7, PUSH_APPLIED);
-    struct worker_action report = script_report(&t);
-    assert_true(report.idle_report && report.position == 7);
+    struct worker_do_report_progress report = script_report(&t);
+    assert_true(report.idle && report.position == 7);
     t.now_ms += 60000;
     script_feed(&t, (struct worker_event){.kind = WORKER_TIMER});
     assert_int_equal(t.open_count, 0); /* neither leases nor reports of the old mode */
@@ -456,7 +457,7 @@ static void test_async_to_sync_and_back(void **state)
     a = async_of(3);
     a.lease_count = 0;
     script_assign(&t, &a);
-    assert_int_equal(script_take(&t, WORKER_DO_LEASE).held_count, 0);
+    assert_int_equal(script_take(&t, WORKER_DO_LEASE).lease.held_count, 0);
     assert_int_equal(t.open_count, 0);
     assert_int_equal(t.reply.position, 7); /* as it was asked; then in batches */
     script_feed(&t, granted(3, 1, SPLIT_BATCHES));
@@ -500,8 +501,9 @@ static void test_a_repeated_report_is_not_idle_in_another_generation(void **stat
     script_answer_both(&t, 0, PUSH_NONE);
     (void)script_compute(&t);
     script_answer_both(&t, 1, PUSH_APPLIED);
-    struct worker_action report = script_take(&t, WORKER_DO_REPORT_PROGRESS);
-    assert_true(report.idle_report);
+    struct worker_do_report_progress report =
+        script_take(&t, WORKER_DO_REPORT_PROGRESS).report_progress;
+    assert_true(report.idle);
     script_feed(&t,
                 (struct worker_event){.kind = WORKER_PROGRESS_REPORTED, .code = ERR_UNAVAILABLE});
     a = sync_of(2, 1, 1);
@@ -509,8 +511,9 @@ static void test_a_repeated_report_is_not_idle_in_another_generation(void **stat
     while (script_count(&t, WORKER_DO_REPORT_PROGRESS) == 0) {
         script_timer(&t);
     }
-    struct worker_action again = script_take(&t, WORKER_DO_REPORT_PROGRESS);
-    assert_true(again.again && !again.idle_report && again.generation == 2);
+    struct worker_do_report_progress again =
+        script_take(&t, WORKER_DO_REPORT_PROGRESS).report_progress;
+    assert_true(again.again && !again.idle && again.generation == 2);
     assert_int_equal(again.sequence, report.sequence);
     script_end(&t);
 }

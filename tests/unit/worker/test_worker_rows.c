@@ -15,9 +15,9 @@ static struct worker_assignment sync_of(uint32_t aggregate, uint64_t limit)
     };
 }
 
-static struct worker_action take_compute(struct script *t)
+static struct worker_do_compute take_compute(struct script *t)
 {
-    struct worker_action a = script_take(t, WORKER_DO_COMPUTE);
+    struct worker_do_compute a = script_take(t, WORKER_DO_COMPUTE).compute;
     assert_int_equal(a.request.ask.kind, EXCHANGE_ROWS);
     assert_int_equal(a.request.generation, 1);
     assert_int_equal(a.push_count, 0); /* nothing leaves before its rows are there */
@@ -50,7 +50,7 @@ static void test_sync_reads_the_version_of_its_step(void **state)
     uint64_t last = 0;
     for (uint64_t step = 0; step < 3; step++) {
         for (uint32_t replica = 0; replica < 2; replica++) {
-            struct worker_action a = take_compute(&t);
+            struct worker_do_compute a = take_compute(&t);
             assert_int_equal(a.request.ask.rows.of, ROWS_OF_VERSION);
             assert_int_equal(a.request.ask.rows.version, step);
             assert_true(a.request.exchange > last); /* a number of its own */
@@ -72,7 +72,7 @@ static void test_rows_that_do_not_come(void **state)
     start(&t, &sync);
     uint64_t pause = 0;
     for (int attempt = 0; attempt < 3; attempt++) {
-        struct worker_action a = take_compute(&t);
+        struct worker_do_compute a = take_compute(&t);
         assert_true(a.step == 0 && a.replica == 0);
         lose_rows(&t, ERR_UNAVAILABLE);
         assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
@@ -84,7 +84,7 @@ static void test_rows_that_do_not_come(void **state)
     assert_true(pause > WORKER_BACKOFF_MS_MIN);
     (void)take_compute(&t);
     computed(&t);
-    struct worker_action a = take_compute(&t);
+    struct worker_do_compute a = take_compute(&t);
     assert_int_equal(a.replica, 1);
     lose_rows(&t, ERR_UNAVAILABLE); /* the pauses begin anew */
     assert_true(t.timer_ms - t.now_ms <= WORKER_BACKOFF_MS_MIN * 2);
@@ -121,12 +121,12 @@ static void test_async_reads_the_newest(void **state)
         .lease_count = 1,
     };
     start(&t, &async);
-    struct worker_action a = take_compute(&t);
+    struct worker_do_compute a = take_compute(&t);
     assert_int_equal(a.request.ask.rows.of, ROWS_OF_LATEST);
     lose_rows(&t, ERR_UNAVAILABLE);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     script_timer(&t);
-    struct worker_action again = take_compute(&t);
+    struct worker_do_compute again = take_compute(&t);
     assert_int_equal(again.batch.batch, a.batch.batch);
     computed(&t);
     script_answer_both(&t, 1, PUSH_APPLIED);
@@ -172,7 +172,7 @@ static void test_rows_come_with_the_parameters(void **state)
     struct asked push = script_asked(&t, 0);
     assert_int_equal(brought(&push), 1);
     answer_with_rows(&t, 1, true, true);
-    struct worker_action a = script_take(&t, WORKER_DO_COMPUTE);
+    struct worker_do_compute a = script_take(&t, WORKER_DO_COMPUTE).compute;
     assert_true(a.has_rows && a.request.ask.kind == EXCHANGE_NONE && a.batch.batch == 1);
     computed(&t);
     answer_with_rows(&t, 2, true, false); /* one has no memory for them */
@@ -180,7 +180,7 @@ static void test_rows_come_with_the_parameters(void **state)
     computed(&t);
     for (size_t i = 0; i < t.open_count; i++) { /* the lease is over: nobody knows what is next */
         if (t.open[i].kind == WORKER_DO_EXCHANGE) {
-            assert_false(t.open[i].request.brings_rows);
+            assert_false(t.open[i].exchange.brings_rows);
         }
     }
     script_end(&t);
@@ -198,7 +198,7 @@ static void test_rows_of_another_batch_are_not_used(void **state)
     (void)take_compute(&t);
     computed(&t);
     answer_with_rows(&t, 1, true, true);
-    struct worker_action a = script_take(&t, WORKER_DO_COMPUTE);
+    struct worker_do_compute a = script_take(&t, WORKER_DO_COMPUTE).compute;
     assert_true(a.has_rows && a.step == 1);
     computed(&t);
     answer_with_rows(&t, 2, true, true);
@@ -208,10 +208,10 @@ static void test_rows_of_another_batch_are_not_used(void **state)
     other.replica_end = 2;
     other.step = 2;
     other.ledger_step = 0;
-    a = script_take(&t, WORKER_DO_COMPUTE);
+    a = script_take(&t, WORKER_DO_COMPUTE).compute;
     script_assign(&t, &other);
     computed(&t); /* of a generation that is over */
-    a = script_take(&t, WORKER_DO_COMPUTE);
+    a = script_take(&t, WORKER_DO_COMPUTE).compute;
     assert_true(a.replica == 1 && a.step == 2 && !a.has_rows);
     assert_int_equal(a.request.ask.kind, EXCHANGE_ROWS);
     script_end(&t);
@@ -245,7 +245,7 @@ static void test_evaluations_read_the_pinned_version(void **state)
         (struct worker_event){
             .kind = WORKER_EVALUATE, .tag = 7, .pin_id = "pin-3", .count = 10, .generation = 1});
     script_answer_both(&t, 3, PUSH_NONE);
-    struct worker_action a = script_take(&t, WORKER_DO_EVALUATE);
+    struct worker_do_evaluate a = script_take(&t, WORKER_DO_EVALUATE).evaluate;
     assert_int_equal(a.request.ask.kind, EXCHANGE_ROWS);
     assert_int_equal(a.request.ask.rows.of, ROWS_OF_PIN);
     assert_string_equal(a.request.ask.pin_id, "pin-3");
@@ -260,7 +260,7 @@ static void test_no_tables_no_rows(void **state)
     script_begin(&t, SPLIT_BATCHES);
     script_assign(&t, &sync);
     script_answer_both(&t, 0, PUSH_NONE);
-    struct worker_action a = script_take(&t, WORKER_DO_COMPUTE);
+    struct worker_do_compute a = script_take(&t, WORKER_DO_COMPUTE).compute;
     assert_int_equal(a.request.ask.kind, EXCHANGE_NONE);
     script_end(&t);
 }

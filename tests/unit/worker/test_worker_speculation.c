@@ -37,7 +37,7 @@ static void test_speculation_computes_spare_replicas(void **state)
     script_timer(&t);
     ask = script_exchange(&t, 0);
     nonblocking_answer_spare(&t, &ask, true, 3, 0);
-    struct worker_action spare = script_compute(&t);
+    struct worker_do_compute spare = script_compute(&t);
     assert_true(spare.spare && spare.replica == 3 && spare.step == 0);
     assert_int_not_equal(spare.set, push[0].set);
     struct asked lead = script_exchange(&t, 0);
@@ -62,12 +62,12 @@ static void test_speculation_ends_with_the_step(void **state)
     struct asked push[2];
     struct asked ask = wait_for_spares(&t, push);
     nonblocking_answer_spare(&t, &ask, true, 1, 0);
-    struct worker_action spare = script_take(&t, WORKER_DO_COMPUTE);
+    struct worker_do_compute spare = script_take(&t, WORKER_DO_COMPUTE).compute;
     script_answer(&t, &push[0], 1, PUSH_ACCEPTED);
     script_answer(&t, &push[1], 1, PUSH_ACCEPTED);
     assert_int_equal(t.open_count, 0); /* the set is still read */
     script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
-    struct worker_action next = script_take(&t, WORKER_DO_COMPUTE);
+    struct worker_do_compute next = script_take(&t, WORKER_DO_COMPUTE).compute;
     assert_true(next.step == 1 && !next.spare && next.replica == 0);
     assert_int_not_equal(next.set, spare.set);
     assert_int_equal(t.open_count, 0); /* thrown away */
@@ -92,7 +92,7 @@ static void compute_spare(struct script *t, uint32_t replica)
     struct asked ask = script_exchange(t, 0);
     assert_true(ask.ask_spare);
     nonblocking_answer_spare(t, &ask, true, replica, 0);
-    struct worker_action spare = script_compute(t);
+    struct worker_do_compute spare = script_compute(t);
     assert_true(spare.spare && spare.replica == replica);
     script_answer_both(t, 0, PUSH_ACCEPTED);
 }
@@ -107,10 +107,10 @@ static void answer_two(struct script *t, const struct asked exchange[2], uint64_
  * before @version. */
 static void fall_behind(struct script *t, uint64_t version)
 {
-    struct worker_action first = script_compute(t);
+    struct worker_do_compute first = script_compute(t);
     assert_int_equal(first.replica, 0);
     assert_true(first.buffer < 3);
-    assert_int_equal(script_take(t, WORKER_DO_COMPUTE).replica, 1);
+    assert_int_equal(script_take(t, WORKER_DO_COMPUTE).compute.replica, 1);
     script_answer_both(t, version, PUSH_NONE);
     script_feed(t, (struct worker_event){.kind = WORKER_COMPUTED});
 }
@@ -179,7 +179,7 @@ static void test_speculation_asks_the_others_after_the_lead(void **state)
     ask = script_exchange(&t, 1);
     assert_true(ask.ask_spare && ask.step == 0);
     nonblocking_answer_spare(&t, &ask, true, 3, 0);
-    struct worker_action spare = script_compute(&t);
+    struct worker_do_compute spare = script_compute(&t);
     assert_true(spare.spare && spare.replica == 3 && spare.step == 0 && spare.set != push[0].set);
     struct asked other = script_exchange(&t, 1);
     assert_true(other.push && other.spare && other.replica_first == 3);
@@ -226,7 +226,7 @@ static void test_speculation_stops_asking(void **state)
     script_answer(&t, &push[0], 2, PUSH_ACCEPTED);
     script_answer(&t, &push[1], 2, PUSH_ACCEPTED);
     script_feed(&t, (struct worker_event){.kind = WORKER_TIMER});
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2); /* without that answer */
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 2); /* without that answer */
     script_end(&t);
 }
 
@@ -248,7 +248,7 @@ static void test_speculation_of_a_worker_without_replicas(void **state)
     ask = script_exchange(&t, 0);
     nonblocking_answer_spare(&t, &ask, true, 1, 0); /* on its way when the step was over */
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
-    struct worker_action report = script_report(&t);
+    struct worker_do_report_progress report = script_report(&t);
     assert_int_equal(report.position, 6);
     assert_int_equal(report.dropped, 0); /* nothing is ever dropped */
     script_end(&t);
@@ -261,7 +261,7 @@ static void test_speculation_sums_along_the_tree(void **state)
     struct script t;
     struct worker_assignment a = speculative(0, 2);
     nonblocking_start(&t, &a, 0);
-    struct worker_action first = script_compute(&t);
+    struct worker_do_compute first = script_compute(&t);
     struct asked pull = script_exchange(&t, 0);
     assert_true(!pull.push && pull.pull == ASKED_PULL_AT_LEAST && pull.set != first.set);
     (void)script_exchange(&t, 1);

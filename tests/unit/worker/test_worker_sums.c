@@ -103,7 +103,7 @@ static void test_two_rounds(void **state)
         answer_sums(&t, &ask[0], 0, false);
         assert_int_equal(open_of(&t, WORKER_DO_JOIN), 0);
         answer_sums(&t, &ask[1], 0, false);
-        struct worker_action join = script_take(&t, WORKER_DO_JOIN);
+        struct worker_do_join join = script_take(&t, WORKER_DO_JOIN).join;
         assert_false(join.known);
         assert_int_equal(join.round, round);
         for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
@@ -115,7 +115,7 @@ static void test_two_rounds(void **state)
     answer(&t, &push[0], 1);
     assert_int_equal(open_of(&t, WORKER_DO_COMPUTE), 0);
     answer(&t, &push[1], 1);
-    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 1);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.step, 1);
     assert_int_equal(t.failures, 0);
     script_end(&t);
 }
@@ -132,7 +132,7 @@ static void test_known_totals_are_forwarded(void **state)
     struct asked b = take_ask(&t, 1, 0, 0);
     answer_sums(&t, &a, 0, false);
     answer_sums(&t, &b, 1, true);
-    struct worker_action join = script_take(&t, WORKER_DO_JOIN);
+    struct worker_do_join join = script_take(&t, WORKER_DO_JOIN).join;
     assert_true(join.known);
     assert_int_equal(join.shard, 1);
     struct asked totals = take_totals(&t, 0, 0);
