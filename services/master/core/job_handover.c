@@ -39,15 +39,13 @@ struct job_handover_node *job_handover_nodes(size_t count)
 
 static struct job_handover_node *copy_nodes(const struct job_handover_node *from, size_t count)
 {
-    struct job_handover_node *to = job_handover_nodes(count);
+    struct job_handover_node *to = mem_new(count + 1, sizeof *to);
     for (size_t i = 0; i < count; i++) {
-        job_record_set(&to[i].id, from[i].id);
-        job_record_set(&to[i].address, from[i].address);
-        job_record_set(&to[i].http_address, from[i].http_address);
-        job_record_set(&to[i].host, from[i].host);
-        to[i].pid = from[i].pid;
-        to[i].incarnation = from[i].incarnation;
-        to[i].start = from[i].start;
+        to[i] = from[i];
+        to[i].id = mem_strdup(from[i].id);
+        to[i].address = mem_strdup(from[i].address);
+        to[i].http_address = mem_strdup(from[i].http_address);
+        to[i].host = mem_strdup(from[i].host);
     }
     return to;
 }

@@ -222,13 +222,12 @@ struct master_stored {
 };
 struct master_found {
     uint64_t number;
-    const struct err *err; /* NULL: well, found or not */
-    bool found;            /* otherwise the job has no complete checkpoint */
-    /* why a newer checkpoint, or any, was passed over; "" or NULL: none was */
-    const char *skipped;
-    const char *directory;       /* as in master_manifest: "<job>/step-000000500" */
-    const char *path;            /* absolute */
-    uint64_t step, version;      /* version: of every shard */
+    const struct err *err;  /* NULL: well, found or not */
+    bool found;             /* otherwise the job has no complete checkpoint */
+    const char *skipped;    /* why a newer one, or any, was passed over; "" or NULL: none was */
+    const char *directory;  /* as in master_manifest: "<job>/step-000000500" */
+    const char *path;       /* absolute */
+    uint64_t step, version; /* version: of every shard */
     const struct ledger *ledger; /* the data position */
     uint64_t train_epoch;        /* as in master_manifest */
     const double *train_sums;
