@@ -178,8 +178,7 @@ struct sim_recorder {
     struct recording recording;
     uint64_t over;         /* traces that were recorded or taken here: a bit for each */
     uint64_t id, until_ns; /* of the last RECORD that was not refused */
-    /* Of a worker: the RECORD that waits for its answer, and the exchanges of the recorded steps.
-     */
+    /* Of a worker: the RECORD that waits to be answered, exchanges of the recorded steps. */
     bool asked;
     uint32_t unary, attempt;
     uint64_t first, last;
