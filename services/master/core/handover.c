@@ -22,11 +22,21 @@ static void note_node(struct job_handover_node *to, const struct node *n, uint64
 static bool stands(const struct job *j)
 {
     bool waits = j->record.state == JOB_RECOVERING && !j->resume; /* for a worker */
-    bool whole = (j->record.state == JOB_RUNNING || waits) && j->has_plan && !job_is_ending(j);
+    bool whole =
+        (j->record.state == JOB_RUNNING || waits) && j->has_plan && j->verdict == VERDICT_NONE;
     for (size_t i = 0; i < j->shard_count; i++) {
         whole = whole && j->shards[i].node != NULL && j->shards[i].node->alive;
     }
     return whole && j->shard_count > 0;
+}
+
+static size_t count_started(const struct job *j)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < j->worker_count; i++) {
+        count += j->workers[i].started;
+    }
+    return count;
 }
 
 void handover_note(struct job *j)
@@ -49,7 +59,7 @@ void handover_note(struct job *j)
     for (size_t i = 0; i < j->shard_count; i++) {
         note_node(&h->servers[i], j->shards[i].node, 0);
     }
-    h->worker_count = job_workers_started(j);
+    h->worker_count = count_started(j);
     h->workers = job_handover_nodes(h->worker_count);
     for (size_t i = 0, k = 0; i < j->worker_count; i++) {
         if (j->workers[i].started) {

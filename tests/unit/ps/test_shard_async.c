@@ -281,6 +281,42 @@ static void test_pins_keep_versions_and_their_ledger(void **state)
     rig_release(&r);
 }
 
+/* A later master takes back what the one before has pinned, but for what it goes on with. */
+static void test_a_later_master_forgets_pins(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    rig_pin(&r, SHARD_PIN, 1, "a", true);
+    rig_pin(&r, SHARD_PIN, 2, "b", false);
+    struct shard_info info;
+    shard_info(r.shard, &info);
+    assert_int_equal(info.pins, 2);
+    assert_string_equal(info.pinned[1].id, "b");
+    assert_true(info.pinned[0].slots && !info.pinned[1].slots);
+    struct shard_event e = {.kind = SHARD_MEMBERSHIP,
+                            .generation = 1,
+                            .tag = (void *)3,
+                            .workers = RIG_WORKERS,
+                            .worker_count = 1,
+                            .forget_pins = true,
+                            .keep_pin = "b"};
+    rig_step(&r, &e); /* it comes again, and has been taken already */
+    shard_info(r.shard, &info);
+    assert_int_equal(info.pins, 2);
+    e.generation = 2;
+    e.tag = (void *)4;
+    rig_step(&r, &e);
+    rig_expect(&r, 4, 0, "");
+    shard_info(r.shard, &info);
+    assert_int_equal(info.pins, 1);
+    assert_string_equal(info.pinned[0].id, "b");
+    assert_int_equal(r.buffers, 0);       /* the slots of "a" are free */
+    rig_pin(&r, SHARD_PIN, 5, "a", true); /* a call of the master before that is late */
+    rig_expect(&r, 5, ERR_ABORTED, "'a' was unpinned before");
+    rig_release(&r);
+}
+
 static void test_pins_are_bounded(void **state)
 {
     (void)state;
@@ -471,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_the_queue_is_bounded),
         cmocka_unit_test(test_versions_with_pushes_are_for_sync),
         cmocka_unit_test(test_pins_keep_versions_and_their_ledger),
+        cmocka_unit_test(test_a_later_master_forgets_pins),
         cmocka_unit_test(test_pins_are_bounded),
         cmocka_unit_test(test_a_late_pin),
         cmocka_unit_test(test_random_events),
