@@ -115,8 +115,12 @@ void disk_restore(struct world *w)
             .spec_error = good ? NULL : "it is wrong",
             .hold = w->schedule->fair.on && holds(w),
         };
+        struct sim_job *j = &w->jobs[job_index(w, record.id)];
+        if (j->shelved && !record.paused) { /* an earlier life did so, and could not store it */
+            j->shelved = j->paused = j->pausing = false;
+        }
         if (e.restore.hold && !over) { /* it is paused, as if a client had been told so */
-            struct sim_job *j = &w->jobs[job_index(w, record.id)];
+            j->shelved = j->shelved || !j->paused;
             j->paused = j->pausing = true;
         }
         master_event(w, &e);

@@ -367,9 +367,9 @@ struct sim_job {
         double min_delta;
         struct field_interval every; /* evaluations */
     } stop;
-    bool unsteady;        /* an evaluation or a checkpoint has failed */
-    uint64_t stopped;     /* the step at which it ended early; 0: it did not */
-    bool pausing, paused; /* a client wants it paused, and was told that it is so */
+    bool unsteady;                 /* an evaluation or a checkpoint has failed */
+    uint64_t stopped;              /* the step at which it ended early; 0: it did not */
+    bool pausing, paused, shelved; /* a client wants it; was told; a life of the master did it */
     uint64_t pause_request, resume_request;
     uint64_t running_us, paused_us;    /* when it came to that state */
     bool held;                         /* nodes, after the last step */

@@ -99,11 +99,27 @@ void stop_written(struct job *j)
     }
 }
 
+/* Counts evaluations that were made of this version after its checkpoint was written: the row has
+ * them, its manifest does not. */
+static void count_later(struct job *j, uint64_t step)
+{
+    const struct training_spec *t = &j->spec.training;
+    const int kind = best_metric(t) - 1;
+    for (size_t i = 0; best_is_wanted(t) && i < j->record.evaluation_count; i++) {
+        const struct job_evaluation *e = &j->record.evaluations[i];
+        if (e->step <= step && e->step > j->record.best.last) {
+            bool known = (e->test.kinds >> kind & 1u) != 0;
+            (void)best_count(&j->record.best, t, e->step, known ? e->test.values[kind] : NAN);
+        }
+    }
+}
+
 void stop_go_back(struct job *j, const struct master_found *found)
 {
     struct best none = {0};
     if (!MUTANT(stop_not_restored)) {
         j->record.best = found->found && found->best != NULL ? *found->best : none;
+        count_later(j, found->found ? found->step : 0);
     }
     uint64_t passed = j->record.stop_passed;
     bool goes_on = found->found && passed > 0 && found->step <= passed;
