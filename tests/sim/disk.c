@@ -115,10 +115,9 @@ void disk_restore(struct world *w)
             .spec_error = good ? NULL : "it is wrong",
             .hold = w->schedule->fair.on && holds(w),
         };
-        w->jobs[i].steady_step =
-            0; /* until its shards have answered, the step of the row is shown */
         struct sim_job *j = &w->jobs[job_index(w, record.id)];
-        if (j->shelved && !record.paused) { /* an earlier life said so, and could not store it */
+        j->steady_step = 0; /* until its shards have answered, the step of the row is shown */
+        if (j->shelved && !record.paused) { /* an earlier life did so, and could not store it */
             j->shelved = j->paused = j->pausing = false;
         }
         if (e.restore.hold && !over) { /* it is paused, as if a client had been told so */

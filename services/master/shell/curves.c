@@ -96,7 +96,9 @@ static void drop_first(struct curves *cs, size_t count)
         point_free(&cs->pending[i]);
     }
     cs->count -= count;
-    memmove(cs->pending, cs->pending + count, cs->count * sizeof *cs->pending);
+    if (cs->count > 0) { /* else there may be no array */
+        memmove(cs->pending, cs->pending + count, cs->count * sizeof *cs->pending);
+    }
 }
 
 /* ---- curves ---- */

@@ -63,6 +63,7 @@ static void on_request(const char *method, struct rpc_call *call, struct rpc_msg
     X(Fill) \
     X(SetMembership) \
     X(Pull) \
+    X(Read) \
     X(Exchange) \
     X(Pin) \
     X(Unpin) \
