@@ -79,6 +79,46 @@ static void check_message(const struct job_record *a)
     job_wire_release(&w);
 }
 
+static void set_handover(struct job_handover *h)
+{
+    const struct ledger_shape shape = {.records = 9, .batch_records = 2, .split_batches = 2};
+    *h = (struct job_handover){.opening = 77,
+                               .version = mem_strdup("0.1.0"),
+                               .servers = job_handover_nodes(1),
+                               .server_count = 1,
+                               .workers = job_handover_nodes(2),
+                               .worker_count = 2,
+                               .step = 12,
+                               .version_shift = UINT64_MAX,
+                               .checkpointed_step = 11,
+                               .changing = true};
+    assert_int_equal(ledger_init(&h->ledger, &shape, 3, NULL), 0);
+    h->ledger.done[1] = 1;
+    job_record_set(&h->servers[0].id, "ps-1");
+    job_record_set(&h->servers[0].address, "h:1");
+    job_record_set(&h->workers[1].http_address, "h:2");
+    job_record_set(&h->workers[1].host, "h");
+    h->workers[1].pid = 5;
+    h->workers[1].incarnation = 6;
+    h->workers[1].start = 7;
+}
+
+static void check_handover(const struct job_handover *h)
+{
+    assert_true(h->opening == 77 && h->step == 12 && h->changing);
+    assert_true(h->version_shift == UINT64_MAX && h->checkpointed_step == 11);
+    assert_true(h->server_count == 1 && h->worker_count == 2);
+    assert_string_equal(h->version, "0.1.0");
+    assert_string_equal(h->servers[0].id, "ps-1");
+    assert_string_equal(h->servers[0].address, "h:1");
+    assert_string_equal(h->workers[0].id, "");
+    assert_string_equal(h->workers[1].http_address, "h:2");
+    assert_string_equal(h->workers[1].host, "h");
+    assert_true(h->workers[1].pid == 5 && h->workers[1].incarnation == 6);
+    assert_int_equal(h->workers[1].start, 7);
+    assert_true(h->ledger.epoch == 3 && h->ledger.done[1] == 1 && h->ledger.done[0] == 0);
+}
+
 static void a_record_survives_the_wire(void **state)
 {
     (void)state;
@@ -313,46 +353,6 @@ static void what_cannot_be_is_refused(void **state)
     j.shards = shards;
     j.n_shards = 1;
     corrupt(&j, "shard 0");
-}
-
-static void set_handover(struct job_handover *h)
-{
-    const struct ledger_shape shape = {.records = 9, .batch_records = 2, .split_batches = 2};
-    *h = (struct job_handover){.opening = 77,
-                               .version = mem_strdup("0.1.0"),
-                               .servers = job_handover_nodes(1),
-                               .server_count = 1,
-                               .workers = job_handover_nodes(2),
-                               .worker_count = 2,
-                               .step = 12,
-                               .version_shift = UINT64_MAX,
-                               .checkpointed_step = 11,
-                               .changing = true};
-    assert_int_equal(ledger_init(&h->ledger, &shape, 3, NULL), 0);
-    h->ledger.done[1] = 1;
-    job_record_set(&h->servers[0].id, "ps-1");
-    job_record_set(&h->servers[0].address, "h:1");
-    job_record_set(&h->workers[1].http_address, "h:2");
-    job_record_set(&h->workers[1].host, "h");
-    h->workers[1].pid = 5;
-    h->workers[1].incarnation = 6;
-    h->workers[1].start = 7;
-}
-
-static void check_handover(const struct job_handover *h)
-{
-    assert_true(h->opening == 77 && h->step == 12 && h->changing);
-    assert_true(h->version_shift == UINT64_MAX && h->checkpointed_step == 11);
-    assert_true(h->server_count == 1 && h->worker_count == 2);
-    assert_string_equal(h->version, "0.1.0");
-    assert_string_equal(h->servers[0].id, "ps-1");
-    assert_string_equal(h->servers[0].address, "h:1");
-    assert_string_equal(h->workers[0].id, "");
-    assert_string_equal(h->workers[1].http_address, "h:2");
-    assert_string_equal(h->workers[1].host, "h");
-    assert_true(h->workers[1].pid == 5 && h->workers[1].incarnation == 6);
-    assert_int_equal(h->workers[1].start, 7);
-    assert_true(h->ledger.epoch == 3 && h->ledger.done[1] == 1 && h->ledger.done[0] == 0);
 }
 
 int main(void)
