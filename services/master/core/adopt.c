@@ -12,7 +12,7 @@
  * that some shards may not have heard of is told to all of them again. A job for which any of that
  * fails goes back to its newest checkpoint, like one that has lost a server. */
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -205,9 +205,13 @@ static bool is_everywhere(const struct job *j, const char *id, bool *moved)
 static bool is_at_work(const struct job *j, const struct pin_said *pin, struct adoption *out)
 {
     const struct job_record *r = &j->record;
+    static const char begins[] = "step-";
     bool moved, evaluated = false;
-    if (sscanf(pin->id, "step-%" SCNu64, &out->step) != 1 || out->step <= j->step_map.step ||
-        !is_everywhere(j, pin->id, &moved)) {
+    if (strncmp(pin->id, begins, sizeof begins - 1) != 0) {
+        return false;
+    }
+    out->step = strtoull(pin->id + sizeof begins - 1, NULL, 10);
+    if (out->step <= j->step_map.step || !is_everywhere(j, pin->id, &moved)) {
         return false;
     }
     for (size_t i = r->evaluation_count; i-- > 0 && !evaluated;) {

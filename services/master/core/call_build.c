@@ -128,6 +128,19 @@ static bool pins_slots(const struct job *j)
     return !s->adopted && (s->slots || (s->evaluate && j->spec.update.evaluate_average));
 }
 
+static void build_membership(struct master *m, const struct call *c, struct master_call *out)
+{
+    struct job *j = c->job;
+    out->shard = c->index;
+    out->forget_pins = j->adopts && j->adoption.looked && !MUTANT(pins_of_the_dead);
+    out->keep_pin = action_printf(m, "%s", j->adoption.pin);
+    if (j->changing) {
+        build_position(j, out);
+        build_eras(m, c, out);
+    }
+    build_workers(m, j, out);
+}
+
 /* The fields of @c's kind, from the state of its job now. */
 void call_build(struct master *m, const struct call *c, struct master_call *out)
 {
@@ -161,14 +174,7 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         }
         break;
     case MASTER_CALL_MEMBERSHIP:
-        out->shard = c->index;
-        out->forget_pins = j->adopts && j->adoption.looked && !MUTANT(pins_of_the_dead);
-        out->keep_pin = action_printf(m, "%s", j->adoption.pin);
-        if (j->changing) {
-            build_position(j, out);
-            build_eras(m, c, out);
-        }
-        build_workers(m, j, out);
+        build_membership(m, c, out);
         break;
     case MASTER_CALL_ASSIGN:
         build_assign(m, c, out);

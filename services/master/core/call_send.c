@@ -2,11 +2,12 @@
 /* A job begins a call to a node, or sends one again that waited. */
 #include "master/core/core.h"
 
-/* True if a call has to wait: for the generation to be stored, or for the shards to know it; or
+/* True if a call has to wait: for a row to be stored, or for the shards to know the generation; or
  * because its job has lost what the call is about, and leaves its phase when this event is over. */
 static bool is_blocked(const struct master *m, const struct call *c)
 {
     return job_is_ending(c->job) || (call_has_generation(c->kind) && !row_has_generation(c->job)) ||
+           (c->kind == MASTER_CALL_UNPIN && !row_has_let_go(c->job)) ||
            (call_follows_generation(c->kind) &&
             calls_open(&m->calls, c->job, MASTER_CALL_MEMBERSHIP) > 0);
 }

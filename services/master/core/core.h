@@ -242,7 +242,8 @@ void row_refuse(struct master *m, struct job *j, uint64_t request, const char *w
 void row_answers_release(struct job *j);
 bool row_has_generation(const struct job *j); /* the present generation is stored */
 bool row_has_end(const struct job *j);
-void row_restored(struct job *j); /* the row comes from the store */
+bool row_has_let_go(const struct job *j); /* what was done with the pinned version */
+void row_restored(struct job *j);         /* the row comes from the store */
 /* The record that clients may see; lives as long as the content of an action. */
 const struct job_record *job_shown(struct job *j);
 void row_send(struct master *m, struct job *j);

@@ -256,8 +256,9 @@ struct job {
     uint64_t row, row_sent, row_stored; /* the newest that is wanted, was sent, is stored */
     uint64_t row_generation;            /* the first with the present generation */
     uint64_t row_final;                 /* the first that says how it ended */
-    unsigned store_failures;            /* in a row */
-    uint64_t store_again_ms;            /* 0: nothing waits to be stored again */
+    uint64_t row_let_go;     /* the first that says all that was done with a version let go */
+    unsigned store_failures; /* in a row */
+    uint64_t store_again_ms; /* 0: nothing waits to be stored again */
     char *store_problem, *shown_reason; /* owned; NULL: none yet */
     struct job_record shown;            /* borrows from record */
     enum job_state state_before;        /* it ended */

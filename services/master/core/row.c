@@ -2,10 +2,13 @@
 /* The row of a job in the store: when it is written, what waits for it, what is shown meanwhile.
  *
  * A store may refuse a row (its disk is full) and take it later. No job ends for that: the newest
- * row is written again with pauses, and three things wait until it is stored:
+ * row is written again with pauses, and four things wait until it is stored:
  *
  * - calls of a generation that is in no stored row: a restarted master would use the generation
  * once more;
+ *
+ * - unpinning a version that was evaluated or written: a restarted master does both again where
+ * its row does not say that they are done;
  *
  * - an end: what clients are told is final, also for a master that is started again;
  *
@@ -44,6 +47,11 @@ bool row_has_generation(const struct job *j)
 bool row_has_end(const struct job *j)
 {
     return j->row_stored >= j->row_final || MUTANT(end_not_awaited);
+}
+
+bool row_has_let_go(const struct job *j)
+{
+    return j->row_stored >= j->row_let_go || MUTANT(let_go_not_awaited);
 }
 
 void row_restored(struct job *j)

@@ -241,6 +241,7 @@ static void let_go(struct master *m, struct job *j)
     } else if (j->sync_point.yield && !j->sync_point.failed) {
         yield(m, j);
     } else {
+        j->row_let_go = j->row;
         enter(m, j, WORK_UNPIN);
     }
 }
