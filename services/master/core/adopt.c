@@ -205,13 +205,15 @@ static bool is_everywhere(const struct job *j, const char *id, bool *moved)
 static bool is_at_work(const struct job *j, const struct pin_said *pin, struct adoption *out)
 {
     const struct job_record *r = &j->record;
+    const struct job_handover_pin *known = &r->handover.pin;
     static const char begins[] = "step-";
     bool moved, evaluated = false;
     if (strncmp(pin->id, begins, sizeof begins - 1) != 0) {
         return false;
     }
+    out->known = known->id != NULL && strcmp(pin->id, known->id) == 0;
     out->step = strtoull(pin->id + sizeof begins - 1, NULL, 10);
-    if (out->step <= j->step_map.step || !is_everywhere(j, pin->id, &moved)) {
+    if ((out->step <= j->step_map.step && !out->known) || !is_everywhere(j, pin->id, &moved)) {
         return false;
     }
     for (size_t i = r->evaluation_count; i-- > 0 && !evaluated;) {
@@ -220,11 +222,14 @@ static bool is_at_work(const struct job *j, const struct pin_said *pin, struct a
     const bool best = best_is_kept(&j->spec.training) && r->best.known &&
                       r->best.step == out->step &&
                       !(r->best.kept && r->best.kept_step == out->step);
-    out->evaluate = !evaluated && checkpoint_due_evaluation_at(j, out->step);
-    out->checkpoint = pin->slots && (best || checkpoint_due_at(j, out->step));
+    out->evaluate =
+        !evaluated && (out->known ? known->evaluate : checkpoint_due_evaluation_at(j, out->step));
+    out->checkpoint =
+        pin->slots && (best || (out->known ? known->checkpoint && j->checkpointed_step != out->step
+                                           : checkpoint_due_at(j, out->step)));
     out->slots = pin->slots;
     text_copy(out->pin, sizeof out->pin, pin->id);
-    return out->evaluate ? moved : out->checkpoint;
+    return out->evaluate ? moved || out->known : out->checkpoint;
 }
 
 bool adopt_again(struct job *j)

@@ -39,6 +39,24 @@ static size_t count_started(const struct job *j)
     return count;
 }
 
+/* A sync point for which nobody stands still any more. What others do is done anew. */
+static void note_pin(struct job_handover_pin *to, const struct job *j)
+{
+    const struct sync_point *s = &j->sync_point;
+    if (j->work == WORK_NONE || j->work == WORK_PIN || j->work == WORK_UNPIN || s->last ||
+        s->cancel || s->yield || s->decides || s->ledger.done == NULL || MUTANT(pin_not_noted)) {
+        return;
+    }
+    *to = (struct job_handover_pin){.id = mem_strdup(s->pin_id),
+                                    .step = s->step,
+                                    .examples = s->examples,
+                                    .data_epoch = s->data_epoch,
+                                    .epoch = s->epoch,
+                                    .evaluate = s->evaluate,
+                                    .checkpoint = s->checkpoint};
+    ledger_copy(&to->ledger, &s->ledger);
+}
+
 void handover_note(struct job *j)
 {
     struct job_handover *h = &j->record.handover;
@@ -71,4 +89,5 @@ void handover_note(struct job *j)
     h->version_shift = j->version_shift;
     h->checkpointed_step = j->checkpointed_step;
     h->changing = j->changing;
+    note_pin(&h->pin, j);
 }

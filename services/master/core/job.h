@@ -154,6 +154,7 @@ struct adoption {
     char pin[64];                     /* the sync point that was at work, and goes on; "": none */
     uint64_t step;                    /* its step */
     bool evaluate, checkpoint, slots; /* what is to be done with it; its slots are pinned, too */
+    bool known;                       /* by the row (struct job_handover_pin) */
 };
 
 struct checkpoint_base {
@@ -169,6 +170,7 @@ struct sync_point {
     bool decides;  /* or until it is evaluated: that may end the training */
     bool slots;    /* slots are pinned, too, for a checkpoint */
     bool adopted;  /* an earlier master pinned it, and what it was for is found out (adopt.c) */
+    bool known;    /* adopted, and the row says what it is */
     bool attempt_failed; /* the present one; its other answers are still waited for */
     bool answered;       /* PREPARE, MANIFEST, DISCARD: the shell has */
     bool failed;         /* the checkpoint */

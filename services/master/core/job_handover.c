@@ -22,6 +22,8 @@ void job_handover_release(struct job_handover *h)
     release_nodes(h->servers, h->server_count);
     release_nodes(h->workers, h->worker_count);
     ledger_release(&h->ledger);
+    free(h->pin.id);
+    ledger_release(&h->pin.ledger);
     *h = (struct job_handover){0};
 }
 
@@ -60,4 +62,8 @@ void job_handover_copy(struct job_handover *to, const struct job_handover *from)
     to->servers = copy_nodes(from->servers, from->server_count);
     to->workers = copy_nodes(from->workers, from->worker_count);
     ledger_copy(&to->ledger, &from->ledger);
+    if (from->pin.id != NULL) {
+        to->pin.id = mem_strdup(from->pin.id);
+        ledger_copy(&to->pin.ledger, &from->pin.ledger);
+    }
 }

@@ -124,6 +124,13 @@ struct job_handover_node {
     uint64_t pid, incarnation;
     uint64_t start; /* of a worker: number of its StartJob */
 };
+struct job_handover_pin {                /* a version on which work goes on while training does */
+    char *id;                            /* owned; NULL: there is none */
+    uint64_t step, examples, data_epoch; /* as in struct sync_point */
+    double epoch;
+    bool evaluate, checkpoint;
+    struct ledger ledger; /* owned */
+};
 struct job_handover {
     uint64_t opening; /* of its shards; 0: it does not run, and there is nothing else */
     char *version;    /* of the programs; owned */
@@ -133,6 +140,7 @@ struct job_handover {
     struct ledger ledger;                      /* and the position there; owned */
     uint64_t version_shift, checkpointed_step; /* as in struct job */
     bool changing; /* the shards are being told of a change of its file at that step */
+    struct job_handover_pin pin;
 };
 void job_handover_release(struct job_handover *h); /* zeroed is fine; afterwards it is */
 void job_handover_copy(struct job_handover *to, const struct job_handover *from); /* overwritten */

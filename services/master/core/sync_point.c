@@ -216,15 +216,25 @@ void sync_point_adopt(struct master *m, struct job *j, const struct adoption *fo
     struct sync_point *s = &j->sync_point;
     s->step = found->step;
     s->adopted = true;
+    s->known = found->known;
     s->evaluate = found->evaluate;
     s->checkpoint = found->checkpoint;
     s->slots = found->slots;
-    s->examples = step_map_examples(&j->step_map, s->step);
-    s->epoch = (double)s->examples / (double)j->epoch_records;
-    s->data_epoch = step_map_epoch(&j->step_map, s->step - 1);
+    if (found->known) {
+        const struct job_handover_pin *known = &j->record.handover.pin;
+        s->examples = known->examples;
+        s->epoch = known->epoch;
+        s->data_epoch = known->data_epoch;
+    } else {
+        s->examples = step_map_examples(&j->step_map, s->step);
+        s->epoch = (double)s->examples / (double)j->epoch_records;
+        s->data_epoch = step_map_epoch(&j->step_map, s->step - 1);
+    }
     snprintf(s->pin_id, sizeof s->pin_id, "%s", found->pin);
     snprintf(s->directory, sizeof s->directory, "%s/step-%09" PRIu64, j->record.id, s->step);
-    if (job_is_sync(j)) { /* else the shards say it */
+    if (found->known) {
+        ledger_copy(&s->ledger, &j->record.handover.pin.ledger);
+    } else if (job_is_sync(j)) { /* else the shards say it */
         train_ledger(j, s->step, &s->ledger);
     }
     s->version = s->step + j->version_shift;

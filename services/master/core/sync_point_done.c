@@ -34,7 +34,7 @@ static void check_cut(struct job *j, uint32_t i, const struct master_call_done *
     bool same = true;
     if (s->adopted && !job_is_sync(j) && done->ledger != NULL) {
         take_cut(s, done->ledger);
-    } else if (job_is_sync(j)) {
+    } else if (job_is_sync(j) && !s->known) {
         same = done->version == s->version;
     } else if (s->quiesced && done->ledger != NULL) {
         same = ledger_equal(done->ledger, &s->ledger);

@@ -88,6 +88,22 @@ static Gradus__V1__HandoverNode **fill_nodes(Gradus__V1__HandoverNode *to,
     return list;
 }
 
+static void fill_pin(struct handover_wire *w, const struct job_handover_pin *from)
+{
+    Gradus__V1__HandoverPin *to = &w->pin;
+    gradus__v1__handover_pin__init(to);
+    to->id = from->id;
+    to->step = from->step;
+    to->examples = from->examples;
+    to->epoch = from->epoch;
+    to->data_epoch = from->data_epoch;
+    to->evaluate = from->evaluate;
+    to->checkpoint = from->checkpoint;
+    wire_ledger_to_proto(&from->ledger, &w->pin_ledger);
+    to->ledger = &w->pin_ledger;
+    w->message.pin = to;
+}
+
 void handover_wire_init(struct handover_wire *w, const struct job_handover *h)
 {
     Gradus__V1__Handover *to = &w->message;
@@ -109,6 +125,9 @@ void handover_wire_init(struct handover_wire *w, const struct job_handover *h)
     to->version_shift = h->version_shift;
     to->checkpointed_step = h->checkpointed_step;
     to->changing = h->changing;
+    if (h->pin.id != NULL) {
+        fill_pin(w, &h->pin);
+    }
 }
 
 void handover_wire_release(struct handover_wire *w)
@@ -133,6 +152,25 @@ static struct job_handover_node *take_nodes(Gradus__V1__HandoverNode *const *fro
     return to;
 }
 
+static int take_pin(const Gradus__V1__HandoverPin *from, struct job_handover_pin *to,
+                    struct err *err)
+{
+    if (from == NULL || from->id[0] == '\0' || from->ledger == NULL) {
+        return 0;
+    }
+    *to = (struct job_handover_pin){.step = from->step,
+                                    .examples = from->examples,
+                                    .epoch = from->epoch,
+                                    .data_epoch = from->data_epoch,
+                                    .evaluate = from->evaluate != 0,
+                                    .checkpoint = from->checkpoint != 0};
+    int rc = wire_ledger_from_proto(from->ledger, &to->ledger, err);
+    if (rc == 0) {
+        to->id = mem_strdup(from->id);
+    }
+    return rc;
+}
+
 int handover_from_proto(const Gradus__V1__Handover *message, struct job_handover *h,
                         struct err *err)
 {
@@ -142,6 +180,10 @@ int handover_from_proto(const Gradus__V1__Handover *message, struct job_handover
     int rc = wire_ledger_from_proto(message->ledger, &h->ledger, err);
     if (rc < 0) {
         return err_wrap(err, "handover");
+    }
+    rc = take_pin(message->pin, &h->pin, err);
+    if (rc < 0) {
+        return err_wrap(err, "handover: pin");
     }
     h->opening = message->opening;
     job_record_set(&h->version, message->version);

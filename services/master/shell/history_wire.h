@@ -21,7 +21,8 @@ void change_wire_release(struct change_wire *w); /* zeroed is fine */
 
 struct handover_wire {
     Gradus__V1__Handover message;
-    Gradus__V1__Ledger ledger;
+    Gradus__V1__HandoverPin pin;
+    Gradus__V1__Ledger ledger, pin_ledger;
     Gradus__V1__HandoverNode *items, **lists[2];
 };
 void handover_wire_init(struct handover_wire *w, const struct job_handover *h);

@@ -94,6 +94,14 @@ static void set_handover(struct job_handover *h)
                                .changing = true};
     assert_int_equal(ledger_init(&h->ledger, &shape, 3, NULL), 0);
     h->ledger.done[1] = 1;
+    h->pin = (struct job_handover_pin){.id = mem_strdup("step-000000010-1-2"),
+                                       .step = 10,
+                                       .examples = 20,
+                                       .data_epoch = 1,
+                                       .epoch = 1.5,
+                                       .checkpoint = true};
+    assert_int_equal(ledger_init(&h->pin.ledger, &shape, 1, NULL), 0);
+    h->pin.ledger.done[0] = 2;
     job_record_set(&h->servers[0].id, "ps-1");
     job_record_set(&h->servers[0].address, "h:1");
     job_record_set(&h->workers[1].http_address, "h:2");
@@ -116,6 +124,11 @@ static void check_handover(const struct job_handover *h)
     assert_string_equal(h->workers[1].host, "h");
     assert_true(h->workers[1].pid == 5 && h->workers[1].incarnation == 6);
     assert_int_equal(h->workers[1].start, 7);
+    const struct job_handover_pin *p = &h->pin;
+    assert_string_equal(p->id, "step-000000010-1-2");
+    assert_true(p->step == 10 && p->examples == 20 && p->data_epoch == 1);
+    assert_true(p->epoch == 1.5 && p->checkpoint && !p->evaluate);
+    assert_true(p->ledger.epoch == 1 && p->ledger.done[0] == 2);
     assert_true(h->ledger.epoch == 3 && h->ledger.done[1] == 1 && h->ledger.done[0] == 0);
 }
 
