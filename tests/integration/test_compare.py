@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is shown of jobs in pictures: gradus compare, one job in several modes, each on a local cluster of its own; event
-files of TensorBoard."""
+files of TensorBoard, tables."""
 
+import csv
 import html.parser
+import io
+import json
 import os
 import re
 import unittest
 import xml.etree.ElementTree
 
-from cluster import SOURCE, ClusterTest, gradus
+from cluster import ENDLESS, SOURCE, ClusterTest, gradus
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -109,8 +112,42 @@ class Events(ClusterTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("3 evaluations of job digits-1", done.stdout)
         self.assertEqual(self.files("after"), live)
-        done = gradus("export", "--format", "tensorboard", "digits-1", "--state-dir", state)
-        self.assertEqual(done.returncode, 2, done.stderr)
+        for args in (("--format", "tensorboard", "digits-1"), ("--format", "tensorboard", "--bare", "digits-1", "out"),
+                     ("--from", state, "out.csv"), ("--average", "digits-1", "out.csv")):
+            done = gradus("export", *args, "--state-dir", state)
+            self.assertEqual(done.returncode, 2, done.stderr)
+
+    def test_as_a_table(self):
+        state = os.path.join(self.dir, "state")
+        done = gradus("run", SOURCE + "/examples/digits.yaml", "--state-dir", state, "--json", *self.job(training__epochs=3))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = json.loads(done.stdout)["evaluations"]
+        done = gradus("export", "--format", "csv", "digits-1", "-", "--state-dir", state)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = list(csv.DictReader(io.StringIO(done.stdout)))
+        self.assertEqual(list(rows[0])[:4], ["step", "epoch", "wall_time", "train_loss"])
+        self.assertEqual(len(rows), len(told))
+        for row, e in zip(rows, told):
+            self.assertEqual(row["step"], e["step"])
+            self.assertEqual(float(row["epoch"]), e["epoch"])
+            self.assertEqual(round(float(row["wall_time"]) * 1000), int(e["timeMs"]))
+            for part in ("train", "test"):
+                self.assertEqual({m["name"]: float(row[f"{part}_{m['name']}"]) for m in e[part]},
+                                 {m["name"]: m["value"] for m in e[part]})
+        done = gradus("export", "digits-1", self.dir + "/out.csv", "--state-dir", state)  # by its name
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.dir + "/out.csv", encoding="utf-8", newline="") as f:
+            self.assertEqual(list(csv.DictReader(f)), rows)
+
+    def test_as_a_table_of_a_job_that_runs(self):
+        master, _, _ = self.start_cluster()
+        job = gradus("submit", SOURCE + "/examples/digits.yaml", "--master", master.address, *self.job(training__epochs=ENDLESS)).stdout.strip()
+        self.wait_for("an evaluation", lambda: json.loads(gradus("status", job, "--json", "--master", master.address).stdout)["evaluations"])
+        done = gradus("export", "--format", "csv", job, "-", "--master", master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(len(list(csv.DictReader(io.StringIO(done.stdout)))), 0)
+        done = gradus("cancel", job, "--now", "--master", master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_directory_that_cannot_be_written_ends_nothing(self):
         with open(self.dir + "/file", "w"):
