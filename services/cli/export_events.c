@@ -7,7 +7,7 @@
 #include "cli/find_job.h"
 #include "cli/metrics_csv.h"
 #include "cli/output.h"
-#include "cli/tensorboard.h"
+#include "tensorboard/tensorboard.h"
 
 static void tell(const struct cli_common *common, const Gradus__V1__Job *job, bool csv,
                  const char *path, FILE *said)

@@ -19,9 +19,9 @@
 #include "cli/follow_inbox.h"
 #include "cli/job_events.h"
 #include "cli/output.h"
-#include "cli/tensorboard.h"
 #include "cli/terminal.h"
 #include "cli/watch_lines.h"
+#include "tensorboard/tensorboard.h"
 #include "wire/wire.h"
 
 #define TICK_MS 200
