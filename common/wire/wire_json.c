@@ -50,19 +50,23 @@ static bool reads_back(const char *text, double v, bool single)
     return single ? (double)strtof(text, NULL) == v : strtod(text, NULL) == v;
 }
 
-/* The fewest digits that read back to the same bits. */
-static void add_double(double v, bool single, struct buf *out)
+void wire_json_digits(double v, bool single, struct buf *out)
 {
     const size_t at = out->len;
     int digits = single ? FLT_DIG : DBL_DIG;
-    if (!isfinite(v)) {
-        buf_add_str(out, isnan(v) ? "\"NaN\"" : v > 0 ? "\"Infinity\"" : "\"-Infinity\"");
-        return;
-    }
     do {
         out->len = at;
         buf_printf(out, "%.*g", digits++, v);
     } while (!reads_back(buf_str(out) + at, v, single));
+}
+
+static void add_double(double v, bool single, struct buf *out)
+{
+    if (isfinite(v)) {
+        wire_json_digits(v, single, out);
+    } else {
+        buf_add_str(out, isnan(v) ? "\"NaN\"" : v > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+    }
 }
 
 static void add_enum(const ProtobufCFieldDescriptor *f, int32_t v, struct buf *out)

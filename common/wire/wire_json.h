@@ -10,6 +10,8 @@
 #ifndef GRADUS_WIRE_WIRE_JSON_H
 #define GRADUS_WIRE_WIRE_JSON_H
 
+#include <stdbool.h>
+
 #include <protobuf-c/protobuf-c.h>
 
 #include "base/buf.h"
@@ -18,5 +20,8 @@
 
 /* Appends @message as one object. Strings that are no UTF-8 are shown as text_utf8() does. */
 void wire_json(const ProtobufCMessage *message, struct buf *out);
+/* Appends @v, which is finite, in the fewest digits that read back to the same bits: of a double,
+ * or with @single of a float. */
+void wire_json_digits(double v, bool single, struct buf *out);
 
 #endif

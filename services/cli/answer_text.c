@@ -8,8 +8,7 @@
 #include "base/text.h"
 #include "json/json_write.h"
 
-/* A cell of CSV, quoted where RFC 4180 wants it. */
-static void add_cell(const char *prefix, const char *text, struct buf *out)
+void answer_text_cell(const char *prefix, const char *text, struct buf *out)
 {
     if (text[strcspn(text, ",\"\r\n")] == '\0') {
         if (prefix[0] != '\0') {
@@ -34,13 +33,13 @@ void answer_text_begin(const struct saved_model *m, enum answer_format format, c
         return;
     }
     if (id != NULL) {
-        add_cell("", id, out);
+        answer_text_cell("", id, out);
         buf_add_char(out, ',');
     }
     buf_add_str(out, saved_model_classes(m) > 0 ? "class" : "value");
     for (size_t i = 0; i < saved_model_classes(m); i++) {
         buf_add_char(out, ',');
-        add_cell("p_", saved_model_class_name(m, i), out);
+        answer_text_cell("p_", saved_model_class_name(m, i), out);
     }
     buf_add_char(out, '\n');
 }
@@ -77,7 +76,7 @@ static void add_csv(const struct saved_model *m, const float *answer, struct buf
     if (classes == 0) {
         add_number(answer[0], false, out);
     } else {
-        add_cell("", saved_model_class_name(m, largest(answer, classes)), out);
+        answer_text_cell("", saved_model_class_name(m, largest(answer, classes)), out);
     }
     for (size_t i = 0; i < classes; i++) {
         add_number_cell(answer[i], out);
@@ -110,7 +109,7 @@ static void add_json(const struct saved_model *m, const float *answer, struct bu
 static void add_id(enum answer_format format, const char *id, const char *text, struct buf *out)
 {
     if (format == ANSWER_CSV) {
-        add_cell("", text, out);
+        answer_text_cell("", text, out);
         buf_add_char(out, ',');
         return;
     }

@@ -18,5 +18,7 @@ void answer_text_begin(const struct saved_model *m, enum answer_format format, c
  * or {"value": 2.5}; what JSON cannot say is null. */
 void answer_text_add(const struct saved_model *m, enum answer_format format, const float *answers,
                      const char *id, const char *ids, size_t count, struct buf *out);
+/* Appends @prefix and @text as a cell of CSV, quoted where RFC 4180 wants it. */
+void answer_text_cell(const char *prefix, const char *text, struct buf *out);
 
 #endif

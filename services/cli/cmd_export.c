@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus export: write the parameters of a checkpoint, which lie in one file for each server, to
- * one file that other programs can read: safetensors, or the whole model as ONNX. */
+ * one file that other programs can read: safetensors, or the whole model as ONNX; or the
+ * evaluations of a job for other programs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +20,8 @@
 #include "saved/saved_file.h"
 #include "saved/saved_onnx.h"
 
-enum format { FORMAT_AUTO, FORMAT_SAFETENSORS, FORMAT_ONNX, FORMAT_TENSORBOARD };
-static const char *const formats[] = {"auto", "safetensors", "onnx", "tensorboard", NULL};
+enum format { FORMAT_AUTO, FORMAT_SAFETENSORS, FORMAT_ONNX, FORMAT_TENSORBOARD, FORMAT_CSV };
+static const char *const formats[] = {"auto", "safetensors", "onnx", "tensorboard", "csv", NULL};
 
 struct options {
     struct cli_common common;
@@ -36,8 +37,9 @@ static const struct field fields[] = {
      .def = "auto",
      .choices = formats,
      .help = "Of OUT: safetensors, the parameters; onnx, the model that computes with them; "
-             "tensorboard, the evaluations of JOB as event files in a directory; auto: "
-             "onnx when its name ends with .onnx, else safetensors"},
+             "tensorboard, the evaluations of JOB as event files in a directory; csv, the "
+             "evaluations as a table; auto: "
+             "onnx when its name ends with .onnx, csv with .csv, else safetensors"},
     {.path = "from",
      .type = FIELD_STRING,
      .offset = offsetof(struct options, from),
@@ -96,11 +98,38 @@ static int export_onnx(const struct cli_args *args, const char *path, const char
     return rc;
 }
 
+static bool is_format(const struct options *o, enum format format, const char *ending,
+                      const char *out_path)
+{
+    const size_t n = strlen(out_path), m = strlen(ending);
+    return o->format == (int)format ||
+           (o->format == FORMAT_AUTO && n > m && strcasecmp(out_path + n - m, ending) == 0);
+}
+
 static bool is_onnx(const struct options *o, const char *out_path)
 {
-    const size_t n = strlen(out_path), m = strlen(".onnx");
-    return o->format == FORMAT_ONNX ||
-           (o->format == FORMAT_AUTO && n > m && strcasecmp(out_path + n - m, ".onnx") == 0);
+    return is_format(o, FORMAT_ONNX, ".onnx", out_path);
+}
+
+/* The evaluations of a job instead of its parameters. */
+static int run_events(const struct cli_args *args, bool csv)
+{
+    const struct options *o = args->options;
+    struct err err = {0};
+    if (o->from[0] != '\0' || args->positional_count != 2) {
+        (void)err_set(&err, ERR_INVALID,
+                      "give the job and the %s to write: gradus export --format %s JOB OUT",
+                      csv ? "file" : "directory", formats[csv ? FORMAT_CSV : FORMAT_TENSORBOARD]);
+        return cli_fail(&err);
+    }
+    if (o->average || o->bare || o->external || o->texts || args->set_count > 0 || o->common.best) {
+        (void)err_set(&err, ERR_INVALID,
+                      "%s has the evaluations of a job: --average, --bare, --best, --external, "
+                      "--texts and --set are for its parameters",
+                      csv ? "csv" : "tensorboard");
+        return cli_fail(&err);
+    }
+    return export_events(&o->common, args->positional[0], csv, args->positional[1]);
 }
 
 /* Checks that no option is given that belongs to another format than that of OUT. */
@@ -207,14 +236,10 @@ static int run(const struct cli_args *args)
         return loaded;
     }
     struct err err = {0};
-    if (o->format == FORMAT_TENSORBOARD) {
-        if (o->from[0] != '\0' || args->positional_count != 2) {
-            (void)err_set(&err, ERR_INVALID,
-                          "give the job and the directory to write: gradus export --format "
-                          "tensorboard JOB OUT");
-            return cli_fail(&err);
-        }
-        return export_events(&o->common, args->positional[0], args->positional[1]);
+    const char *last = args->positional[args->positional_count - 1]; /* one at least */
+    const bool csv = is_format(o, FORMAT_CSV, ".csv", last);
+    if (o->format == FORMAT_TENSORBOARD || csv) {
+        return run_events(args, csv);
     }
     bool from = o->from[0] != '\0';
     if (args->positional_count != (from ? 1U : 2U)) {
@@ -241,7 +266,8 @@ const struct cli_command cmd_export = {
     .examples = "  gradus export digits-1 model.safetensors\n"
                 "  gradus export --from state/checkpoints/digits-1/step-000009380 out.safetensors\n"
                 "  gradus export digits-1 digits.onnx\n"
-                "  gradus export --format tensorboard digits-1 logs\n",
+                "  gradus export --format tensorboard digits-1 logs\n"
+                "  gradus export --format csv digits-1 -\n",
     .notes =
         "A safetensors file says of itself what it is (job, step, job file, what was measured on "
         "the train data, inputs, outputs, classes, metrics; docs/serving.md), and is a model that "
@@ -250,7 +276,9 @@ const struct cli_command cmd_export = {
         "values give equal bytes, however many servers wrote the checkpoint. Of a table T there "
         "are T.keys and T.values, a row for each key. An ONNX file is the model: it "
         "takes what gradus-serve takes as `features` and answers as it does "
-        "(docs/onnx.md).\n" CLI_PLACES_NOTE,
+        "(docs/onnx.md). CSV has a line for each evaluation: step, epoch, wall_time in seconds of "
+        "Unix time, train_loss, test_loss and so on; empty is what was not "
+        "measured.\n" CLI_PLACES_NOTE,
     .shares = CLI_MASTER | CLI_RULES_DIR | CLI_JSON | CLI_BEST,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],

@@ -94,8 +94,11 @@ static int run(const struct cli_args *args)
     }
     if (rc == 0 && o->watch) {
         (void)fprintf(stderr, "job %s submitted\n", job);
-        struct follow_options follow_options = {
-            .job = job, .where = args->where, .json = o->common.json, .interrupt = FOLLOW_DETACH};
+        struct follow_options follow_options = {.job = job,
+                                                .where = args->where,
+                                                .result =
+                                                    o->common.json ? FOLLOW_JSON : FOLLOW_TEXT,
+                                                .interrupt = FOLLOW_DETACH};
         code = follow(&client, &follow_options);
     } else if (rc == 0) {
         tell(args, &client, job);

@@ -19,8 +19,9 @@
 #include "cli/follow_inbox.h"
 #include "cli/job_events.h"
 #include "cli/output.h"
-#include "cli/tensorboard.h"
 #include "cli/terminal.h"
+#include "cli/watch_lines.h"
+#include "tensorboard/tensorboard.h"
 #include "wire/wire.h"
 
 #define TICK_MS 200
@@ -53,6 +54,7 @@ struct follower {
     int state_shown;
     char reason_shown[256];
     struct job_events events;
+    struct watch_lines lines;
 };
 
 static sigset_t all_signals(bool suspends)
@@ -84,6 +86,11 @@ static int open_stream(struct follower *f, struct err *err)
     f->inbox.ended = false;
     f->stream = rpc_stream_open(f->client->channel, &request, &inbox_stream_events, &f->inbox, err);
     return f->stream == NULL ? (err->code != 0 ? err->code : ERR_INTERNAL) : 0;
+}
+
+static bool in_lines(const struct follower *f)
+{
+    return f->options->result == FOLLOW_LINES;
 }
 
 /* ---- what people see ---- */
@@ -133,6 +140,19 @@ static void write_events(struct follower *f, const Gradus__V1__Job *job, size_t 
     }
 }
 
+static void show_evaluation(struct follower *f, const Gradus__V1__Evaluation *e)
+{
+    struct buf line = {0};
+    if (in_lines(f)) {
+        watch_lines_evaluation(e);
+        return;
+    }
+    clear_line(f);
+    output_evaluation(e, terminal_columns(STDERR_FILENO), &line);
+    (void)fprintf(stderr, "%s\n", buf_str(&line));
+    buf_release(&line);
+}
+
 /* Shows each evaluation once. Returns true if any was shown. */
 static bool show_evaluations(struct follower *f, const Gradus__V1__Job *job)
 {
@@ -149,11 +169,7 @@ static bool show_evaluations(struct follower *f, const Gradus__V1__Job *job)
         }
         f->evaluations_shown++;
         f->evaluation_step = e->step;
-        clear_line(f);
-        struct buf line = {0};
-        output_evaluation(e, terminal_columns(STDERR_FILENO), &line);
-        (void)fprintf(stderr, "%s\n", buf_str(&line));
-        buf_release(&line);
+        show_evaluation(f, e);
     }
     return f->evaluations_shown > before;
 }
@@ -163,7 +179,7 @@ static void show_events(struct follower *f, const Gradus__V1__Job *job)
 {
     struct buf lines = {0}, wrapped = {0};
     job_events_look(&f->events, job, &lines);
-    if (lines.len > 0) {
+    if (lines.len > 0 && !in_lines(f)) {
         clear_line(f);
         terminal_wrap(buf_str(&lines), terminal_columns(STDERR_FILENO), &wrapped);
         (void)fputs(buf_str(&wrapped), stderr);
@@ -179,6 +195,10 @@ static void show_progress(struct follower *f, const Gradus__V1__Job *job)
 {
     uint64_t now = chrono_now_ms();
     struct buf line = {0};
+    if (in_lines(f)) {
+        watch_lines_job(&f->lines, job);
+        return;
+    }
     output_progress(job, &f->events, line_columns(), &line);
     if (f->terminal) {
         char shown[PROGRESS_BYTES_MAX];
@@ -207,10 +227,12 @@ static int code_of(const Gradus__V1__Job *job)
                                                             : CLI_FAILED;
 }
 
-int follow_ended(const Gradus__V1__Job *job, bool json)
+int follow_ended(const Gradus__V1__Job *job, enum follow_result how)
 {
     struct buf out = {0};
-    if (json) {
+    if (how == FOLLOW_LINES) {
+        watch_lines_end(job);
+    } else if (how == FOLLOW_JSON) {
         output_message_json(&job->base, &out);
         (void)fputs(buf_str(&out), stdout);
     } else {
@@ -218,16 +240,26 @@ int follow_ended(const Gradus__V1__Job *job, bool json)
         terminal_print(&out);
     }
     buf_release(&out);
-    if (json && code_of(job) == CLI_FAILED) { /* as text, the result has said it */
+    if (how != FOLLOW_TEXT && code_of(job) == CLI_FAILED) { /* as text, the result has said it */
         cli_note("job %s %s: %s", job->id, wire_state_name(job->state), job->reason);
     }
     return code_of(job);
 }
 
+int follow_fail(const struct err *err, enum follow_result how)
+{
+    const int code = cli_fail(err);
+    if (how == FOLLOW_LINES) {
+        watch_lines_error(err->msg);
+        cli_remembered(code, false);
+    }
+    return code;
+}
+
 static int finish(struct follower *f, const Gradus__V1__Job *job)
 {
     clear_line(f);
-    return f->options->look != NULL ? code_of(job) : follow_ended(job, f->options->json);
+    return f->options->look != NULL ? code_of(job) : follow_ended(job, f->options->result);
 }
 
 /* ---- events ---- */
@@ -330,7 +362,7 @@ static int on_stream_end(struct follower *f, const struct err *err)
     bool passing = err->code == 0 || err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT;
     if (!passing || now >= f->lost_since_ms + lost_ms(f)) {
         clear_line(f);
-        int code = cli_fail(err);
+        int code = follow_fail(err, f->options->result);
         if (passing && f->options->interrupt == FOLLOW_DETACH) {
             cli_note("the job may well go on; `gradus watch %s%s` watches it again",
                      f->options->job, f->options->where);
@@ -353,6 +385,9 @@ static int on_inbox(struct follower *f)
     for (size_t i = 0; i < in.count; i++) {
         show_events(f, (const Gradus__V1__Job *)in.jobs[i]->body);
         if (i + 1 < in.count) {
+            if (in_lines(f)) {
+                watch_lines_job(&f->lines, (const Gradus__V1__Job *)in.jobs[i]->body);
+            }
             rpc_msg_unref(in.jobs[i]);
         }
     }
@@ -379,7 +414,7 @@ static int run_tick(struct follower *f)
         (void)fputs(buf_str(&notices), stderr);
     }
     buf_release(&notices);
-    return rc != 0 ? cli_fail(&err) : -1;
+    return rc != 0 ? follow_fail(&err, f->options->result) : -1;
 }
 
 static int on_tick(struct follower *f)
@@ -389,7 +424,7 @@ static int on_tick(struct follower *f)
         f->reopen_ms = chrono_now_ms() + REOPEN_MS;
         if (open_stream(f, &err) != 0) {
             clear_line(f);
-            return cli_fail(&err);
+            return follow_fail(&err, f->options->result);
         }
     }
     if (f->shown != NULL) {
@@ -439,7 +474,8 @@ int follow(struct client *client, const struct follow_options *options)
     inbox_init(&f.inbox);
     struct err err = {0};
     f.signal_fd = signals_open(&set, &err);
-    int code = f.signal_fd < 0 || open_stream(&f, &err) != 0 ? cli_fail(&err) : loop(&f);
+    int code = f.signal_fd < 0 || open_stream(&f, &err) != 0 ? follow_fail(&err, options->result)
+                                                             : loop(&f);
     if (f.stream != NULL) {
         rpc_stream_free(f.stream);
     }
@@ -448,6 +484,7 @@ int follow(struct client *client, const struct follow_options *options)
     rpc_msg_unref(f.shown);
     inbox_release(&f.inbox);
     job_events_release(&f.events);
+    watch_lines_release(&f.lines);
     if (f.signal_fd >= 0) {
         (void)close(f.signal_fd);
     }

@@ -11,11 +11,17 @@ enum follow_interrupt {
     FOLLOW_DETACH, /* Ctrl-C stops watching; the job goes on */
 };
 
+enum follow_result {
+    FOLLOW_TEXT,
+    FOLLOW_JSON,
+    FOLLOW_LINES, /* a line of JSON for each event (watch_lines.h), and no word for people */
+};
+
 struct follow_options {
     const char *job;
     const char *where;       /* that of struct cli_args, for commands to type next */
     const char *tensorboard; /* directory for event files (tensorboard.h); NULL or "": none */
-    bool json;
+    enum follow_result result;
     enum follow_interrupt interrupt;
     /* Called several times a second; lines added to @notices are shown, a negative code ends it
      * with
@@ -37,6 +43,8 @@ void follow_block_signals(bool suspends);
 /* Returns the exit code of the command. */
 int follow(struct client *client, const struct follow_options *options);
 /* Print the result of @job, which does not change any more, and return the exit code. */
-int follow_ended(const Gradus__V1__Job *job, bool json);
+int follow_ended(const Gradus__V1__Job *job, enum follow_result how);
+/* cli_fail(); of FOLLOW_LINES the error is a line of them. */
+int follow_fail(const struct err *err, enum follow_result how);
 
 #endif

@@ -30,6 +30,7 @@ void job_file_release(struct job_file *file)
     buf_release(&file->text);
     job_spec_release(&file->spec);
     free(file->from);
+    free(file->tensorboard);
 }
 
 int job_file_parse(struct job_file *file, const struct cli_args *args,
@@ -53,6 +54,7 @@ int job_file_parse(struct job_file *file, const struct cli_args *args,
         code = CLI_USAGE;
     } else {
         job_paths_resolve(file, args);
+        file->tensorboard = job_paths_tensorboard(file, args);
     }
     if (code != CLI_OK) {
         job_file_release(file);

@@ -20,6 +20,7 @@ struct job_file {
     struct buf text;
     struct job_spec spec; /* with every --set applied */
     bool dir_moved;       /* data.dir is not the one of the text (job_paths_resolve()) */
+    char *tensorboard;    /* training.tensorboard, absolute; NULL: none, or it says so itself */
     char *from;           /* the directory that from.checkpoint means; NULL: what it says */
 };
 

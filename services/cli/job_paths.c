@@ -76,12 +76,12 @@ static size_t found_in(const struct job_spec *spec, const char *dir)
     return c.found;
 }
 
-static bool is_typed(const struct cli_args *args)
+/* @key: with "=". */
+static bool is_typed(const struct cli_args *args, const char *key)
 {
-    static const char key[] = "data.dir=";
     bool typed = false;
     for (size_t i = 0; i < args->set_count; i++) {
-        typed = typed || strncmp(args->sets[i], key, sizeof key - 1) == 0;
+        typed = typed || strncmp(args->sets[i], key, strlen(key)) == 0;
     }
     return typed;
 }
@@ -101,7 +101,7 @@ static char *dir_of(const char *path)
 void job_paths_resolve(struct job_file *file, const struct cli_args *args)
 {
     char *given = file->spec.data.dir, *own = dir_of(file->path);
-    if (own == NULL || is_typed(args) || !job_paths_is_relative(given) ||
+    if (own == NULL || is_typed(args, "data.dir=") || !job_paths_is_relative(given) ||
         !job_paths_used(&file->spec)) {
         free(own);
         return;
@@ -119,4 +119,45 @@ void job_paths_resolve(struct job_file *file, const struct cli_args *args)
         file->dir_moved = true;
     }
     free(own);
+}
+
+/* "/a/./b/../c" → "/a/c": the master takes no path with "..". Returns owned. */
+static char *without_dots(const char *path)
+{
+    char *out = mem_new(strlen(path) + 2, 1);
+    size_t n = 0;
+    while (*path != '\0') {
+        path += strspn(path, "/");
+        const size_t part = strcspn(path, "/");
+        if (part == 2 && memcmp(path, "..", 2) == 0) {
+            while (n > 0 && out[--n] != '/') {
+            }
+        } else if (part > 0 && !(part == 1 && path[0] == '.')) {
+            out[n++] = '/';
+            memcpy(out + n, path, part);
+            n += part;
+        }
+        path += part;
+    }
+    if (n == 0) {
+        out[n++] = '/';
+    }
+    out[n] = '\0';
+    return out;
+}
+
+char *job_paths_tensorboard(const struct job_file *file, const struct cli_args *args)
+{
+    const char *given = file->spec.training.tensorboard;
+    if (!job_paths_is_relative(given)) {
+        return NULL;
+    }
+    char *own = is_typed(args, "training.tensorboard=") ? NULL : dir_of(file->path);
+    char *path = own == NULL ? mem_strdup(given) : file_join(own, given);
+    char *absolute = storage_absolute(path);
+    char *plain = without_dots(absolute);
+    free(absolute);
+    free(path);
+    free(own);
+    return plain;
 }

@@ -77,6 +77,8 @@ static const char *const without_tls[] = {
  * allowed. */
 #define ANY_DATA "--data-root="
 
+#define ANY_EVENTS "--tensorboard-root=/" /* likewise */
+
 static int start_one(struct local *l, struct spawn *s, const char *kind, size_t number,
                      const char *const *extra, struct err *err)
 {
@@ -167,8 +169,8 @@ static int await_master(struct local *l, struct err *err)
 static int start_master(struct local *l, bool hold, struct err *err)
 {
     char *state = mem_printf("--state-dir=%s", l->state_dir);
-    const char *extra[] = {
-        state, "--checkpoint-dir=", hold ? "--unfinished=hold" : "--unfinished=resume", NULL};
+    const char *extra[] = {state, "--checkpoint-dir=", ANY_EVENTS,
+                           hold ? "--unfinished=hold" : "--unfinished=resume", NULL};
     int rc = start_one(l, &l->master, "master", 0, extra, err);
     free(state);
     return rc == 0 ? await_master(l, err) : rc;

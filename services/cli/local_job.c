@@ -78,7 +78,7 @@ static int train(struct local *local, const struct local_job *j)
         .job = job,
         .where = j->where,
         .tensorboard = j->tensorboard,
-        .json = j->json,
+        .result = j->json ? FOLLOW_JSON : FOLLOW_TEXT,
         .interrupt = FOLLOW_CANCEL,
         .tick = tick,
         .suspend = suspend,

@@ -312,6 +312,9 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
     if (job->started_from[0] != '\0') {
         buf_printf(out, "from        %s\n", job->started_from);
     }
+    if (job->tensorboard[0] != '\0') {
+        buf_printf(out, "tensorboard %s\n", job->tensorboard);
+    }
     if (job->checkpoint[0] != '\0') {
         buf_printf(out, "checkpoint  %s\n", job->checkpoint);
     }

@@ -68,6 +68,9 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     if (data_dir != NULL) {
         sets[request.n_sets++] = mem_printf("data.dir=%s", data_dir);
     }
+    if (file->tensorboard != NULL) {
+        sets[request.n_sets++] = mem_printf("training.tensorboard=%s", file->tensorboard);
+    }
     if (file->from != NULL) { /* the id of a job, which workers do not know */
         sets[request.n_sets++] = mem_printf("from.checkpoint=%s", file->from);
         sets[request.n_sets++] = mem_strdup("from.best=false");

@@ -18,7 +18,7 @@ import unittest
 BIN = os.environ["GRADUS_BIN_DIR"]
 SOURCE = os.environ["GRADUS_SOURCE_DIR"]
 sys.path.insert(0, SOURCE + "/tests/support")
-from job_json import read_job, read_jobs, read_message, records_applied  # noqa: E402,F401
+from job_json import read_job, read_jobs, read_message, read_watched, records_applied  # noqa: E402,F401
 DATA = os.environ.get("GRADUS_TEST_DATA", "")
 # Runs are remembered, and settings come from the environment: not from that of who starts the tests.
 HOME = tempfile.mkdtemp(prefix="gradus-test-home-")

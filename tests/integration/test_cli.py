@@ -18,7 +18,7 @@ import time
 import unittest
 import unittest.mock
 
-from cluster import BIN, ENDLESS, HOME, SOURCE, TIMEOUT, ClusterTest, gradus, read_job, read_jobs
+from cluster import BIN, ENDLESS, HOME, SOURCE, TIMEOUT, ClusterTest, gradus, read_job, read_jobs, read_watched
 
 DIGITS = SOURCE + "/examples/digits.yaml"
 COLUMNS = 80
@@ -227,7 +227,7 @@ class Runs(ClusterTest):
         self.assertEqual(process.wait(timeout=120), 0)
         done = gradus("status", "elsewhere-1")
         self.assertIn(f"state dir   {state} (no master runs there now)\n", done.stdout, done.stderr)
-        self.assertEqual(read_job(gradus("watch", "elsewhere-1", "--json").stdout)["state"], "SUCCEEDED")
+        self.assertEqual(read_watched(gradus("watch", "elsewhere-1", "--json").stdout)[1]["state"], "SUCCEEDED")
         refused = gradus("cancel", "elsewhere-1")
         self.assertEqual(refused.returncode, 1)
         self.assertIn("no master runs in", refused.stderr)
@@ -422,6 +422,11 @@ class Cluster(ClusterTest):
         watched = subprocess.run([os.path.join(BIN, "gradus"), "watch", job, "--json"], capture_output=True, text=True,
                                  timeout=120, env={**os.environ, **env})
         self.assertEqual(watched.returncode, 0, watched.stderr)
+        events, ended = read_watched(watched.stdout)
+        self.assertEqual(ended["state"], "SUCCEEDED")
+        self.assertEqual([e["evaluation"]["step"] for e in events if e["event"] == "evaluation"],
+                         [e["step"] for e in ended["evaluations"]] if len(events) > 1 else [])  # else it had ended before
+        self.assertEqual([e["event"] for e in events].count("end"), 1)
         # What is typed goes before it.
         done = subprocess.run([os.path.join(BIN, "gradus"), "list", "--json", "--state-dir", self.dir + "/cluster"],
                               capture_output=True, text=True, timeout=120,

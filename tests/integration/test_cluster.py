@@ -16,7 +16,7 @@ import unittest.mock
 import urllib.error
 import urllib.request
 
-from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, TIMEOUT, ClusterTest, gradus, read_job, read_jobs, read_message
+from cluster import BIN, ENDLESS, SLOW_DOWN, SOURCE, TIMEOUT, ClusterTest, gradus, read_job, read_jobs, read_message, read_watched
 
 
 class Train(ClusterTest):
@@ -328,7 +328,7 @@ class Services(ClusterTest):
     def watch(self, master, job):
         done = gradus("watch", job, "--json", "--master", master.address)
         self.assertTrue(done.stdout, done.stderr)
-        return done.returncode, read_job(done.stdout)
+        return done.returncode, read_watched(done.stdout)[1]
 
     def test_jobs_wait_queue_and_run_together(self):
         master, _, _ = self.start_cluster(ps=1, workers=1)

@@ -8,7 +8,7 @@ import subprocess
 import unittest
 import urllib.request
 
-from cluster import BIN, ENDLESS, SOURCE, ClusterTest, gradus, read_job, read_jobs, records_applied
+from cluster import BIN, ENDLESS, SOURCE, ClusterTest, gradus, read_job, read_jobs, read_watched, records_applied
 
 RECORDS = 2000  # in the training data
 
@@ -32,7 +32,7 @@ class Set(ClusterTest):
     def watch(self, master, job):
         done = gradus("watch", job, "--json", "--master", master.address)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return read_job(done.stdout)
+        return read_watched(done.stdout)[1]
 
 
 class Waiting(Set):

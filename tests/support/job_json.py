@@ -35,6 +35,13 @@ def read_job(text):
     return message if "errors" in message else _job(message)
 
 
+def read_watched(text):
+    """What `gradus watch --json` printed: its events, each with its name, and the job as it ended (none: the command failed)."""
+    events = [_messages.natural(json.loads(line)) for line in text.splitlines()]
+    last = json.loads(text.splitlines()[-1])
+    return events, _job(last["job"]) if last["event"] == "end" else None
+
+
 def read_jobs(text):
     """Those of `gradus list`, with where they are."""
     return [_job(job) for job in json.loads(text)["jobs"]]

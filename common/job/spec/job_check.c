@@ -370,6 +370,33 @@ static void check_update_async(const struct job_reader *r)
     }
 }
 
+#define TENSORBOARD_BYTES_MAX 1000
+
+static void check_tensorboard(const struct job_reader *r)
+{
+    const char *dir = r->spec->training.tensorboard;
+    if (dir == NULL) {
+        return;
+    }
+    if (strstr(dir, "://") != NULL) {
+        job_report(r, "training.tensorboard",
+                   "training.tensorboard: '%.200s' is no directory; allowed: a path on the "
+                   "master's host, as event files are appended to",
+                   dir);
+    } else if (strlen(dir) > TENSORBOARD_BYTES_MAX) {
+        job_report(r, "training.tensorboard",
+                   "training.tensorboard: %zu bytes; allowed: at most %d", strlen(dir),
+                   TENSORBOARD_BYTES_MAX);
+    }
+    for (const char *p = dir; *p != '\0'; p++) {
+        if ((unsigned char)*p < ' ') {
+            job_report(r, "training.tensorboard",
+                       "training.tensorboard: a control character in the path");
+            return;
+        }
+    }
+}
+
 void job_check(struct job_reader *r)
 {
     static void (*const checks[])(const struct job_reader *) = {
@@ -378,7 +405,7 @@ void job_check(struct job_reader *r)
         check_weights,    check_sources,    check_columns,     check_record_weight,
         check_sampling,   check_separator,  check_update,      check_update_async,
         job_tables_check, job_groups_check, job_program_check, job_onnx_check,
-        job_stop_check,   job_from_check,
+        job_stop_check,   job_from_check,   check_tensorboard,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](r);

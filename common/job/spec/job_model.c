@@ -9,6 +9,14 @@
 #include "base/text.h"
 #include "job/spec/job_internal.h"
 
+const char job_layer_from_help[] =
+    "What the layer reads: the name of a layer above, or input, or a list of such names where a "
+    "layer takes several; of embedding, linear and fm, names and ranges (C1..C26) of sparse fields "
+    "of the data, all of them if nothing is said";
+const char job_layer_name_help[] =
+    "Name of the layer, first part of its variables' names; by default its kind and its number "
+    "among the layers of that kind, from 1";
+
 #define SHOWN_BYTES 64
 #define FIELD_NAME_BYTES_MAX 255
 

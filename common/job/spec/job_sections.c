@@ -118,6 +118,14 @@ static const struct field model_fields[] = {
 
 #define TRAINING_AT(member) offsetof(struct training_spec, member)
 static const struct field training_fields[] = {
+    {.path = "tensorboard",
+     .type = FIELD_STRING,
+     .offset = TRAINING_AT(tensorboard),
+     .def = "",
+     .help = "Directory on the master's host, below its tensorboard_root, in which it writes every "
+             "evaluation while the job runs, as event files of TensorBoard: JOB/train and "
+             "JOB/test; relative: from the job file's directory; empty: none. What cannot be "
+             "written ends no job; `gradus status` says why"},
     {.path = "mode",
      .type = FIELD_ENUM,
      .offset = TRAINING_AT(mode),
@@ -391,14 +399,6 @@ COUNT(root_fields);
 COUNT(model_fields);
 COUNT(training_fields);
 COUNT(cluster_fields);
-
-const char job_layer_from_help[] =
-    "What the layer reads: the name of a layer above, or input, or a list of such names where a "
-    "layer takes several; of embedding, linear and fm, names and ranges (C1..C26) of sparse fields "
-    "of the data, all of them if nothing is said";
-const char job_layer_name_help[] =
-    "Name of the layer, first part of its variables' names; by default its kind and its number "
-    "among the layers of that kind, from 1";
 
 static const struct job_extra data_extras[] = {
     {.name = "columns",

@@ -56,6 +56,7 @@ struct training_spec {
     int64_t stop_patience; /* evaluations; 0: the best one is only noted */
     double stop_min_delta;
     bool stop_restore_best; /* the best version is the job's result; keeps it */
+    char *tensorboard;      /* directory of event files, on the master's host; "": none */
 };
 
 enum partitioner {

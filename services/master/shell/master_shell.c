@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/jobs.pb-c.h"
+#include "master/shell/boards.h"
 #include "master/shell/curves.h"
 #include "master/shell/events.h"
 #include "master/shell/shell.h"
@@ -41,6 +42,9 @@ const struct field master_fields[] = {
     ROW(checkpoint_dir, FIELD_STRING, "", 0, 0,
         "Directory of checkpoints, shared with the parameter servers, or s3://BUCKET/PREFIX; "
         "empty: checkpoints in state_dir"),
+    ROW(tensorboard_root, FIELD_STRING, "", 0, 0,
+        "Directory below which jobs may have event files written (training.tensorboard), by this "
+        "process; empty: nowhere"),
     ROW(heartbeat_timeout_ms, FIELD_MS, "3000", 300, 600000,
         "Time without a heartbeat after which a worker is given up, and a parameter server that "
         "holds no shard"),
@@ -142,6 +146,7 @@ static void act(struct shell *s)
             (void)master_job(s->master, a->job->id, chrono_now_ms()); /* fresh rates */
             watchers_changed(s, a->job);
             curves_changed(s, a->job);
+            boards_changed(s, a->job);
             events_changed(s, a->job);
             break;
         case MASTER_LOG:
@@ -198,6 +203,7 @@ static void shell_free(struct shell *s)
     pool_free(s->pool);
     pool_free(s->files);
     pool_free(s->probes);
+    pool_free(s->boards.pool);
     if (s->loop != NULL) {
         loop_free(s->loop);
     }
@@ -208,6 +214,7 @@ static void shell_free(struct shell *s)
     master_free(s->master);
     name_index_release(&s->watched);
     curves_release(s);
+    boards_release(s);
     events_release(s);
     free(s->checkpoints.root);
     free(s->rows);
@@ -235,7 +242,8 @@ static int start_threads(struct shell *s, struct err *err)
     s->pool = pool_new(POOL_THREADS, POOL_QUEUE, "master-pool", err);
     s->files = s->pool == NULL ? NULL : pool_new(1, POOL_QUEUE, "master-files", err);
     s->probes = s->files == NULL ? NULL : pool_new(1, 4, "master-probes", err);
-    s->rpc_loop = s->probes == NULL ? NULL : rpc_loop_new(NULL, err);
+    s->boards.pool = s->probes == NULL ? NULL : pool_new(1, POOL_QUEUE, "master-events", err);
+    s->rpc_loop = s->boards.pool == NULL ? NULL : rpc_loop_new(NULL, err);
     return s->rpc_loop == NULL ? err->code : 0;
 }
 
@@ -353,6 +361,7 @@ static void end(void *ctx)
     watchers_end(s);
     events_end(s);
     curves_flush(s);
+    loop_timer_clear(s->loop, &s->boards.timer);
     loop_timer_clear(s->loop, &s->curves.timer); /* the store may have refused */
     loop_timer_clear(s->loop, &s->timer);
     loop_timer_clear(s->loop, &s->meters_timer);

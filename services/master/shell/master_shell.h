@@ -13,7 +13,8 @@ enum master_unfinished { MASTER_UNFINISHED_RESUME, MASTER_UNFINISHED_HOLD };
 
 struct master_settings {
     char *state_dir;
-    char *checkpoint_dir; /* empty: <state_dir>/checkpoints */
+    char *checkpoint_dir;   /* empty: <state_dir>/checkpoints */
+    char *tensorboard_root; /* empty: no event files */
     int64_t heartbeat_timeout_ms, heartbeat_interval_ms, ps_timeout_ms;
     int unfinished; /* enum master_unfinished */
     int64_t jobs_max;

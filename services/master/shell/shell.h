@@ -59,6 +59,12 @@ struct curves {                  /* curves.h */
     bool failing; /* the last ones could not be stored */
 };
 
+struct boards {              /* boards.h */
+    struct name_index index; /* struct board by job */
+    struct pool *pool;       /* one thread: a directory may not answer for long */
+    struct loop_timer timer;
+};
+
 struct events { /* events.h */
     struct news news;
     bool active; /* changes are noted */
@@ -101,6 +107,7 @@ struct shell {
     size_t watcher_count;
     struct name_index watched; /* the first watcher of each job, by its id */
     struct curves curves;
+    struct boards boards;
     struct events events;
     atomic_bool ending;
     struct tracing *traces;

@@ -103,6 +103,7 @@ struct store {
  * number of a name that a removed row had. */
 #define STORE_OWNER_OF "owner:"
 #define STORE_BAD_RECORDS_OF "bad_records:"
+#define STORE_TENSORBOARD_OF "tensorboard:" /* why its event files are not written */
 #define STORE_NUMBER_OF "number:"
 
 /* @state_dir/master.db, made when it is missing. @owner ("gradus-master pid 7 at host:port") is

@@ -30,7 +30,9 @@ static const char FORGET_TEXTS[] =
     "DELETE FROM text WHERE key IN"
     " (SELECT '" STORE_OWNER_OF "' || id FROM job WHERE rowid IN (SELECT place FROM gone)"
     " UNION ALL"
-    " SELECT '" STORE_BAD_RECORDS_OF "' || id FROM job WHERE rowid IN (SELECT place FROM gone))";
+    " SELECT '" STORE_BAD_RECORDS_OF "' || id FROM job WHERE rowid IN (SELECT place FROM gone)"
+    " UNION ALL"
+    " SELECT '" STORE_TENSORBOARD_OF "' || id FROM job WHERE rowid IN (SELECT place FROM gone))";
 static const char FORGET_CURVES[] = "DELETE FROM point WHERE job IN"
                                     " (SELECT id FROM job WHERE rowid IN (SELECT place FROM gone))";
 static const char REMOVE[] = "DELETE FROM job WHERE rowid IN (SELECT place FROM gone)";

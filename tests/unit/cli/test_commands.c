@@ -251,6 +251,17 @@ static void test_submits(void **state)
     assert_int_equal(master.calls, calls);
 }
 
+/* That some line of the output begins so. */
+static void says_line(const char *begins)
+{
+    char *line = mem_printf("\n%s", begins), *all = mem_printf("\n%s", buf_str(&out));
+    if (strstr(all, line) == NULL) {
+        fail_msg("no line begins with %s in:%s", begins, all);
+    }
+    free(line);
+    free(all);
+}
+
 static void test_watches(void **state)
 {
     (void)state;
@@ -266,8 +277,11 @@ static void test_watches(void **state)
         cli_expect_of(ENDS[i].code, "watch digits-7");
         cli_says(&out, ENDS[i].says);
         cli_expect_of(ENDS[i].code, "watch digits-7 --json");
-        cli_says(&out, "{\"id\":\"digits-7\",");
-        assert_ptr_equal(strchr(buf_str(&out), '\n'), buf_str(&out) + out.len - 1);
+        says_line("{\"event\":\"job\",\"job\":{\"id\":\"digits-7\",");
+        says_line("{\"event\":\"end\",\"job\":{\"id\":\"digits-7\",");
+        assert_ptr_equal(strchr(strstr(buf_str(&out), "\"end\""), '\n'),
+                         buf_str(&out) + out.len - 1);
+        cli_says_not(&err_out, "epoch"); /* no word for people but how it failed */
     }
     master.state = GRADUS__V1__JOB_STATE__SUCCEEDED;
     master.evaluates = true; /* each is told once */
@@ -276,6 +290,11 @@ static void test_watches(void **state)
                        "epoch   1.00  step      10\n";
     cli_says(&err_out, told); /* a line of progress may come before, where time went by */
     assert_null(strstr(strstr(buf_str(&err_out), told) + 1, "epoch   0.50"));
+    cli_expect_of(0, "watch digits-7 --json");
+    says_line("{\"event\":\"evaluation\",\"evaluation\":{\"step\":\"5\",\"epoch\":0.5,\"train\":["
+              "{\"name\":\"loss\",\"value\":0.25}],");
+    says_line("{\"event\":\"evaluation\",\"evaluation\":{\"step\":\"10\",");
+    cli_says_not(&err_out, "epoch   0.50");
     master.evaluates = false;
     size_t watches = master.watches;
     master.breaks = ERR_UNAVAILABLE; /* a master that starts again */
@@ -288,6 +307,11 @@ static void test_watches(void **state)
     cli_says(&err_out, ": not now?[31m"); /* and no terminal takes it for an order */
     cli_says_not(&err_out, "\x1b");
     cli_says_not(&err_out, "trying again");
+    master.breaks = ERR_PERMISSION; /* a line like others */
+    cli_expect_of(1, "watch digits-7 --json");
+    says_line("{\"event\":\"error\",\"text\":\"not now?[31m\"}");
+    cli_expect_of(5, "watch nobody-1 --json");
+    says_line("{\"event\":\"error\",\"text\":\"no job nobody-1\"}");
     size_t calls = master.calls;
     master.interrupts = true;
     cli_expect_of(130, "watch digits-7"); /* it only looks */

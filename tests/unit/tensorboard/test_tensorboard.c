@@ -9,7 +9,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "cli/tensorboard.h"
+#include "tensorboard/tensorboard.h"
 #include "support/tmp_dir.h"
 #include "tensorboard/event.pb-c.h"
 
@@ -134,11 +134,81 @@ static void files_grow(void **state)
 
     s.metrics[1].value = 7; /* it went back, and came to something else */
     assert_int_equal(tensorboard_write(dir, &s.job, 4, &err), 0);
+    assert_int_equal(tensorboard_write(dir, &s.job, 4, &err), 0);
     buf_reset(&then);
-    assert_int_equal(file_read(other, 1 << 20, &then, &err), 0);
-    assert_int_equal(read_events(&then, none, 0), 5);
+    assert_int_equal(file_read(path, 1 << 20, &then, &err), 0);
+    Tensorboard__Event *events[9];
+    assert_int_equal(read_events(&then, events, 9), 9);
+    assert_int_equal(events[5]->what_case, TENSORBOARD__EVENT__WHAT_SESSION_LOG);
+    assert_int_equal(events[5]->step, 200); /* from there on what came before counts no more */
+    assert_true(events[6]->step == 200 && events[6]->summary->value[0]->simple_value == 7);
+    assert_int_equal(events[8]->step, 400);
+    for (size_t i = 0; i < 9; i++) {
+        tensorboard__event__free_unpacked(events[i], NULL);
+    }
+    assert_false(file_exists(other));
     buf_release(&first);
     buf_release(&then);
+    free(path);
+    free(other);
+    tmp_dir_remove(dir);
+}
+
+/* A job knows its last evaluations alone; the file keeps those before them. */
+static void the_first_ones_are_kept(void **state)
+{
+    (void)state;
+    struct sample s;
+    struct err err = {0};
+    struct buf file = {0};
+    Tensorboard__Event *none[1];
+    char *dir = tmp_dir_make("events"), *path = file_of(dir, "test", 0);
+    sample_of(&s);
+    assert_int_equal(tensorboard_write(dir, &s.job, 3, &err), 0);
+    s.job.evaluations = s.list + 2;
+    s.job.n_evaluations = EVALUATIONS - 2;
+    assert_int_equal(tensorboard_write(dir, &s.job, EVALUATIONS - 2, &err), 0);
+    assert_int_equal(file_read(path, 1 << 20, &file, &err), 0);
+    assert_int_equal(read_events(&file, none, 0), 1 + EVALUATIONS);
+    assert_int_equal(tensorboard_write(dir, &s.job, 1, &err), 0); /* the file is ahead */
+    buf_reset(&file);
+    assert_int_equal(file_read(path, 1 << 20, &file, &err), 0);
+    assert_int_equal(read_events(&file, none, 0), 1 + EVALUATIONS);
+    buf_release(&file);
+    free(path);
+    tmp_dir_remove(dir);
+}
+
+/* Whoever wrote was killed, or the disk was full: wherever the file ends, the next call makes it
+ * whole. Other content is left as it is. */
+static void what_was_cut_off_is_written_again(void **state)
+{
+    (void)state;
+    struct sample s;
+    struct err err = {0};
+    struct buf whole = {0}, now = {0};
+    char *dir = tmp_dir_make("events"), *path = file_of(dir, "test", 0),
+         *other = file_of(dir, "test", 1);
+    sample_of(&s);
+    assert_int_equal(tensorboard_write(dir, &s.job, EVALUATIONS, &err), 0);
+    assert_int_equal(file_read(path, 1 << 20, &whole, &err), 0);
+    for (size_t n = 0; n < whole.len; n++) {
+        assert_int_equal(file_write_atomic(path, whole.data, n, &err), 0);
+        assert_int_equal(tensorboard_write(dir, &s.job, EVALUATIONS, &err), 0);
+        buf_reset(&now);
+        assert_int_equal(file_read(path, 1 << 20, &now, &err), 0);
+        assert_int_equal(now.len, whole.len);
+        assert_memory_equal(now.data, whole.data, whole.len);
+    }
+    assert_false(file_exists(other));
+    now.data[whole.len / 2] = (char)(now.data[whole.len / 2] ^ 1);
+    assert_int_equal(file_write_atomic(path, now.data, now.len, &err), 0);
+    assert_int_equal(tensorboard_write(dir, &s.job, EVALUATIONS, &err), 0);
+    buf_reset(&now);
+    assert_int_equal(file_read(other, 1 << 20, &now, &err), 0);
+    assert_int_equal(now.len, whole.len);
+    buf_release(&whole);
+    buf_release(&now);
     free(path);
     free(other);
     tmp_dir_remove(dir);
@@ -201,6 +271,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_evaluation_is_an_event),
         cmocka_unit_test(files_grow),
+        cmocka_unit_test(the_first_ones_are_kept),
+        cmocka_unit_test(what_was_cut_off_is_written_again),
         cmocka_unit_test(what_cannot_be_written_is_told),
         cmocka_unit_test(the_format_is_that_of_tensorflow),
     };

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* training.tensorboard: evaluations of jobs that run, as event files below a directory of this
+ * host, a moment after each is made, and all when a job ends. The files say themselves what they
+ * have (tensorboard.h), so a master that starts again goes on where it was. What cannot be written
+ * is told, tried again with the next evaluation, and ends no job.
+ *
+ * Owner: the loop; files are written by a thread of its own, for one job at a time. */
+#ifndef GRADUS_MASTER_SHELL_BOARDS_H
+#define GRADUS_MASTER_SHELL_BOARDS_H
+
+#include "master/shell/shell.h"
+
+void boards_changed(struct shell *s, const struct job_record *record);
+/* Appends why the files of @job are not written; nothing: they are, or none are wanted. */
+void boards_problem(struct shell *s, const char *job, struct buf *out);
+void boards_release(struct shell *s);
+
+#endif
