@@ -418,6 +418,23 @@ class Browser(PageTest):
         self.wait_for("all rows", lambda: len(page.run(ids)) == 150)
         self.assertEqual(page.run(ids)[149], "many-3")
 
+    @unittest.skipUnless(DRIVER, "no chromedriver is installed")
+    def test_a_master_that_comes_back(self):
+        state = f"--state-dir={self.dir}/state"
+        master = self.start("master", state)
+        before = self.submit(master)  # waits for nodes
+        page = Driver(self)
+        page.open(f"http://{master.http}/")
+        page.wait(before)
+        master.stop(signal.SIGKILL)
+        page.wait("No word from the master")
+        self.assertIn(before, page.run("return document.body.innerText"))  # what was known is still shown
+        master = self.start("master", state, "--http-listen=" + master.http)
+        self.wait_for("no notice", lambda: page.run("return document.querySelector('#notice').textContent") == "")
+        after = self.submit(master)
+        page.wait(after)
+        page.wait(before)
+
     def test_markup_is_text(self):
         master, _, _ = self.start_cluster(1, 1)
         job = self.submit(master, data__dir="/<img src=x onerror=alert(1)>")
