@@ -10,7 +10,16 @@
 
 #define ENDING ".timeline.svg"
 
-static const struct field fields[] = {TRACE_ROWS("6", ENDING)};
+static const struct field fields[] = {
+    TRACE_ROWS("6", ENDING),
+    {.path = "last",
+     .type = FIELD_MS,
+     .offset = offsetof(struct trace_options, last),
+     .def = "0",
+     .min = 0,
+     .max = 600000,
+     .help = "Record for so long and draw that, in place of --steps and --within: what happened in "
+             "the job's last 10s when the command ends. At most 1000 steps; 0: --steps"}};
 
 static void draw(const Gradus__V1__TraceJobResponse *trace, const Gradus__V1__Job *job,
                  struct buf *svg)
@@ -64,7 +73,8 @@ const struct cli_command cmd_timeline = {
     .name = "timeline",
     .summary = "Draw what all nodes of a running job do in the next steps",
     .usage = "JOB",
-    .examples = "  gradus timeline digits-1 --steps 8 -o timeline.svg\n",
+    .examples = "  gradus timeline digits-1 --steps 8 -o timeline.svg\n"
+                "  gradus timeline digits-1 --last 10s -o timeline.svg\n",
     .notes = "The file is a picture (SVG): a row for each worker and shard, time to the right, an "
              "arrow for each gradient in the colour of its staleness. docs/trace.md tells how to "
              "read it. Ctrl-C ends the recording on all nodes, and nothing is written.",

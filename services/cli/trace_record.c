@@ -18,10 +18,11 @@ int trace_record(const struct trace_options *o, const char *job, struct rpc_msg 
 {
     Gradus__V1__TraceJobRequest request = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
     request.job = client_text(job);
-    request.steps = (uint32_t)o->steps;
-    request.timeout_ms = (uint32_t)o->within;
-    int rc = query_job_long(&o->common, job, "Trace", &request.base,
-                            (unsigned)o->within + ANSWER_MS, reply, stopped, err);
+    const int64_t within = o->last > 0 ? o->last : o->within;
+    request.steps = o->last > 0 ? TRACE_STEPS_MAX : (uint32_t)o->steps;
+    request.timeout_ms = (uint32_t)within;
+    int rc = query_job_long(&o->common, job, "Trace", &request.base, (unsigned)within + ANSWER_MS,
+                            reply, stopped, err);
     if (rc == 0 && *stopped) {
         cli_note("stopped; job %s is not recorded any more", job);
     }
@@ -62,7 +63,7 @@ int trace_write(const struct trace_options *o, const Gradus__V1__TraceJobRespons
     char *path = o->out[0] != '\0' ? mem_strdup(o->out) : mem_printf("%s%s", r->job, ending);
     int rc = file_write_atomic(cli_output(path, &said), content->data, content->len, err);
     if (rc == 0) {
-        const uint32_t steps = tell_problems(r, o->steps);
+        const uint32_t steps = tell_problems(r, o->last > 0 ? 0 : o->steps);
         struct buf out = {0};
         if (o->common.json) {
             output_object(&out, "job", r->job, "file", path, (const char *)NULL);

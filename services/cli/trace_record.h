@@ -11,8 +11,11 @@
 struct trace_options {
     struct cli_common common;
     int64_t steps, within; /* of every worker; ms, after which what there is is taken */
+    int64_t last;          /* ms; above 0: so long, in place of both */
     char *out;
 };
+#define TRACE_STEPS_MAX 1000
+
 /* @steps: as many as are taken without --steps; @ending of a file that is not named. */
 #define TRACE_ROWS(default_steps, ending)                                                          \
     {.path = "steps",                                                                              \
@@ -20,7 +23,7 @@ struct trace_options {
      .offset = offsetof(struct trace_options, steps),                                              \
      .def = (default_steps),                                                                       \
      .min = 1,                                                                                     \
-     .max = 1000,                                                                                  \
+     .max = TRACE_STEPS_MAX,                                                                       \
      .help = "Steps of every worker"},                                                             \
         {.path = "out",                                                                            \
          .type = FIELD_STRING,                                                                     \

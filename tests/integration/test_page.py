@@ -396,6 +396,45 @@ class Browser(PageTest):
         page.wait("SUCCEEDED")
         self.assertIsNone(page.run("return stream"))
 
+    @unittest.skipUnless(DRIVER, "no chromedriver is installed")
+    def test_of_many_jobs_the_first_are_shown(self):
+        master, _, _ = self.start_cluster(0, 0)
+        page = Driver(self)
+        page.open(f"http://{master.http}/")
+        page.wait("There are none.")
+        self.wait_for("a stream", lambda: page.run("return Boolean(stream && stream.open && seen)"))
+        page.run("window.fetch = () => new Promise(() => {});"
+                 "const states = ['SUCCEEDED', 'PENDING', 'RUNNING'];"
+                 "const jobs = Array.from({length: 150}, (_, i) => ({id: 'many-' + (150 - i), state: states[i % 3], epochsTotal: 1, epoch: 0}));"
+                 "last = () => showJobs({jobs}); window.jobs = jobs; replace(last())")
+        ids = "return [...document.querySelectorAll('tbody a')].map(a => a.textContent)"
+        shown = page.run(ids)
+        self.assertEqual((len(shown), shown[0], shown[50], shown[99]), (100, "many-148", "many-149", "many-2"))
+        page.run("window.row = document.querySelector('tbody tr'); window.cell = row.children[0].firstChild;"
+                 "jobs[2].epoch = 0.5; replace(last())")
+        self.assertTrue(page.run("return document.querySelector('tbody tr') === row && row.children[0].firstChild === cell"))
+        self.assertEqual(page.run("return row.querySelector('[role=progressbar]').getAttribute('aria-valuenow')"), "50")
+        page.click("button", "Show all 150")
+        self.wait_for("all rows", lambda: len(page.run(ids)) == 150)
+        self.assertEqual(page.run(ids)[149], "many-3")
+
+    @unittest.skipUnless(DRIVER, "no chromedriver is installed")
+    def test_a_master_that_comes_back(self):
+        state = f"--state-dir={self.dir}/state"
+        master = self.start("master", state)
+        before = self.submit(master)  # waits for nodes
+        page = Driver(self)
+        page.open(f"http://{master.http}/")
+        page.wait(before)
+        master.stop(signal.SIGKILL)
+        page.wait("No word from the master")
+        self.assertIn(before, page.run("return document.body.innerText"))  # what was known is still shown
+        master = self.start("master", state, "--http-listen=" + master.http)
+        self.wait_for("no notice", lambda: page.run("return document.querySelector('#notice').textContent") == "")
+        after = self.submit(master)
+        page.wait(after)
+        page.wait(before)
+
     def test_markup_is_text(self):
         master, _, _ = self.start_cluster(1, 1)
         job = self.submit(master, data__dir="/<img src=x onerror=alert(1)>")

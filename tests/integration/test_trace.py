@@ -173,6 +173,18 @@ class Modes(TraceTest):
             self.assertEqual(made, base + stale + 1)
         self.assertTrue(any(int(a.group(3)) > 0 for a in ages))  # two workers overtake each other
 
+    def test_the_last_seconds(self):
+        """By time, whatever --steps says."""
+        master, _, _, job = self.running(1, 1)
+
+        def steps_seen():
+            told, _ = self.picture(master, job, "--steps", "1", "--last", "2s")
+            return {t.split(", ")[1] for t in told if t.startswith("compute, step ")}
+        self.wait_for("more than a step", lambda: len(steps_seen()) > 1)
+        done = gradus("timeline", job, "--last", "11m", "--master", master.address)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--last", done.stderr)
+
     def test_bounded_with_overlap(self):
         master, _, _, job = self.running(2, 1, training__mode="bounded", training__overlap="true")
         trace, err = self.trace(master, job, "--steps", "6", "--within", "60s")

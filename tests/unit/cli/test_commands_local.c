@@ -28,6 +28,12 @@ static void test_traces(void **state)
     cli_read_file("other.json", &file);
     cli_expect_of(5, "trace digits-7 -o nowhere/x.json");
     cli_says(&err_out, "nowhere/x.json");
+    cli_expect_of(0, "timeline digits-7 --steps 3 --last 4s -o last.svg");
+    q = cli_heard("Trace");
+    assert_int_equal(q->steps, 1000);
+    assert_int_equal(q->timeout_ms, 4000);
+    cli_says_not(&err_out, "made only"); /* no number of steps was asked for */
+    cli_says(&err_out, "warning: ps-2 is missing: no room");
     master.traces = false;
     buf_release(&file);
 }
