@@ -21,7 +21,6 @@ services/master/shell
 services/ps/core
 services/ps/rpc
 services/worker/job
-services/worker/program
 """.split()
 
 
