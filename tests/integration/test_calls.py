@@ -20,7 +20,6 @@ services/cli
 services/master/shell
 services/ps/core
 services/ps/rpc
-services/worker/job
 """.split()
 
 
