@@ -63,43 +63,31 @@ struct gradus_worker {
     struct err err;
 };
 
-/* handle_watch.c: a program that hangs ends all the same when its worker has ended. It has some
- * seconds to find out by itself; @socket is not closed. NULL: no thread could be had, and nobody
- * watches. */
-struct handle_watch *handle_watch_start(int socket);
-/* The program knows, or has no worker any more. NULL is fine. */
-void handle_watch_end(struct handle_watch *watch);
-/* In a child of the program's, which has not the thread: let the descriptors go. */
-void handle_watch_forget(struct handle_watch *watch);
+/* worker_library.c, then: */
 
-/* Fill w->err and return @status (enum gradus_status). */
-int handle_error(struct gradus_worker *w, int status, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-/* handle_error() for good: everything fails like that from now on. */
-int handle_break(struct gradus_worker *w, int status, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-/* As handle_break(), with the code and text of w->err, which a channel's function filled. */
-int handle_break_as(struct gradus_worker *w, const char *what);
+/* handle_take.c */
+/* Send what the worker waits for. Errors: LOST. */
+int handle_answer(struct gradus_worker *w, struct program_message *m, int fd);
+/* Takes a message with the memory that it brought (-1: none). @shown: @work tells what the program
+ * has to hear. Errors: ABI, MEMORY, LOST, all for good. */
+int handle_take(struct gradus_worker *w, const struct program_message *m, int fd,
+                struct gradus_work *work, bool *shown);
 
-/* Unmaps and frees what the job had; zeroes the rest. */
-void handle_job_release(struct handle_job *job);
+/* handle_describe.c */
+/* Check a description and make the memory that it travels in, and what the job needs of it. Errors:
+ * USE (says which variable is wrong), MEMORY. */
+int handle_describe(struct gradus_worker *w, const struct gradus_description *given,
+                    struct program_memory *out);
 
-/* Takes a message of the kind ARRAY, and @fd. Errors: MEMORY, ABI. */
-int handle_array_set(struct gradus_worker *w, const struct program_array *array, int fd);
-/* Takes a message of the kinds GRADIENT and EVALUATION, as the program is to see it. Errors: ABI
- * the message names something that is not there; MEMORY. */
-int handle_work(struct gradus_worker *w, const struct program_message *m, struct gradus_work *work);
-/* The gradients of a batch without records. Errors: as handle_work(). */
-int handle_clear_gradients(struct gradus_worker *w, const struct program_work *work);
-
-/* handle_tables.c: tables of the job, sparse fields of its data. */
+/* handle_tables.c: tables of the job, sparse fields of its data */
 /* Takes the tables at the beginning of a JOB's memory. Errors: MEMORY. */
 int handle_take_tables(struct gradus_worker *w, const struct program_table *from);
 /* The tables of a description are those of the job. Errors: USE, with the difference; MEMORY. */
 int handle_describe_tables(struct gradus_worker *w, const struct gradus_description *d);
 /* The names that came with START; @fd is taken. Errors: ABI, MEMORY. */
 int handle_take_fields(struct gradus_worker *w, int fd);
-/* Lists of @batch, and rows with their gradients, which become zeros. Errors: as handle_work(). */
+/* Lists of @batch, and rows with their gradients, which become zeros. Errors: ABI the message names
+ * something that is not there; MEMORY. */
 int handle_show_fields(struct gradus_worker *w, const struct program_work *in,
                        const struct handle_array *batch, struct gradus_work *out);
 int handle_show_rows(struct gradus_worker *w, const struct program_work *in, bool gradients,
@@ -109,24 +97,37 @@ int handle_show_rows(struct gradus_worker *w, const struct program_work *in, boo
 int handle_put_keys(struct gradus_worker *w, const struct gradus_keys *keys, size_t table_count,
                     struct program_keys *out, int *fd);
 
-/* handle_arrays.c: */
+/* handle_arrays.c */
+/* Unmaps and frees what the job had; zeroes the rest. */
+void handle_job_release(struct handle_job *job);
+/* Takes a message of the kind ARRAY, and @fd. Errors: MEMORY, ABI. */
+int handle_array_set(struct gradus_worker *w, const struct program_array *array, int fd);
 /* The array of that number, with at least that length. NULL: w->err. */
 struct handle_array *handle_array(struct gradus_worker *w, uint32_t number, uint64_t bytes,
                                   bool writable, const char *what);
 /* @count things of @size bytes each, at @at of @array. NULL: w->err. */
 const void *handle_part(struct gradus_worker *w, const struct handle_array *array, uint64_t at,
                         uint64_t count, uint64_t size, size_t align, const char *what);
+/* An array of all variables, and where each of them is. NULL: w->err. */
+float **handle_variables(struct gradus_worker *w, uint32_t number, bool writable, const char *what);
 
-/* Check a description and make the memory that it travels in, and what the job needs of it. Errors:
- * USE (says which variable is wrong), MEMORY. */
-int handle_describe(struct gradus_worker *w, const struct gradus_description *given,
-                    struct program_memory *out);
+/* handle_error.c */
+/* Fill w->err and return @status (enum gradus_status). */
+int handle_error(struct gradus_worker *w, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* handle_error() for good: everything fails like that from now on. */
+int handle_break(struct gradus_worker *w, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* As handle_break(), with the code and text of w->err, which a channel's function filled. */
+int handle_break_as(struct gradus_worker *w, const char *what);
 
-/* Send what the worker waits for. Errors: LOST. */
-int handle_answer(struct gradus_worker *w, struct program_message *m, int fd);
-/* Takes a message with the memory that it brought (-1: none). @shown: @work tells what the program
- * has to hear. Errors: ABI, MEMORY, LOST, all for good. */
-int handle_take(struct gradus_worker *w, const struct program_message *m, int fd,
-                struct gradus_work *work, bool *shown);
+/* handle_watch.c */
+/* A program that hangs ends all the same when its worker has ended. It has some seconds to find out
+ * by itself; @socket is not closed. NULL: no thread could be had, and nobody watches. */
+struct handle_watch *handle_watch_start(int socket);
+/* The program knows, or has no worker any more. @watch becomes NULL, and may have been. */
+void handle_watch_end(struct handle_watch **watch);
+/* In a child of the program's, which has not the thread: let the descriptors go. */
+void handle_watch_forget(struct handle_watch *watch);
 
 #endif

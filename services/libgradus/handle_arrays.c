@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that the worker lends, and where in it things of a batch are. */
+/* Memory that the worker lends. */
 #include "handle.h"
 
 #include <inttypes.h>
@@ -75,9 +75,7 @@ struct handle_array *handle_array(struct gradus_worker *w, uint32_t number, uint
     return a;
 }
 
-/* An array of all variables, and where each of them is. NULL: w->err. */
-static float **variables_of(struct gradus_worker *w, uint32_t number, bool writable,
-                            const char *what)
+float **handle_variables(struct gradus_worker *w, uint32_t number, bool writable, const char *what)
 {
     struct handle_job *job = &w->job;
     struct handle_array *a = handle_array(w, number, job->floats * sizeof(float), writable, what);
@@ -111,93 +109,4 @@ const void *handle_part(struct gradus_worker *w, const struct handle_array *arra
         return NULL;
     }
     return (const char *)array->memory.bytes + at;
-}
-
-static bool set_records(struct gradus_worker *w, const struct program_work *in,
-                        struct gradus_work *out)
-{
-    const struct handle_job *job = &w->job;
-    const struct handle_array *batch = handle_array(w, in->batch, 0, false, "a batch");
-    if (batch == NULL) {
-        return false;
-    }
-    out->count = (size_t)in->count;
-    out->records = handle_part(w, batch, in->records_at, in->count, sizeof(uint64_t),
-                               _Alignof(uint64_t), "records");
-    if (out->records == NULL || job->start.has_data == 0) {
-        return out->records != NULL;
-    }
-    if (handle_show_fields(w, in, batch, out) != GRADUS_OK) {
-        return false;
-    }
-    out->feature_dims = job->start.feature_dims;
-    out->feature_rank = job->start.feature_rank;
-    out->feature_count = job->feature_count;
-    out->features = handle_part(w, batch, in->features_at, in->count,
-                                job->feature_count * sizeof(float), sizeof(float), "features");
-    out->targets =
-        handle_part(w, batch, in->targets_at, in->count, sizeof(float), sizeof(float), "targets");
-    if (job->start.has_classes != 0) {
-        out->classes = handle_part(w, batch, in->classes_at, in->count, sizeof(int32_t),
-                                   sizeof(int32_t), "classes");
-    }
-    return out->features != NULL && out->targets != NULL &&
-           (job->start.has_classes == 0 || out->classes != NULL);
-}
-
-/* Sets the kind of work, and returns how many records it may have at most. */
-static uint32_t set_kind(const struct handle_job *job, const struct program_message *m,
-                         struct gradus_work *work)
-{
-    const bool keys = m->kind == PROGRAM_KEYS;
-    const bool gradient = (keys ? m->work.of : m->kind) == PROGRAM_GRADIENT;
-    const int kind = gradient ? GRADUS_WORK_GRADIENT : GRADUS_WORK_EVALUATION;
-    work->kind = keys ? GRADUS_WORK_KEYS : kind;
-    work->of = keys ? kind : 0;
-    return gradient ? job->said.batch_records : job->said.evaluation_records;
-}
-
-static int set_parameters(struct gradus_worker *w, const struct program_work *in,
-                          struct gradus_work *work)
-{
-    const bool gradient = work->kind == GRADUS_WORK_GRADIENT;
-    work->parameters = (const float *const *)variables_of(w, in->parameters, false, "parameters");
-    if (work->parameters == NULL) {
-        return w->broken;
-    }
-    if (gradient) {
-        work->gradients = variables_of(w, in->gradients, true, "gradients");
-        if (work->gradients == NULL) {
-            return w->broken;
-        }
-    }
-    return w->job.said.table_count == 0 ? GRADUS_OK : handle_show_rows(w, in, gradient, work);
-}
-
-int handle_work(struct gradus_worker *w, const struct program_message *m, struct gradus_work *work)
-{
-    const struct program_work *in = &m->work;
-    const uint32_t most = set_kind(&w->job, m, work);
-    if (in->count > most) {
-        return handle_break(w, GRADUS_ERROR_ABI,
-                            "the worker sent %" PRIu64
-                            " records at once; it had said at most %" PRIu32,
-                            in->count, most);
-    }
-    work->epoch = in->epoch;
-    work->step = in->step;
-    work->replica = in->replica;
-    work->seed = in->seed;
-    int rc = work->kind == GRADUS_WORK_KEYS ? GRADUS_OK : set_parameters(w, in, work);
-    return rc != GRADUS_OK || set_records(w, in, work) ? rc : w->broken;
-}
-
-int handle_clear_gradients(struct gradus_worker *w, const struct program_work *work)
-{
-    float **gradients = variables_of(w, work->gradients, true, "gradients");
-    if (gradients == NULL) {
-        return w->broken;
-    }
-    memset(gradients[0], 0, (size_t)w->job.floats * sizeof(float));
-    return GRADUS_OK;
 }

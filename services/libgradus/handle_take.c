@@ -113,6 +113,98 @@ static int take_start(struct gradus_worker *w, const struct program_message *m, 
     return handle_answer(w, &done, -1);
 }
 
+static bool set_records(struct gradus_worker *w, const struct program_work *in,
+                        struct gradus_work *out)
+{
+    const struct handle_job *job = &w->job;
+    const struct handle_array *batch = handle_array(w, in->batch, 0, false, "a batch");
+    if (batch == NULL) {
+        return false;
+    }
+    out->count = (size_t)in->count;
+    out->records = handle_part(w, batch, in->records_at, in->count, sizeof(uint64_t),
+                               _Alignof(uint64_t), "records");
+    if (out->records == NULL || job->start.has_data == 0) {
+        return out->records != NULL;
+    }
+    if (handle_show_fields(w, in, batch, out) != GRADUS_OK) {
+        return false;
+    }
+    out->feature_dims = job->start.feature_dims;
+    out->feature_rank = job->start.feature_rank;
+    out->feature_count = job->feature_count;
+    out->features = handle_part(w, batch, in->features_at, in->count,
+                                job->feature_count * sizeof(float), sizeof(float), "features");
+    out->targets =
+        handle_part(w, batch, in->targets_at, in->count, sizeof(float), sizeof(float), "targets");
+    if (job->start.has_classes != 0) {
+        out->classes = handle_part(w, batch, in->classes_at, in->count, sizeof(int32_t),
+                                   sizeof(int32_t), "classes");
+    }
+    return out->features != NULL && out->targets != NULL &&
+           (job->start.has_classes == 0 || out->classes != NULL);
+}
+
+/* Sets the kind of work, and returns how many records it may have at most. */
+static uint32_t set_kind(const struct handle_job *job, const struct program_message *m,
+                         struct gradus_work *work)
+{
+    const bool keys = m->kind == PROGRAM_KEYS;
+    const bool gradient = (keys ? m->work.of : m->kind) == PROGRAM_GRADIENT;
+    const int kind = gradient ? GRADUS_WORK_GRADIENT : GRADUS_WORK_EVALUATION;
+    work->kind = keys ? GRADUS_WORK_KEYS : kind;
+    work->of = keys ? kind : 0;
+    return gradient ? job->said.batch_records : job->said.evaluation_records;
+}
+
+static int set_parameters(struct gradus_worker *w, const struct program_work *in,
+                          struct gradus_work *work)
+{
+    const bool gradient = work->kind == GRADUS_WORK_GRADIENT;
+    work->parameters =
+        (const float *const *)handle_variables(w, in->parameters, false, "parameters");
+    if (work->parameters == NULL) {
+        return w->broken;
+    }
+    if (gradient) {
+        work->gradients = handle_variables(w, in->gradients, true, "gradients");
+        if (work->gradients == NULL) {
+            return w->broken;
+        }
+    }
+    return w->job.said.table_count == 0 ? GRADUS_OK : handle_show_rows(w, in, gradient, work);
+}
+
+static int show_work(struct gradus_worker *w, const struct program_message *m,
+                     struct gradus_work *work)
+{
+    const struct program_work *in = &m->work;
+    const uint32_t most = set_kind(&w->job, m, work);
+    if (in->count > most) {
+        return handle_break(w, GRADUS_ERROR_ABI,
+                            "the worker sent %" PRIu64
+                            " records at once; it had said at most %" PRIu32,
+                            in->count, most);
+    }
+    work->epoch = in->epoch;
+    work->step = in->step;
+    work->replica = in->replica;
+    work->seed = in->seed;
+    int rc = work->kind == GRADUS_WORK_KEYS ? GRADUS_OK : set_parameters(w, in, work);
+    return rc != GRADUS_OK || set_records(w, in, work) ? rc : w->broken;
+}
+
+/* The gradients of a batch without records. */
+static int clear_gradients(struct gradus_worker *w, const struct program_work *work)
+{
+    float **gradients = handle_variables(w, work->gradients, true, "gradients");
+    if (gradients == NULL) {
+        return w->broken;
+    }
+    memset(gradients[0], 0, (size_t)w->job.floats * sizeof(float));
+    return GRADUS_OK;
+}
+
 static int take_work(struct gradus_worker *w, const struct program_message *m,
                      struct gradus_work *work, bool *shown)
 {
@@ -121,7 +213,7 @@ static int take_work(struct gradus_worker *w, const struct program_message *m,
     }
     if (m->work.count == 0) { /* an empty batch: the gradient is zero, and nobody else writes it */
         int rc = m->kind == PROGRAM_KEYS ? handle_break(w, GRADUS_ERROR_ABI, "keys of no records")
-                 : m->kind == PROGRAM_GRADIENT ? handle_clear_gradients(w, &m->work)
+                 : m->kind == PROGRAM_GRADIENT ? clear_gradients(w, &m->work)
                                                : GRADUS_OK;
         if (rc != GRADUS_OK) {
             return rc;
@@ -130,7 +222,7 @@ static int take_work(struct gradus_worker *w, const struct program_message *m,
         program_message_init(&done, PROGRAM_DONE, m->number);
         return handle_answer(w, &done, -1);
     }
-    int rc = handle_work(w, m, work);
+    int rc = show_work(w, m, work);
     if (rc != GRADUS_OK) {
         return rc;
     }

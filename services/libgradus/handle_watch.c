@@ -88,8 +88,10 @@ struct handle_watch *handle_watch_start(int socket)
     return w;
 }
 
-void handle_watch_end(struct handle_watch *w)
+void handle_watch_end(struct handle_watch **watch)
 {
+    struct handle_watch *w = *watch;
+    *watch = NULL;
     if (w == NULL) {
         return;
     }

@@ -21,69 +21,25 @@
 #define SPIN_US 50
 #define CUT "\n... (cut) ...\n"
 
-static _Thread_local struct err open_error;
+static _Thread_local char open_error[ERR_MESSAGE_BYTES];
 /* A process has one worker, so one handle. */
 static struct gradus_worker *_Atomic the_worker;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 /* ---- errors ---- */
 
-static int __attribute__((format(printf, 3, 0)))
-set_error(struct err *err, int status, const char *fmt, va_list args)
-{
-    char text[ERR_MESSAGE_BYTES]; /* err->msg may be among the arguments */
-    (void)vsnprintf(text, sizeof text, fmt, args);
-    memcpy(err->msg, text, sizeof text);
-    err->code = status;
-    return status;
-}
-
-int handle_error(struct gradus_worker *w, int status, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    (void)set_error(&w->err, status, fmt, args);
-    va_end(args);
-    return status;
-}
-
-static void end_watch(struct gradus_worker *w)
-{
-    handle_watch_end(w->watch);
-    w->watch = NULL;
-}
-
-int handle_break(struct gradus_worker *w, int status, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    (void)set_error(&w->err, status, fmt, args);
-    va_end(args);
-    w->broken = status;
-    end_watch(w); /* it knows */
-    return status;
-}
-
-int handle_break_as(struct gradus_worker *w, const char *what)
-{
-    int status = w->err.code == ERR_EXHAUSTED ? GRADUS_ERROR_MEMORY
-                 : w->err.code == ERR_ABORTED ? GRADUS_ERROR_LOST
-                                              : GRADUS_ERROR_ABI;
-    return handle_break(w, status, "%s: %s", what, w->err.msg);
-}
-
 static int __attribute__((format(printf, 2, 3))) fail_open(int status, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    (void)set_error(&open_error, status, fmt, args);
+    (void)vsnprintf(open_error, sizeof open_error, fmt, args);
     va_end(args);
     return status;
 }
 
 const char *gradus_worker_error(const struct gradus_worker *w)
 {
-    return w != NULL ? w->err.msg : open_error.msg;
+    return w != NULL ? w->err.msg : open_error;
 }
 
 uint32_t gradus_worker_abi(void)
@@ -176,7 +132,7 @@ static int open_at(int fd, const char *name, struct gradus_worker **out)
 
 int gradus_worker_open(const char *name, struct gradus_worker **out)
 {
-    open_error.msg[0] = '\0';
+    open_error[0] = '\0';
     if (out == NULL) {
         return fail_open(GRADUS_ERROR_USE, "there is no place for the result");
     }
@@ -210,7 +166,7 @@ void gradus_worker_close(struct gradus_worker *w)
     }
     struct gradus_worker *expected = w;
     (void)atomic_compare_exchange_strong(&the_worker, &expected, NULL);
-    end_watch(w);
+    handle_watch_end(&w->watch);
     drop_kept(w);
     handle_job_release(&w->job);
     if (w->socket >= 0) {
@@ -401,7 +357,7 @@ int gradus_worker_next(struct gradus_worker *w, struct gradus_work *work)
                 return handle_break_as(w, "wait for the worker");
             }
             w->stopped = true; /* between jobs: that is how it ends */
-            end_watch(w);
+            handle_watch_end(&w->watch);
             break;
         }
         rc = handle_take(w, &m, fd, work, &shown);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Carries out what the worker's core decides for one job, and gives it the results as new events.
- * Actions that such an event adds are done after those that were there before. */
+/* One job, from its thread's start to its end: carries out what the worker's core decides. */
 #include "worker/job/worker_job.h"
 
 #include <stdlib.h>
@@ -13,13 +12,6 @@
 #include "worker/job/worker_job_state.h"
 
 #define LOOP_MESSAGES 16384 /* more than shards, calls and reports there can be at once */
-
-void worker_job_fail(struct worker_job *j, const struct err *err)
-{
-    struct worker_event event = {.kind = WORKER_FAIL, .code = err->code, .message = err->msg};
-    j->halted = true;
-    worker_job_step(j, &event);
-}
 
 /* ---- computing ---- */
 
@@ -78,73 +70,6 @@ static void do_evaluate(struct worker_job *j, const struct worker_do_evaluate *a
     metrics_release(&sums);
     meter_add(j->meters->evaluations, 1);
     worker_job_tell_computed(j, 0, false);
-}
-
-/* Decodes the next batch ahead. An error in it is told when it is computed. */
-static void look_ahead(struct worker_job *j, const struct worker_request *r)
-{
-    struct err unused = {0};
-    const uint64_t begin = chrono_now_ns();
-    (void)worker_model_take_ahead(&j->model, &r->rows_of, &unused);
-    worker_job_busy(j, STEP_LOAD, TRACE_LOAD, begin, chrono_now_ns());
-}
-
-int worker_job_client_request(struct worker_job *j, const struct worker_request *r,
-                              struct ps_client_request *out, struct err *err)
-{
-    *out = (struct ps_client_request){
-        .exchange = r->exchange,
-        .shard = r->shard,
-        .generation = r->generation,
-        .ask = r->ask,
-        .early = r->early,
-        .gradient = r->buffer == WORKER_BUFFER_NONE ? NULL : j->model.buffers[r->buffer],
-        .gradient_id = r->buffer,
-    };
-    if (r->ask.has_pull || r->ask.kind == EXCHANGE_PINNED) {
-        out->values = worker_model_set(&j->model, r->set, err);
-        if (out->values == NULL) {
-            return ERR_EXHAUSTED;
-        }
-    }
-    if (r->brings_rows && worker_model_is_ahead(&j->model, &r->rows_of)) {
-        out->rows = j->model.ahead.shards[r->shard];
-    }
-    if (out->gradient != NULL && r->ask.has_push && j->model.rows.count > 0) {
-        return worker_rows_encode(&j->model.rows, &j->model.row_gradients[r->buffer], r->shard,
-                                  ps_client_push_type(j->client, &r->ask.push), &out->tables,
-                                  &out->tables_bytes, err);
-    }
-    return 0;
-}
-
-void worker_job_exchange(struct worker_job *j, const struct worker_request *r)
-{
-    struct err err = {0};
-    struct ps_client_request request;
-    if (r->brings_rows) {
-        look_ahead(j, r);
-    }
-    uint64_t begin = chrono_now_ns();
-    const bool batches = r->ask.has_push && r->ask.push.replica_first == r->ask.push.replica_end;
-    if (batches && r->buffer != WORKER_BUFFER_NONE) {
-        worker_model_round_sum(&j->model, r->buffer);
-    }
-    if (worker_job_client_request(j, r, &request, &err) != 0) {
-        worker_job_fail(j, &err);
-        return;
-    }
-    if (worker_job_sums_attach(&j->sums, &j->model, &request, &err) != 0) {
-        worker_job_fail(j, &err);
-        return;
-    }
-    worker_job_trace_sending(j, r->exchange);
-    ps_client_exchange(j->client, &request);
-    uint64_t end = chrono_now_ns();
-    if (r->ask.kind != EXCHANGE_PINNED) {
-        step_clock_busy(&j->clock, STEP_WIRE, begin, end);
-    }
-    worker_job_trace_sent(j, r, begin, end);
 }
 
 static void do_place(struct worker_job *j, const struct worker_do_place *a)
@@ -266,25 +191,6 @@ static void execute(struct worker_job *j, const struct worker_action *a)
     }
 }
 
-void worker_job_step(struct worker_job *j, struct worker_event *event)
-{
-    if (j->core == NULL) {
-        return;
-    }
-    event->now_ms = chrono_now_ms();
-    worker_step(j->core, event, &j->actions);
-    if (j->stepping) {
-        return;
-    }
-    j->stepping = true;
-    for (j->at = 0; j->at < j->actions.count; j->at++) {
-        struct worker_action action = j->actions.items[j->at];
-        execute(j, &action);
-    }
-    j->actions.count = 0;
-    j->stepping = false;
-}
-
 /* ---- life ---- */
 
 int worker_job_new(const struct worker_job_options *o, struct worker_job **out, struct err *err)
@@ -305,6 +211,7 @@ int worker_job_new(const struct worker_job_options *o, struct worker_job **out, 
     trace_init(&j->trace.recorder);
     slow_down_init(&j->slow_down, o->slow_down);
     j->model.program = o->program;
+    j->execute = execute;
     j->loop = loop_new(LOOP_MESSAGES);
     j->mail = mem_new(1, sizeof *j->mail);
     pthread_mutex_init(&j->mail->mutex, NULL);

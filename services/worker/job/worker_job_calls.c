@@ -20,13 +20,6 @@ struct request {
     void (*handle)(struct worker_job *j, struct rpc_call *call, const ProtobufCMessage *body);
 };
 
-void worker_job_fail_call(struct rpc_call *call, int code, const char *message)
-{
-    struct err err;
-    err_set(&err, code, "%s", message);
-    (void)rpc_fail(call, &err);
-}
-
 static void request_run(void *ctx)
 {
     struct request *r = ctx;
@@ -53,38 +46,6 @@ static void post_request(struct worker_job *j, struct rpc_call *call, struct rpc
         rpc_call_unref(r->call);
         free(r);
     }
-}
-
-/* Keeps a call, which is answered when the core says so. False: it was answered, with an error. */
-static bool keep_call(struct worker_job *j, struct rpc_call *call, struct worker_event *event)
-{
-    for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
-        if (j->calls[i].call == NULL) {
-            j->calls[i].call = rpc_call_ref(call);
-            j->calls[i].tag = event->tag = ++j->tag_last;
-            if (j->calls_kept++ == 0) { /* assignments are answered at once */
-                work_begin(&j->tells->evaluations, "Evaluate", 0, "");
-            }
-            return true;
-        }
-    }
-    worker_job_fail_call(call, ERR_EXHAUSTED, "too many calls wait already");
-    return false;
-}
-
-struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag)
-{
-    for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
-        if (j->calls[i].call != NULL && j->calls[i].tag == tag) {
-            struct rpc_call *call = j->calls[i].call;
-            j->calls[i].call = NULL;
-            if (--j->calls_kept == 0) {
-                work_end(&j->tells->evaluations);
-            }
-            return call;
-        }
-    }
-    return NULL;
 }
 
 /* ---- the master's calls ---- */
@@ -316,23 +277,6 @@ static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
     return rc;
 }
 
-void worker_job_begin(struct worker_job *j, uint64_t generation)
-{
-    const int64_t split_batches = j->model.spec.training.split_batches;
-    struct worker_config config = {
-        .generation = generation,
-        .shard_count = j->plan.shard_count,
-        .eras = j->sums.eras,
-        .era_count = j->sums.era_count,
-        .tables = j->model.rows.count > 0,
-        .shape = {.records = worker_model_records(&j->model),
-                  .batch_records = (uint32_t)j->model.spec.training.batch_size,
-                  .split_batches = split_batches > 0 ? (uint32_t)split_batches : 1},
-    };
-    j->core = worker_new(&config);
-    j->started = true;
-}
-
 /* Everything that this worker needs for itself; done once. */
 static int build(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
                  const struct membership_node *node, struct err *err)
@@ -415,7 +359,7 @@ static void handle_assign(struct worker_job *j, struct rpc_call *call, const Pro
     }
     if (rc != 0) {
         (void)rpc_fail(call, &err);
-    } else if (keep_call(j, call, &event)) {
+    } else if (worker_job_keep_call(j, call, &event)) {
         j->assigned = true;
         j->idle = false;
         worker_job_step(j, &event);
@@ -452,7 +396,7 @@ static void handle_evaluate(struct worker_job *j, struct rpc_call *call,
     if (worker_job_places_from_proto(r->shards, r->n_shards, j->plan.shard_count, places, &err) !=
         0) {
         (void)rpc_fail(call, &err);
-    } else if (keep_call(j, call, &event)) {
+    } else if (worker_job_keep_call(j, call, &event)) {
         event.places = places;
         worker_job_step(j, &event);
     }

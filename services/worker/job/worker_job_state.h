@@ -103,7 +103,8 @@ struct worker_job {
     struct ps_client *client; /* set once, under the mail's mutex: worker_job_free() looks */
     struct worker *core;
     struct worker_actions actions; /* actions of the running step */
-    size_t at;                     /* the action that is carried out */
+    size_t at;                     /* the action that is carried out, by: */
+    void (*execute)(struct worker_job *j, const struct worker_action *action);
     bool stepping;
     struct job_compute compute;
     int computed_code; /* code of the last computation, until the core hears of it */
@@ -131,20 +132,7 @@ struct worker_job {
     uint64_t tag_last;
 };
 
-/* Feed one event to the core and carry out what it says. An action may bring the next event at once
- * (a computation is over when it returns): its actions are appended behind those still to do. */
-void worker_job_step(struct worker_job *j, struct worker_event *event);
-
-/* What the clock has measured, to the meters and the next report. */
-void worker_job_count_times(struct worker_job *j);
-
-/* worker_job_calls.c */
-void worker_job_fail_call(struct rpc_call *call, int code, const char *message);
-/* Takes the call of @tag, with its reference; NULL when it is gone. */
-struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag);
-
-/* The job is ready to be assigned, in @generation. */
-void worker_job_begin(struct worker_job *j, uint64_t generation);
+/* worker_job.c and worker_job_calls.c, then: */
 
 /* worker_job_fill.c: around StartJob of a job whose initial values this worker brings. */
 /* @call of @r is answered when all shards have theirs, or will not. */
@@ -155,12 +143,13 @@ void worker_job_filled(void *ctx, const struct ps_client_filled *answer);
 /* Answer what waits with @code (0: well), and bring no more. */
 void worker_job_fill_end(struct worker_job *j, int code, const char *message);
 
-/* worker_job_drain.c. */
-/* The master does not know yet that this worker leaves. True: @call is answered. */
-bool worker_job_assign_while_draining(struct worker_job *j, struct rpc_call *call,
-                                      uint64_t generation, bool hold);
-/* Nothing is left that is worth waiting for; nothing happens when the job does not drain. */
-void worker_job_drain_over(struct worker_job *j);
+/* worker_job_master.c: the actions that are calls to the master. */
+void worker_job_lease(struct worker_job *j, const struct worker_do_lease *a);
+void worker_job_report_split(struct worker_job *j, const struct worker_do_report_split *a);
+void worker_job_report_progress(struct worker_job *j, const struct worker_do_report_progress *a);
+void worker_job_report_failure(struct worker_job *j, const struct worker_do_fail_job *a);
+void worker_job_measurements_clear(struct measurements *m);
+void worker_job_mail_drop(struct job_mail *mail);
 
 /* worker_job_compute.c */
 void worker_job_compute(struct worker_job *j, const struct worker_do_compute *a);
@@ -170,27 +159,39 @@ void worker_job_tell_computed(struct worker_job *j, int code, bool rows_lost);
  * Errors: those of ps_client_rows_wait(). */
 void worker_job_rows_begin(struct worker_job *j, const struct worker_request *r);
 int worker_job_rows_wait(struct worker_job *j, struct err *err);
-void worker_job_fail(struct worker_job *j, const struct err *err);
+/* What the clock has measured, to the meters and the next report. */
+void worker_job_count_times(struct worker_job *j);
 
-/* worker_job_push.c: called around the computation of @a. Returns whom to tell how much of its
- * gradient is made; NULL: nobody. */
+/* worker_job_exchange.c */
+/* Sends @r; the job fails when that cannot be. */
+void worker_job_exchange(struct worker_job *j, const struct worker_request *r);
+/* Called around the computation of @a. Returns whom to tell how much of its gradient is made; NULL:
+ * nobody. */
 const struct runner_ready *worker_job_push_begin(struct worker_job *j,
                                                  const struct worker_do_compute *a);
 /* The gradient is complete: pushes what was not pushed along. */
 void worker_job_push_end(struct worker_job *j);
 
-/* worker_job.c */
-/* @r as the client takes it, without what worker_job_sums_attach() adds. Errors: ERR_EXHAUSTED. */
-int worker_job_client_request(struct worker_job *j, const struct worker_request *r,
-                              struct ps_client_request *out, struct err *err);
-void worker_job_exchange(struct worker_job *j, const struct worker_request *r);
+/* worker_job_drain.c */
+/* The master does not know yet that this worker leaves. True: @call is answered. */
+bool worker_job_assign_while_draining(struct worker_job *j, struct rpc_call *call,
+                                      uint64_t generation, bool hold);
+/* Nothing is left that is worth waiting for; nothing happens when the job does not drain. */
+void worker_job_drain_over(struct worker_job *j);
 
-/* worker_job_master.c: the actions that are calls to the master. */
-void worker_job_lease(struct worker_job *j, const struct worker_do_lease *a);
-void worker_job_report_split(struct worker_job *j, const struct worker_do_report_split *a);
-void worker_job_report_progress(struct worker_job *j, const struct worker_do_report_progress *a);
-void worker_job_report_failure(struct worker_job *j, const struct worker_do_fail_job *a);
-void worker_job_measurements_clear(struct measurements *m);
-void worker_job_mail_drop(struct job_mail *mail);
+/* worker_job_core.c */
+/* The job is ready to be assigned, in @generation. */
+void worker_job_begin(struct worker_job *j, uint64_t generation);
+/* Feed one event to the core and carry out what it says. An action may bring the next event at once
+ * (a computation is over when it returns): its actions are appended behind those still to do. */
+void worker_job_step(struct worker_job *j, struct worker_event *event);
+/* The job fails here: the core says the rest. */
+void worker_job_fail(struct worker_job *j, const struct err *err);
+/* Keeps a call until the core says its answer; its tag goes into @event. False: it was answered,
+ * with an error. */
+bool worker_job_keep_call(struct worker_job *j, struct rpc_call *call, struct worker_event *event);
+/* Takes the call of @tag, with its reference; NULL when it is gone. */
+struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag);
+void worker_job_fail_call(struct rpc_call *call, int code, const char *message);
 
 #endif

@@ -9,15 +9,9 @@
 #include "base/rng.h"
 
 #define EVALUATION_BATCH 256 /* records at once at least, as each time is a round to it */
-#define LINE_BYTES 64
 
 _Static_assert(WORKER_SET_COUNT + WORKER_BUFFERS_MAX <= MODEL_PROGRAM_ROW_GRADIENTS,
                "each array has a number");
-
-struct model_program *model_program(const struct worker_model *m)
-{
-    return m->computer;
-}
 
 static void begin(const struct worker_model *m, size_t i, float *out)
 {
@@ -96,11 +90,6 @@ void worker_model_interrupt(const struct worker_model *m)
     }
 }
 
-uint64_t model_program_line(uint64_t at)
-{
-    return (at + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-}
-
 static int build(struct worker_model *m, uint32_t shard_count, struct err *err)
 {
     struct model_program *p = model_program(m);
@@ -136,50 +125,6 @@ static float *array(struct worker_model *m, uint32_t number, const char *what, s
 {
     (void)what;
     return worker_program_array(m->program, number, m->flat_count * sizeof(float), err);
-}
-
-void model_program_number(struct worker_model *m, const struct ledger_batch *batch,
-                          struct program_work *work)
-{
-    struct model_program *p = model_program(m);
-    const uint64_t seed = (uint64_t)m->spec.training.seed;
-    if (!p->ordered || p->epoch != batch->epoch) {
-        order_init(&p->order, m->train_info.records, seed, batch->epoch);
-        p->epoch = batch->epoch;
-        p->ordered = true;
-    }
-    for (uint64_t i = 0; i < batch->count; i++) {
-        m->records[i] = order_record(&p->order, batch->first + i);
-    }
-    work->epoch = batch->epoch;
-    work->seed = rng_key_mix(rng_key_mix(rng_key(seed, "program"), batch->epoch), batch->first);
-}
-
-int model_program_put(struct worker_model *m, uint64_t count, const struct batch *b,
-                      struct program_work *out, struct err *err)
-{
-    const struct model_program *p = model_program(m);
-    const uint64_t keys = b == NULL ? 0 : model_program_list_keys(b);
-    const uint64_t bytes = p->keys_at + keys * (sizeof(uint64_t) + sizeof(float));
-    char *memory = worker_program_array(m->program, MODEL_PROGRAM_BATCH, bytes, err);
-    if (memory == NULL) {
-        return ERR_EXHAUSTED;
-    }
-    out->batch = MODEL_PROGRAM_BATCH;
-    out->count = count;
-    out->features_at = p->features_at;
-    out->targets_at = p->targets_at;
-    out->classes_at = p->classes_at;
-    out->offsets_at = p->offsets_at;
-    out->keys_at = p->keys_at;
-    memcpy(memory, m->records, count * sizeof *m->records);
-    if (b != NULL) {
-        memcpy(memory + p->features_at, b->features, count * p->feature_count * sizeof(float));
-        memcpy(memory + p->targets_at, b->targets, count * sizeof(float));
-        memcpy(memory + p->classes_at, b->classes, count * sizeof(int32_t));
-        model_program_put_lists(b, memory, out);
-    }
-    return 0;
 }
 
 static void add(struct metrics *metrics, const struct program_result *r)

@@ -28,6 +28,7 @@ struct model_program {
     size_t feature_count; /* of a record */
 };
 
+/* worker_model_program.c, then: worker_model_program_batch.c */
 struct model_program *model_program(const struct worker_model *m);
 /* Bytes up to the next cache line. */
 uint64_t model_program_line(uint64_t at);
@@ -39,7 +40,7 @@ int model_program_put(struct worker_model *m, uint64_t count, const struct batch
 void model_program_number(struct worker_model *m, const struct ledger_batch *batch,
                           struct program_work *work);
 
-/* worker_model_program_rows.c. As worker_compute.keys and .test_keys. When rows are m->ahead the
+/* As worker_compute.keys and .test_keys. When rows are m->ahead the
  * program is asked once; what fails then is asked again when the batch is taken. */
 int model_program_keys(struct worker_model *m, const struct ledger_batch *batch,
                        const struct batch *b, struct worker_rows *rows, struct err *err);
@@ -48,10 +49,6 @@ int model_program_keys_of_test(struct worker_model *m, size_t count, struct err 
 void model_program_tables(struct worker_model *m);
 /* The names of the data's sparse fields. Errors: ERR_INVALID one is too long. */
 int model_program_fields(struct worker_model *m, struct err *err);
-/* Keys in all lists of @b. */
-uint64_t model_program_list_keys(const struct batch *b);
-/* The lists of @b into @memory, as @work says; it says then how many keys there are. */
-void model_program_put_lists(const struct batch *b, char *memory, struct program_work *work);
 /* The rows of m->rows, which have come, where the program finds them; @gradients: and room for
  * those. Errors: ERR_EXHAUSTED. */
 int model_program_put_rows(struct worker_model *m, bool gradients, struct program_work *work,

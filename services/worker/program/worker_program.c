@@ -1,192 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a program: its process, questions and answers, its end. */
-#include <errno.h>
-#include <limits.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdio.h>
+/* A program from its start to its end: jobs, batches and the retries of those that fail. */
+#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "worker/program/worker_program_state.h"
 
-#define PROGRAM_FD 3
-#define BIN_ENVIRONMENT "GRADUS_BIN" /* the directory of Gradus's commands */
-#define SLICE_MS 200                 /* an interruption is seen within this time */
-#define SPIN_US 100                  /* awake, before the worker's thread sleeps */
-#define HELLO_MS 120000              /* imports, page faults, a busy machine */
-#define GRACE_MS 2000                /* time after its socket was closed, and after SIGTERM */
-#define AGAIN_MS_MAX 10000           /* between two starts of a program that ends at once */
-#define SHOWN_BYTES 512
-#define TOLD_BYTES 600 /* of what a program says of a failure, in the reason of its job */
-#define QUOTED_BYTES ((size_t)4 * PROGRAM_TEXT_BYTES)
-
-extern char **environ;
-
-/* ---- its process ---- */
-
-/* Our environment, where the socket is, and @bin unless somebody named such a directory; owned
- * array of borrowed texts. */
-static char **environment_with(char *socket, char *bin)
-{
-    size_t n = 0, to = 0;
-    while (environ[n] != NULL) {
-        n++;
-    }
-    char **out = mem_new(n + 3, sizeof *out);
-    for (size_t i = 0; i < n; i++) {
-        if (strncmp(environ[i], PROGRAM_SOCKET_ENVIRONMENT "=",
-                    sizeof PROGRAM_SOCKET_ENVIRONMENT) != 0) {
-            out[to++] = environ[i];
-        }
-    }
-    out[to++] = socket;
-    if (getenv(BIN_ENVIRONMENT) == NULL && bin[0] != '\0') {
-        out[to] = bin;
-    }
-    return out;
-}
-
-/* "GRADUS_BIN=" and the directory of this executable: a program finds libgradus.so.1 from there.
- * "": it has none. */
-static void print_bin(char *out, size_t n)
-{
-    const int prefix = snprintf(out, n, "%s=", BIN_ENVIRONMENT);
-    const ssize_t length = readlink("/proc/self/exe", out + prefix, n - (size_t)prefix - 1);
-    out[length > 0 ? prefix + length : 0] = '\0';
-    char *slash = strrchr(out, '/');
-    if (slash != NULL) {
-        *slash = '\0';
-    }
-}
-
-/* Returns 0 or an errno value. */
-static int spawn_shell(pid_t *pid, const char *command, int socket)
-{
-    char *line = mem_printf("exec %s", command);
-    char shell[] = "/bin/sh", option[] = "-c";
-    char *const argv[] = {shell, option, line, NULL};
-    char number[sizeof PROGRAM_SOCKET_ENVIRONMENT + 16];
-    (void)snprintf(number, sizeof number, "%s=%d", PROGRAM_SOCKET_ENVIRONMENT, PROGRAM_FD);
-    char bin[PATH_MAX + sizeof BIN_ENVIRONMENT];
-    print_bin(bin, sizeof bin);
-    char **environment = environment_with(number, bin);
-    posix_spawnattr_t attr;
-    posix_spawn_file_actions_t actions;
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    int rc = posix_spawnattr_init(&attr);
-    if (rc == 0 && (rc = posix_spawn_file_actions_init(&actions)) == 0) {
-        (void)posix_spawnattr_setsigmask(&attr, &none);
-        (void)posix_spawnattr_setsigdefault(&attr, &all);
-        (void)posix_spawnattr_setpgroup(&attr, 0); /* Ctrl-C is the worker's to answer */
-        rc = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                                 POSIX_SPAWN_SETPGROUP);
-        rc = rc != 0 ? rc : posix_spawn_file_actions_adddup2(&actions, socket, PROGRAM_FD);
-        rc =
-            rc != 0 ? rc : posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-        rc = rc != 0 ? rc : posix_spawn_file_actions_addclosefrom_np(&actions, PROGRAM_FD + 1);
-        rc = rc != 0 ? rc : posix_spawn(pid, shell, &actions, &attr, argv, environment);
-        (void)posix_spawn_file_actions_destroy(&actions);
-    }
-    (void)posix_spawnattr_destroy(&attr);
-    free(environment);
-    free(line);
-    return rc;
-}
-
-static int start(struct worker_program *p, struct err *err)
-{
-    int ends[2];
-    int rc = program_channel_pair(ends, err);
-    if (rc != 0) {
-        return rc;
-    }
-    /* dup2() onto itself would leave close-on-exec set. */
-    rc = ends[1] == PROGRAM_FD ? EBUSY : spawn_shell(&p->pid, p->command, ends[1]);
-    (void)close(ends[1]);
-    if (rc != 0) {
-        (void)close(ends[0]);
-        p->pid = 0;
-        return err_errno(err, rc, "start the program '%s'", p->command);
-    }
-    p->socket = ends[0];
-    p->started_ms = chrono_now_ms();
-    p->starts++;
-    char quoted[SHOWN_BYTES];
-    log_info("program_started", "pid=%d command=%s", (int)p->pid,
-             log_quote(p->command, quoted, sizeof quoted));
-    return 0;
-}
-
-/* Says in @out how the process ended. False: it runs. */
-static bool has_ended(struct worker_program *p, char *out, size_t n)
-{
-    int status = 0;
-    pid_t pid = p->pid == 0 ? 0 : waitpid(p->pid, &status, WNOHANG);
-    if (p->pid != 0 && pid == 0) {
-        return false;
-    }
-    if (pid > 0 && WIFSIGNALED(status)) {
-        (void)snprintf(out, n, "signal %d (%s)", WTERMSIG(status), sigdescr_np(WTERMSIG(status)));
-    } else {
-        (void)snprintf(out, n, "exit code %d", pid > 0 ? WEXITSTATUS(status) : 0);
-    }
-    p->pid = 0;
-    return true;
-}
-
-static bool wait_end(struct worker_program *p, unsigned ms, char *how, size_t n)
-{
-    const uint64_t deadline_ms = chrono_now_ms() + ms;
-    while (!has_ended(p, how, n)) {
-        if (chrono_now_ms() >= deadline_ms) {
-            return false;
-        }
-        (void)usleep(2000);
-    }
-    return true;
-}
-
-/* Its socket is closed: a program that waits for work ends by itself. @grace_ms for that. */
-static void end(struct worker_program *p, unsigned grace_ms, char *how, size_t n)
-{
-    if (p->socket >= 0) {
-        (void)close(p->socket);
-        p->socket = -1;
-    }
-    const pid_t pid = p->pid;
-    if (pid != 0 && !wait_end(p, grace_ms, how, n)) {
-        (void)kill(-pid, SIGTERM);
-        if (grace_ms == 0 || !wait_end(p, grace_ms, how, n)) {
-            (void)kill(-pid, SIGKILL);
-            (void)wait_end(p, UINT32_MAX, how, n);
-        }
-    }
-    if (pid != 0) {
-        (void)kill(-pid, SIGKILL); /* processes that it started and did not end */
-    }
-    p->greeted = p->described = p->begun = p->busy = false;
-    program_memory_release(&p->keys);
-    for (size_t i = 0; i < PROGRAM_ARRAYS_MAX; i++) {
-        p->arrays[i].told = false;
-    }
-}
-
-void worker_program_kill(struct worker_program *p, const char *why)
-{
-    char how[64] = "", quoted[SHOWN_BYTES];
-    const pid_t pid = p->pid;
-    end(p, 0, how, sizeof how);
-    log_warn("program_ended", "pid=%d how=\"%s\" reason=%s", (int)pid, how,
-             log_quote(why, quoted, sizeof quoted));
-}
+#define SHOWN_BYTES 256
 
 int worker_program_new(const char *command, uint64_t answer_ms, struct worker_program **out,
                        struct err *err)
@@ -195,7 +17,7 @@ int worker_program_new(const char *command, uint64_t answer_ms, struct worker_pr
     p->command = mem_strdup(command);
     p->answer_ms = answer_ms;
     p->socket = -1;
-    int rc = start(p, err);
+    int rc = worker_program_start(p, err);
     if (rc != 0) {
         worker_program_free(p);
         return rc;
@@ -209,12 +31,7 @@ void worker_program_free(struct worker_program *p)
     if (p == NULL) {
         return;
     }
-    char how[64] = "";
-    const pid_t pid = p->pid;
-    end(p, GRACE_MS, how, sizeof how);
-    if (pid != 0) {
-        log_info("program_ended", "pid=%d how=\"%s\" reason=\"the worker ends\"", (int)pid, how);
-    }
+    worker_program_stop(p);
     worker_program_end(p);
     free(p->command);
     free(p);
@@ -223,87 +40,6 @@ void worker_program_free(struct worker_program *p)
 void worker_program_interrupt(struct worker_program *p)
 {
     atomic_store(&p->interrupted, true);
-}
-
-/* ---- questions ---- */
-
-/* The next message, within @timeout_ms (0: for ever). Errors: ERR_CANCELLED, ERR_TIMEOUT, those of
- * program_receive(). */
-static int receive(struct worker_program *p, uint64_t timeout_ms, struct program_message *m,
-                   int *fd, struct err *err)
-{
-    const uint64_t begin_ms = chrono_now_ms();
-    unsigned spin_us = SPIN_US;
-    for (;;) {
-        if (atomic_load(&p->interrupted)) {
-            return err_set(err, ERR_CANCELLED, "the job is over");
-        }
-        if (p->ending != NULL && p->ending(p->ending_ctx)) {
-            return err_set(err, ERR_CANCELLED, "the worker ends");
-        }
-        int rc = program_receive(p->socket, spin_us, SLICE_MS, m, fd, err);
-        if (rc != ERR_TIMEOUT) {
-            return rc;
-        }
-        spin_us = 0;
-        if (timeout_ms != 0 && chrono_now_ms() - begin_ms >= timeout_ms) {
-            return err_set(err, ERR_TIMEOUT, "it did not answer within %llu ms",
-                           (unsigned long long)timeout_ms);
-        }
-    }
-}
-
-static int pause_before(struct worker_program *p, struct err *err)
-{
-    uint64_t again_ms = 100;
-    for (unsigned i = 1; i < p->starts && again_ms < AGAIN_MS_MAX; i++) {
-        again_ms *= 2;
-    }
-    const uint64_t at_ms = p->started_ms + (p->starts == 0 ? 0 : again_ms);
-    while (chrono_now_ms() < at_ms) {
-        if (atomic_load(&p->interrupted)) {
-            return err_set(err, ERR_CANCELLED, "the job is over");
-        }
-        (void)usleep(20000);
-    }
-    return 0;
-}
-
-static int greet(struct worker_program *p, struct err *err)
-{
-    struct program_message m;
-    int fd;
-    struct err why = {0};
-    int rc = receive(p, HELLO_MS, &m, &fd, &why);
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    if (rc == 0 && m.kind != PROGRAM_HELLO) {
-        rc = err_set(&why, ERR_INVALID, "it began with something else than its name");
-    }
-    if (rc == ERR_CANCELLED) {
-        return err_set(err, rc, "%s", why.msg);
-    }
-    if (rc != 0) {
-        char how[64] = "";
-        const bool ended = rc == ERR_ABORTED && wait_end(p, GRACE_MS, how, sizeof how);
-        worker_program_kill(p, why.msg);
-        return err_set(err, ERR_UNAVAILABLE, "the program '%s' did not report for work: %s%s",
-                       p->command, ended ? "it ended with " : why.msg, ended ? how : "");
-    }
-    memcpy(p->name, m.hello.name, sizeof p->name);
-    p->greeted = true;
-    return 0;
-}
-
-int worker_program_ready(struct worker_program *p, struct err *err)
-{
-    int rc = 0;
-    if (p->socket < 0) {
-        rc = pause_before(p, err);
-        rc = rc != 0 ? rc : start(p, err);
-    }
-    return rc != 0 || p->greeted ? rc : greet(p, err);
 }
 
 int worker_program_await(struct worker_program *p, bool (*ending)(void *ctx), void *ctx,
@@ -316,113 +52,215 @@ int worker_program_await(struct worker_program *p, bool (*ending)(void *ctx), vo
     return rc;
 }
 
-/* True if this answers another question, of a job that was interrupted. */
-static bool is_late(const struct program_message *m, uint64_t number)
+/* ---- a job ---- */
+
+/* Prepares the program, and once more when its process was gone. A wrong description is wrong for
+ * good; that the program cannot be asked may be over soon. */
+static int prepare(struct worker_program *p, struct err *err)
 {
-    return m->number < number && m->kind != PROGRAM_HELLO;
+    int rc = worker_program_prepare(p, err);
+    if (rc == ERR_ABORTED) {
+        rc = worker_program_prepare(p, err);
+    }
+    if (rc == ERR_ABORTED || rc == ERR_EXHAUSTED) {
+        rc = ERR_UNAVAILABLE;
+    }
+    if (rc != 0) {
+        err->code = rc;
+        err_wrap(err, "program '%s'", p->command);
+    }
+    return rc;
 }
 
-/* The error in the answer; NULL: none. */
-static const char *problem_of(const struct program_message *m, uint64_t number,
-                              enum program_kind answer)
+int worker_program_describe(struct worker_program *p, const struct worker_program_job *job,
+                            const struct worker_program_model **out, struct err *err)
 {
-    if (m->number != number) {
-        return "it answered what nobody asked";
+    worker_program_end(p);
+    atomic_store(&p->interrupted, false);
+    p->job = *job;
+    p->has_job = true;
+    int rc = prepare(p, err);
+    if (rc == 0) {
+        *out = &p->told.model;
     }
-    return m->kind == answer || m->kind == PROGRAM_FAILED ? NULL : "it answered something else";
+    return rc;
 }
 
-/* As many whole lines from the end of @text as fit, at least the last. */
-static const char *last_lines(const char *text)
+int worker_program_begin(struct worker_program *p, const struct program_start *start,
+                         const char (*fields)[PROGRAM_NAME_BYTES], struct err *err)
 {
-    const char *end = text + strlen(text);
-    while (end > text && (end[-1] == '\n' || end[-1] == ' ')) {
-        end--;
-    }
-    const char *begin = end, *line = end;
-    while (line > text) {
-        line--;
-        if ((line == text || line[-1] == '\n') && (begin == end || end - line <= TOLD_BYTES)) {
-            begin = line;
-        }
-    }
-    return begin;
+    p->start = *start;
+    p->fields = fields;
+    p->start_known = true;
+    p->begun = false;
+    return prepare(p, err);
 }
 
-/* Logs the whole text; the caller gets its end, which of a traceback says most. */
-static int failed(const char *text, struct err *err)
+void worker_program_end(struct worker_program *p)
 {
-    char *quoted = mem_new(QUOTED_BYTES, 1);
-    log_warn("program_failed", "says=%s", log_quote(text, quoted, QUOTED_BYTES));
-    free(quoted);
-    const char *last = last_lines(text);
-    size_t n = strnlen(last, TOLD_BYTES);
-    while (n > 0 && ((unsigned char)last[n] & 0xc0) == 0x80) {
-        n--; /* between two characters */
+    worker_program_settle(p);
+    if (p->has_job && p->socket >= 0 && p->greeted) {
+        struct program_message m;
+        struct err unused = {0};
+        program_message_init(&m, PROGRAM_JOB_END, p->number);
+        /* on failure the program is gone, and nobody needs to know */
+        (void)program_send(p->socket, &m, -1, &unused);
     }
-    return err_set(err, ERR_STATE, "%s%.*s%s", last == text ? "" : "… ", (int)n, last,
-                   last[n] == '\0' ? "" : "…");
+    p->has_job = p->described = p->begun = p->start_known = false;
+    for (size_t i = 0; i < PROGRAM_ARRAYS_MAX; i++) {
+        program_memory_release(&p->arrays[i].memory);
+        p->arrays[i].told = false;
+    }
+    program_memory_release(&p->keys);
+    worker_program_forget(p);
 }
 
-int worker_program_ask(struct worker_program *p, struct program_message *question, int memory,
-                       enum program_kind answer, struct program_message *out, int *fd,
-                       struct err *err)
+/* ---- batches ---- */
+
+void *worker_program_array(struct worker_program *p, uint32_t number, uint64_t bytes,
+                           struct err *err)
 {
-    struct err why = {0};
-    question->number = ++p->number;
-    int rc = program_send(p->socket, question, memory, &why);
-    while (rc == 0) {
-        rc = receive(p, p->answer_ms, out, fd, &why);
-        if (rc != 0 || !is_late(out, question->number)) {
-            break;
+    struct program_shared *a = &p->arrays[number];
+    if (a->memory.bytes == NULL || a->memory.size < bytes) {
+        const uint64_t size = a->memory.bytes == NULL ? bytes : bytes + bytes / 4;
+        program_memory_release(&a->memory);
+        if (program_memory_new((size_t)size, &a->memory, err) != 0) {
+            return NULL;
         }
-        if (*fd >= 0) {
-            (void)close(*fd);
-        }
+        a->told = false;
     }
-    if (rc == ERR_CANCELLED) {
-        p->busy = true;
-        return err_set(err, rc, "%s", why.msg);
+    return a->memory.bytes;
+}
+
+static int tell_array(struct worker_program *p, uint32_t number, struct err *err)
+{
+    struct program_shared *a = &p->arrays[number];
+    if (a->told) {
+        return 0;
     }
-    const char *problem = rc != 0 ? why.msg : problem_of(out, question->number, answer);
-    if (problem != NULL) {
-        char how[64] = "";
-        if (rc == 0 && *fd >= 0) {
-            (void)close(*fd);
-        }
-        const bool ended = rc == ERR_ABORTED && wait_end(p, GRACE_MS, how, sizeof how);
-        if (ended) {
-            (void)err_set(&why, ERR_ABORTED, "it ended with %s", how);
-            problem = why.msg;
-        }
-        worker_program_kill(p, problem);
-        return err_set(err, ERR_ABORTED, "%s", problem);
+    struct program_message m;
+    program_message_init(&m, PROGRAM_ARRAY, p->number);
+    m.array = (struct program_array){number, a->memory.size};
+    int rc = program_send(p->socket, &m, a->memory.fd, err);
+    if (rc != 0) {
+        worker_program_kill(p, err->msg);
+        return rc;
     }
-    p->starts = 0;
-    if (out->kind == PROGRAM_FAILED) {
-        if (*fd >= 0) {
-            (void)close(*fd);
-        }
-        return failed(out->failed.text, err);
-    }
+    a->told = true;
     return 0;
 }
 
-void worker_program_settle(struct worker_program *p)
+/* Tells the program of all arrays that a question of @kind names. */
+static int tell_arrays(struct worker_program *p, enum program_kind kind,
+                       const struct program_work *work, struct err *err)
 {
-    struct program_message m;
-    struct err why = {0};
-    int fd = -1;
-    if (!p->busy || p->socket < 0) {
-        p->busy = false;
-        return;
+    const bool gradient = kind == PROGRAM_GRADIENT, tables = p->job.table_count > 0;
+    int rc = tell_array(p, work->batch, err);
+    if (rc == 0 && kind != PROGRAM_KEYS) {
+        rc = tell_array(p, work->parameters, err);
+        rc = rc != 0 || !tables ? rc : tell_array(p, work->rows, err);
     }
-    p->busy = false;
-    int rc = program_receive(p->socket, 0, GRACE_MS, &m, &fd, &why);
+    rc = rc != 0 || !gradient ? rc : tell_array(p, work->gradients, err);
+    return rc != 0 || !gradient || !tables ? rc : tell_array(p, work->row_gradients, err);
+}
+
+/* The keys lie in memory that the program has shown, now or before; @fd is taken. */
+static int take_keys(struct worker_program *p, const struct program_keys *k, int fd,
+                     struct err *err)
+{
+    struct program_memory came = {.fd = -1};
+    if (fd >= 0 && program_memory_map(fd, (size_t)k->memory_bytes, false, &came, err) != 0) {
+        return err_wrap(err, "its keys");
+    }
+    if (fd >= 0) {
+        program_memory_release(&p->keys);
+        p->keys = came;
+    }
+    const uint64_t n = program_key_count(k);
+    if (k->table_count != p->job.table_count || n > p->keys.size / sizeof(uint64_t)) {
+        return err_set(err, ERR_STATE,
+                       "it said %" PRIu64 " keys of %" PRIu32 " tables, in %zu bytes; the job has "
+                       "%zu tables",
+                       n, k->table_count, p->keys.size, p->job.table_count);
+    }
+    p->said = *k;
+    return 0;
+}
+
+/* @result is not written by a question for keys. */
+static int compute(struct worker_program *p, enum program_kind kind,
+                   const struct program_work *work, struct program_result *result, struct err *err)
+{
+    const bool keys = kind == PROGRAM_KEYS;
+    int rc = worker_program_prepare(p, err);
+    rc = rc != 0 ? rc : tell_arrays(p, kind, work, err);
+    if (rc != 0) {
+        return rc;
+    }
+    struct program_message question, answer;
+    int fd = -1;
+    program_message_init(&question, kind, 0);
+    question.work = *work;
+    rc =
+        worker_program_ask(p, &question, -1, keys ? PROGRAM_KEYS : PROGRAM_DONE, &answer, &fd, err);
+    if (rc == 0 && keys) {
+        rc = take_keys(p, &answer.keys, fd, err);
+        if (rc != 0) {
+            worker_program_kill(p, err->msg);
+        }
+        return rc;
+    }
     if (fd >= 0) {
         (void)close(fd);
     }
-    if (rc != 0) {
-        worker_program_kill(p, why.msg);
+    if (rc == 0) {
+        *result = answer.result;
     }
+    return rc;
+}
+
+/* Where fewer than WORKER_PROGRAM_ATTEMPTS are left, the others failed before. */
+static int try(struct worker_program *p, enum program_kind kind, const struct program_work *work,
+               unsigned attempts, struct program_result *out, struct err *err)
+{
+    static const char *const what[] = {[PROGRAM_GRADIENT] = "batch",
+                                       [PROGRAM_EVALUATION] = "evaluation",
+                                       [PROGRAM_KEYS] = "batch, at its keys"};
+    struct err why = {0};
+    for (unsigned attempt = 1; attempt <= attempts; attempt++) {
+        why = (struct err){0};
+        int rc = compute(p, kind, work, out, &why);
+        if (rc == 0) {
+            return 0;
+        }
+        if (rc == ERR_CANCELLED || rc == ERR_EXHAUSTED) {
+            return err_set(err, rc, "%s", why.msg);
+        }
+        char quoted[SHOWN_BYTES];
+        log_warn("batch_again", "job=%s epoch=%" PRIu64 " step=%" PRIu64 " attempt=%u reason=%s",
+                 p->job.id, work->epoch, work->step, attempt,
+                 log_quote(why.msg, quoted, sizeof quoted));
+    }
+    return err_set(err, ERR_STATE,
+                   "the program failed %d times on one %s (epoch %" PRIu64 ", step %" PRIu64
+                   "): %s",
+                   WORKER_PROGRAM_ATTEMPTS, what[kind], work->epoch, work->step, why.msg);
+}
+
+int worker_program_compute(struct worker_program *p, enum program_kind kind,
+                           const struct program_work *work, struct program_result *out,
+                           struct err *err)
+{
+    return try(p, kind, work, WORKER_PROGRAM_ATTEMPTS, out, err);
+}
+
+int worker_program_keys(struct worker_program *p, const struct program_work *work,
+                        unsigned attempts, struct worker_program_keys *out, struct err *err)
+{
+    struct program_result unused;
+    int rc = try(p, PROGRAM_KEYS, work, attempts, &unused, err);
+    if (rc == 0) {
+        *out = (struct worker_program_keys){p->keys.bytes, p->said.counts};
+    }
+    return rc;
 }

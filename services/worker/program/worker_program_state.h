@@ -48,7 +48,19 @@ struct worker_program {
     struct program_keys said;   /* the last of them */
 };
 
-/* worker_program.c */
+/* worker_program.c, then: */
+
+/* worker_program_model.c */
+/* Makes this process know the job, and begin it when it was begun before; its description must be
+ * that of before. Errors: as worker_program_ask(); ERR_UNAVAILABLE. */
+int worker_program_prepare(struct worker_program *p, struct err *err);
+void worker_program_forget(struct worker_program *p); /* the model */
+
+/* worker_program_process.c */
+/* Errors: ERR_EXHAUSTED there can be no more processes. */
+int worker_program_start(struct worker_program *p, struct err *err);
+/* Ends the process: closes its socket, then with signals. */
+void worker_program_stop(struct worker_program *p);
 /* A process that has said HELLO. Errors: ERR_UNAVAILABLE; ERR_CANCELLED. */
 int worker_program_ready(struct worker_program *p, struct err *err);
 /* Wait a moment for an answer that nobody wants; a program that does not give it is ended. */
@@ -60,11 +72,5 @@ void worker_program_kill(struct worker_program *p, const char *why);
 int worker_program_ask(struct worker_program *p, struct program_message *question, int memory,
                        enum program_kind answer, struct program_message *out, int *fd,
                        struct err *err);
-
-/* worker_program_model.c */
-/* Makes this process know the job, and begin it when it was begun before; its description must be
- * that of before. Errors: as worker_program_ask(); ERR_UNAVAILABLE. */
-int worker_program_prepare(struct worker_program *p, struct err *err);
-void worker_program_forget(struct worker_program *p); /* the model */
 
 #endif

@@ -1,16 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sparse tables of a program's model, and sparse fields of its data: takes the keys that it looks
- * up, brings it the rows, and takes their gradients. Rows are copied on their way: they land where
- * the streams of the servers write, and a program may take its time. */
+/* Batches where a program finds them; sparse tables of its model, and sparse fields of its data:
+ * takes the keys that it looks up, brings it the rows, and takes their gradients. Rows are copied
+ * on their way: they land where the streams of the servers write, and a program may take its time.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/text.h"
 #include "worker/job/worker_model_program_state.h"
 
+#define LINE_BYTES 64
+
 _Static_assert(PROGRAM_TABLES_MAX == MODEL_TABLES_MAX, "a program may use all tables of a job");
 _Static_assert(PROGRAM_FIELDS_MAX == SPARSE_FIELDS_MAX, "it sees all sparse fields");
+
+struct model_program *model_program(const struct worker_model *m)
+{
+    return m->computer;
+}
+
+uint64_t model_program_line(uint64_t at)
+{
+    return (at + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+}
 
 void model_program_tables(struct worker_model *m)
 {
@@ -54,7 +68,8 @@ static const uint64_t *offsets_of(const struct sparse_batch *lists, size_t f)
     return lists->offsets + f * (lists->capacity + 1);
 }
 
-uint64_t model_program_list_keys(const struct batch *b)
+/* Keys in all lists of @b. */
+static uint64_t list_keys(const struct batch *b)
 {
     uint64_t n = 0;
     for (size_t f = 0; f < b->lists.fields; f++) {
@@ -64,12 +79,13 @@ uint64_t model_program_list_keys(const struct batch *b)
     return n;
 }
 
-void model_program_put_lists(const struct batch *b, char *memory, struct program_work *work)
+/* The lists of @b into @memory, as @work says; it says then how many keys there are. */
+static void put_lists(const struct batch *b, char *memory, struct program_work *work)
 {
     const struct sparse_batch *lists = &b->lists;
     uint64_t *offsets = (uint64_t *)(void *)(memory + work->offsets_at);
     uint64_t *keys = (uint64_t *)(void *)(memory + work->keys_at);
-    work->list_keys = model_program_list_keys(b);
+    work->list_keys = list_keys(b);
     work->weights_at = work->keys_at + work->list_keys * sizeof *keys;
     float *weights = (float *)(void *)(memory + work->weights_at);
     uint64_t at = 0;
@@ -86,6 +102,52 @@ void model_program_put_lists(const struct batch *b, char *memory, struct program
         }
         at += n;
     }
+}
+
+/* ---- batches ---- */
+
+void model_program_number(struct worker_model *m, const struct ledger_batch *batch,
+                          struct program_work *work)
+{
+    struct model_program *p = model_program(m);
+    const uint64_t seed = (uint64_t)m->spec.training.seed;
+    if (!p->ordered || p->epoch != batch->epoch) {
+        order_init(&p->order, m->train_info.records, seed, batch->epoch);
+        p->epoch = batch->epoch;
+        p->ordered = true;
+    }
+    for (uint64_t i = 0; i < batch->count; i++) {
+        m->records[i] = order_record(&p->order, batch->first + i);
+    }
+    work->epoch = batch->epoch;
+    work->seed = rng_key_mix(rng_key_mix(rng_key(seed, "program"), batch->epoch), batch->first);
+}
+
+int model_program_put(struct worker_model *m, uint64_t count, const struct batch *b,
+                      struct program_work *out, struct err *err)
+{
+    const struct model_program *p = model_program(m);
+    const uint64_t keys = b == NULL ? 0 : list_keys(b);
+    const uint64_t bytes = p->keys_at + keys * (sizeof(uint64_t) + sizeof(float));
+    char *memory = worker_program_array(m->program, MODEL_PROGRAM_BATCH, bytes, err);
+    if (memory == NULL) {
+        return ERR_EXHAUSTED;
+    }
+    out->batch = MODEL_PROGRAM_BATCH;
+    out->count = count;
+    out->features_at = p->features_at;
+    out->targets_at = p->targets_at;
+    out->classes_at = p->classes_at;
+    out->offsets_at = p->offsets_at;
+    out->keys_at = p->keys_at;
+    memcpy(memory, m->records, count * sizeof *m->records);
+    if (b != NULL) {
+        memcpy(memory + p->features_at, b->features, count * p->feature_count * sizeof(float));
+        memcpy(memory + p->targets_at, b->targets, count * sizeof(float));
+        memcpy(memory + p->classes_at, b->classes, count * sizeof(int32_t));
+        put_lists(b, memory, out);
+    }
+    return 0;
 }
 
 /* ---- keys ---- */
