@@ -160,7 +160,9 @@ void check_stop(struct world *w, uint32_t job, const struct job_record *r)
 
 void check_stop_log(struct world *w, const char *event, const char *text)
 {
-    if (strcmp(event, "evaluation_failed") != 0 && strcmp(event, "checkpoint_failed") != 0) {
+    bool lost = strcmp(event, "row_not_stored") == 0; /* what it said may go with its master */
+    if (!lost && strcmp(event, "evaluation_failed") != 0 &&
+        strcmp(event, "checkpoint_failed") != 0) {
         return;
     }
     for (uint32_t i = 0; i < w->schedule->job_count; i++) {

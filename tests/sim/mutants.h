@@ -199,7 +199,6 @@
     X(pins_of_the_dead, ANY, "what an earlier master pinned stays pinned")                         \
     X(sync_point_lost, ANY, "an evaluation or checkpoint that was under way is forgotten")         \
     X(pin_not_noted, CHANGE, "a row says nothing of the version that is being evaluated")          \
-    X(let_go_not_awaited, ANY, "a version is unpinned before it is stored what was done with it")  \
     X(writes_for_any_base, TABLES, "a delta of an earlier master is taken for a whole file")       \
     X(adopted_from_the_start, ASYNC, "who takes a job over leases the epoch that it began with")   \
     X(handover_of_start, ANY, "a row names the nodes with which the job began")                    \

@@ -8,7 +8,7 @@
  * once more;
  *
  * - unpinning a version that was evaluated or written: a restarted master does both again where
- * its row does not say that they are done;
+ * its row does not say that they are done (while the store refuses, training goes on without);
  *
  * - an end: what clients are told is final, also for a master that is started again;
  *
@@ -51,7 +51,7 @@ bool row_has_end(const struct job *j)
 
 bool row_has_let_go(const struct job *j)
 {
-    return j->row_stored >= j->row_let_go || MUTANT(let_go_not_awaited);
+    return j->row_stored >= j->row_let_go || j->store_failures > 0;
 }
 
 void row_restored(struct job *j)
