@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "cli/output.h"
+#include "cli/output_diags.h"
 #include "cli/terminal.h"
 #include "rule/plugin/plugin.h"
 

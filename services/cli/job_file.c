@@ -199,3 +199,31 @@ int job_file_plan(const struct job_spec *spec, const struct model *model, struct
     free(variables);
     return rc != 0 ? rc : plan_update_check(plan, &spec->update, err);
 }
+
+static int need_of_model(const struct job_spec *spec, const struct model *model,
+                         const struct dataset *train, const struct dataset *test,
+                         struct memory_need *out, struct err *err)
+{
+    struct plan plan = {0};
+    struct output_update update = {0};
+    int rc = job_file_plan(spec, model, &plan, err);
+    rc = rc != 0 ? rc : output_update_init(&update, &plan, spec, err);
+    if (rc == 0) {
+        memory_need_of(&update, model, train, test, out);
+        output_update_release(&update);
+    }
+    plan_release(&plan);
+    return rc;
+}
+
+int job_file_memory(struct job_spec *spec, struct memory_need *need, struct err *err)
+{
+    struct model *model = NULL;
+    struct dataset *train = NULL, *test = NULL;
+    int rc = job_file_model(spec, &model, &train, &test, err);
+    rc = rc != 0 ? rc : need_of_model(spec, model, train, test, need, err);
+    model_free(model);
+    dataset_free(train);
+    dataset_free(test);
+    return rc;
+}

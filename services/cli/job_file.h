@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "cli/cli.h"
+#include "cli/memory_need.h"
 #include "data/dataset.h"
 #include "graph/model.h"
 #include "job/plan/plan.h"
@@ -46,5 +47,8 @@ int job_file_model(struct job_spec *spec, struct model **model, struct dataset *
  * any case. Errors: ERR_INVALID it cannot be, or a pattern of update.variables matches nothing. */
 int job_file_plan(const struct job_spec *spec, const struct model *model, struct plan *plan,
                   struct err *err);
+/* The memory that the job takes when all its processes run on this host: opens the data, and gives
+ * them back. Errors: what the data, the model or the plan has. */
+int job_file_memory(struct job_spec *spec, struct memory_need *need, struct err *err);
 
 #endif

@@ -161,7 +161,7 @@ static int check_plan(struct job_spec *spec, const struct job_file *file, bool o
 {
     struct memory_need need;
     struct err err = {0};
-    if (memory_need_of_job(spec, &need, &err) != 0) {
+    if (job_file_memory(spec, &need, &err) != 0) {
         if (file != NULL) {
             job_locate_err(file, &err);
         }

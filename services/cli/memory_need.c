@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "cli/job_file.h"
 #include "job/plan/plan.h"
 
 /* As measured: code, threads, gRPC and what a connection takes. */
@@ -178,34 +177,6 @@ void memory_need_of(const struct output_update *update, const struct model *mode
     if (shared_memory) {
         add_shared_memory(out, update, &c);
     }
-}
-
-static int need_of_model(const struct job_spec *spec, const struct model *model,
-                         const struct dataset *train, const struct dataset *test,
-                         struct memory_need *out, struct err *err)
-{
-    struct plan plan = {0};
-    struct output_update update = {0};
-    int rc = job_file_plan(spec, model, &plan, err);
-    rc = rc != 0 ? rc : output_update_init(&update, &plan, spec, err);
-    if (rc == 0) {
-        memory_need_of(&update, model, train, test, out);
-        output_update_release(&update);
-    }
-    plan_release(&plan);
-    return rc;
-}
-
-int memory_need_of_job(struct job_spec *spec, struct memory_need *out, struct err *err)
-{
-    struct model *model = NULL;
-    struct dataset *train = NULL, *test = NULL;
-    int rc = job_file_model(spec, &model, &train, &test, err);
-    rc = rc != 0 ? rc : need_of_model(spec, model, train, test, out, err);
-    model_free(model);
-    dataset_free(train);
-    dataset_free(test);
-    return rc;
 }
 
 bool memory_need_fits(const struct memory_need *need, const struct host_memory *host)

@@ -32,9 +32,6 @@ struct memory_need {
 void memory_need_of(const struct output_update *update, const struct model *model,
                     const struct dataset *train, const struct dataset *test,
                     struct memory_need *out);
-/* The same from a job file alone: opens the data, and gives them back. Errors: what the data, the
- * model or the plan has. */
-int memory_need_of_job(struct job_spec *spec, struct memory_need *out, struct err *err);
 bool memory_need_fits(const struct memory_need *need, const struct host_memory *host);
 /* Writes a table of the needs, and of what the host has. */
 void memory_need_text(const struct memory_need *need, const struct host_memory *host,

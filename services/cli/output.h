@@ -12,7 +12,6 @@
 #include "cli/memory_need.h"
 #include "cli/output_update.h"
 #include "cli/plan_speed.h"
-#include "config/diag.h"
 #include "data/sparse_fields.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "graph/metric.h"
@@ -44,10 +43,6 @@ void output_plan_json(const struct plan *plan, const struct output_update *updat
 /* {"file", "job", "status": "valid", "checked_against", "sparse_fields"}; @fields NULL: none. */
 void output_valid_json(const char *file, const char *job, const char *checked_against,
                        const struct sparse_fields *fields, struct buf *out);
-/* {"file", "status", "errors": [{"file", "line", "column", "key", "message"}, …]}; a file that is
- * "" is null. */
-void output_diags_json(const char *file, const char *status, const struct diags *diags,
-                       struct buf *out);
 /* {"key": "value", …} from a NULL-terminated list of pairs. */
 void output_object(struct buf *out, ...);
 /* One line of progress: epoch, step, metrics, examples/s, time left, nodes, and how much was stale,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/memory_need.h"
+#include "cli/job_file.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define FLOAT sizeof(float)
@@ -55,7 +55,7 @@ static void begin(struct scene *s, int features, int units, const char *update,
         diags_format(&diags, &why);
         fail_msg("%s", buf_str(&why));
     }
-    if (memory_need_of_job(&s->spec, &s->need, &err) != 0) {
+    if (job_file_memory(&s->spec, &s->need, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     diags_release(&diags);

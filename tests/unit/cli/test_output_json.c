@@ -2,6 +2,8 @@
 /* What programs see: JSON of messages and of errors. */
 #include "output_rig.h"
 
+#include "cli/output_diags.h"
+
 static void test_errors_as_json(void **state)
 {
     (void)state;
