@@ -12,6 +12,7 @@
 #include "gradus/v1/page.pb-c.h"
 #include "json/json_write.h"
 #include "master/shell/job_wire.h"
+#include "master/shell/node_wire.h"
 #include "wire/wire_json.h"
 
 #define TURN_MS 1000
@@ -178,7 +179,7 @@ static char *node_text(struct shell *s, const char *id)
     struct master_node_info info;
     const bool found = shell_find_node(s, id, &info);
     if (found) {
-        shell_node_json(&info, &json);
+        node_wire_json(&info, &json);
     }
     return found ? buf_take(&json) : NULL;
 }

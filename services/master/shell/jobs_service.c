@@ -6,28 +6,12 @@
 
 #include "base/chrono.h"
 #include "base/mem.h"
-#include "master/shell/boards.h"
 #include "master/shell/job_wire.h"
+#include "master/shell/node_wire.h"
 #include "master/shell/shell.h"
-#include "wire/wire_json.h"
 
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000
-
-void request_reply_job(struct request *r, const struct job_record *record, unsigned parts)
-{
-    struct job_wire w;
-    job_wire_init(&w, record, parts);
-    struct buf problem = {0};
-    w.job.bad_records = bad_records_read(r->shell, record->id);
-    boards_problem(r->shell, record->id, &problem);
-    if (problem.len > 0) {
-        w.job.tensorboard = problem.data;
-    }
-    request_reply(r, &w.job.base);
-    job_wire_release(&w);
-    buf_release(&problem);
-}
 
 /* ---- Get ---- */
 
@@ -160,59 +144,9 @@ void run_checkpoint(struct request *r)
 
 /* ---- Nodes ---- */
 
-struct node_room {
-    Gradus__V1__NodeInfo info;
-    char *strings[5];
-    char **jobs;
-};
-
-static void node_fill(struct node_room *room, const struct master_node_info *n)
-{
-    const char *from[5] = {n->id, n->address, n->http_address, n->version, n->host};
-    for (size_t i = 0; i < 5; i++) {
-        room->strings[i] = mem_strdup(from[i]);
-    }
-    room->jobs = mem_new(n->job_count + 1, sizeof *room->jobs);
-    for (size_t i = 0; i < n->job_count; i++) {
-        room->jobs[i] = mem_strdup(n->jobs[i]);
-    }
-    gradus__v1__node_info__init(&room->info);
-    room->info.id = room->strings[0];
-    room->info.address = room->strings[1];
-    room->info.http_address = room->strings[2];
-    room->info.version = room->strings[3];
-    room->info.host = room->strings[4];
-    room->info.role = (Gradus__V1__NodeRole)n->role;
-    room->info.alive = n->alive;
-    room->info.jobs = room->jobs;
-    room->info.n_jobs = n->job_count;
-    room->info.joined_ms = n->joined_ms;
-    room->info.heartbeat_age_ms = (int64_t)n->heartbeat_age_ms;
-    room->info.pid = n->pid;
-}
-
-static void node_release(struct node_room *room)
-{
-    for (size_t i = 0; i < 5; i++) {
-        free(room->strings[i]);
-    }
-    for (size_t i = 0; i < room->info.n_jobs; i++) {
-        free(room->jobs[i]);
-    }
-    free(room->jobs);
-}
-
-void shell_node_json(const struct master_node_info *n, struct buf *out)
-{
-    struct node_room room;
-    node_fill(&room, n);
-    wire_json(&room.info.base, out);
-    node_release(&room);
-}
-
 void run_nodes(struct request *r)
 {
-    struct node_room *rooms = mem_new(MASTER_NODES_MAX, sizeof *rooms);
+    struct node_wire *rooms = mem_new(MASTER_NODES_MAX, sizeof *rooms);
     Gradus__V1__NodeInfo **nodes = mem_new(MASTER_NODES_MAX, sizeof(Gradus__V1__NodeInfo *));
     Gradus__V1__NodesResponse response = GRADUS__V1__NODES_RESPONSE__INIT;
     uint64_t now_ms = chrono_now_ms();
@@ -224,7 +158,7 @@ void run_nodes(struct request *r)
         if (info.gone && !all) {
             continue;
         }
-        node_fill(&rooms[count], &info);
+        node_wire_init(&rooms[count], &info);
         nodes[count] = &rooms[count].info;
         count++;
     }
@@ -232,7 +166,7 @@ void run_nodes(struct request *r)
     response.n_nodes = count;
     request_reply(r, &response.base);
     for (size_t i = 0; i < count; i++) {
-        node_release(&rooms[i]);
+        node_wire_release(&rooms[i]);
     }
     free(rooms);
     free(nodes);

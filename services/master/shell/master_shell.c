@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the master's core in a process: gives it events with the time, carries out its actions, and
- * starts and ends everything around it. Only the thread of one loop gives it events. */
+/* Runs the master's core in a process: carries out its actions, and starts and ends everything
+ * around it. */
 #include "master/shell/master_shell.h"
 
 #include <errno.h>
@@ -91,19 +91,7 @@ const struct field master_fields[] = {
 };
 const size_t master_field_count = sizeof master_fields / sizeof *master_fields;
 
-/* ---- events and actions ---- */
-
-static void on_timer(void *ctx)
-{
-    struct master_event e = {.kind = MASTER_TICK};
-    shell_event(ctx, &e);
-}
-
-struct shell_row { /* a row that the store has answered; the core learns of it after the actions */
-    char job[JOB_ID_BYTES_MAX + 1];
-    uint64_t row;
-    struct err err;
-};
+/* ---- actions ---- */
 
 static void put(struct shell *s, const struct master_store *store)
 {
@@ -154,37 +142,6 @@ static void act(struct shell *s)
             events_logged(s, &a->log);
             break;
         }
-    }
-}
-
-static void step(struct shell *s, struct master_event *e)
-{
-    e->now_ms = chrono_now_ms();
-    e->wall_ms = chrono_wall_ms();
-    master_step(s->master, e, &s->actions);
-    meter_add(s->meters.events, 1);
-    act(s);
-}
-
-void shell_event(struct shell *s, struct master_event *e)
-{
-    if (atomic_load(&s->ending)) {
-        return;
-    }
-    step(s, e);
-    for (size_t i = 0; i < s->row_count; i++) { /* carrying out one answer may store more rows */
-        struct shell_row row = s->rows[i];
-        struct master_event stored = {.kind = MASTER_STORED};
-        stored.stored =
-            (struct master_stored){row.job, row.row, row.err.code == 0 ? NULL : &row.err};
-        step(s, &stored);
-    }
-    s->row_count = 0;
-    shell_meters_changed(s);
-    if (s->actions.timer_ms == UINT64_MAX) {
-        loop_timer_clear(s->loop, &s->timer);
-    } else {
-        loop_timer_set(s->loop, &s->timer, s->actions.timer_ms, on_timer, s);
     }
 }
 
@@ -263,6 +220,7 @@ int master_shell_start(struct service_context *sc, struct err *err)
 {
     struct shell *s = mem_new(1, sizeof *s);
     s->sc = sc;
+    s->act = act;
     s->credentials = service_credentials(sc);
     s->settings = service_config(sc);
     struct master_config config = {

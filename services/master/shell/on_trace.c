@@ -17,7 +17,7 @@
 #define TIMEOUT_MS_MAX 600000
 #define SPANS_MAX (16 * TRACE_SPANS_MAX) /* of all nodes: some 20 MB on the wire */
 
-void trace_fail(struct tracing *t, const struct err *err)
+static void trace_fail(struct tracing *t, const struct err *err)
 {
     if (t->call != NULL) {
         (void)rpc_fail(t->call, err);
@@ -82,7 +82,7 @@ static bool is_empty(const struct tracing *t, struct err *err)
     return true;
 }
 
-void trace_answer(struct tracing *t)
+static void trace_answer(struct tracing *t)
 {
     struct err err = {0};
     if (t->call == NULL || is_empty(t, &err)) {
@@ -187,6 +187,7 @@ static void run_trace(struct request *r)
     }
     struct tracing *t = mem_new(1, sizeof *t);
     t->shell = s;
+    t->answer = trace_answer;
     t->call = rpc_call_ref(r->call);
     t->job = mem_strdup(q->job);
     t->id = chrono_now_ns(); /* unique for one master; nodes have one job of this name */

@@ -74,6 +74,12 @@ struct events { /* events.h */
     struct loop_timer timer;
 };
 
+struct shell_row { /* a row that the store has answered; the core learns of it after the actions */
+    char job[JOB_ID_BYTES_MAX + 1];
+    uint64_t row;
+    struct err err;
+};
+
 struct shell {
     struct service_context *sc;
     const struct master_settings *settings;
@@ -86,6 +92,7 @@ struct shell {
     struct rpc_loop *rpc_loop;
     struct master *master;
     struct master_actions actions;
+    void (*act)(struct shell *s); /* carries out the actions; master_shell_start() sets it */
     struct shell_row *rows; /* rows that the store has answered and the core does not know of yet */
     size_t row_count, row_capacity;
     struct store *store;
@@ -134,6 +141,10 @@ void request_free(struct request *r);
 struct service_caller request_caller(const struct request *r); /* borrows */
 void request_answered(struct shell *s, const struct master_reply *reply);
 
+/* request_job.c */
+/* Answer with a job; @parts: bits of job_wire_part. */
+void request_reply_job(struct request *r, const struct job_record *record, unsigned parts);
+
 /* shell_pages.c */
 /* Those of the HTTP port: the page for browsers, and what it shows, as JSON. */
 struct http_pages shell_pages(struct shell *s);
@@ -150,7 +161,6 @@ void page_fail(struct http_call *call, const struct err *err);
 void run_get(struct request *r);
 void run_list(struct request *r);
 void run_nodes(struct request *r);
-void shell_node_json(const struct master_node_info *n, struct buf *out); /* a NodeInfo */
 void run_cancel(struct request *r);
 void run_pause(struct request *r);
 void run_checkpoint(struct request *r);
@@ -176,7 +186,7 @@ void bad_records_store(struct shell *s, const char *job, uint64_t count);
 /* 0: none, or the store does not say. */
 uint64_t bad_records_read(struct shell *s, const char *job);
 
-/* master_shell.c */
+/* shell_core.c */
 void shell_event(struct shell *s,
                  struct master_event *e); /* step the core, carry out its actions */
 
@@ -284,8 +294,6 @@ void on_follow_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 void on_submit_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 
 /* jobs_service.c, cluster_service.c */
-/* Answer with a job; @parts: bits of job_wire_part. */
-void request_reply_job(struct request *r, const struct job_record *record, unsigned parts);
 extern const struct rpc_method jobs_methods[];
 extern const size_t jobs_method_count;
 extern const struct rpc_method cluster_methods[];

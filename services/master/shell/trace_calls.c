@@ -189,7 +189,7 @@ static void carry_out(struct tracing *t)
             tell_node(t, &t->nodes[a->node], &a->ask);
             break;
         case TRACE_DO_END:
-            trace_answer(t);
+            t->answer(t);
             trace_unlink(t);
             break;
         }

@@ -28,7 +28,8 @@ struct traced_node {
 struct tracing {
     struct tracing *prev, *next;
     struct shell *shell;
-    struct rpc_call *call; /* NULL: the client was answered, or is gone */
+    struct rpc_call *call;             /* NULL: the client was answered, or is gone */
+    void (*answer)(struct tracing *t); /* the rounds are over: answer the client, if it is there */
     char *job;
     char boot[TRACE_BOOT_BYTES];
     uint64_t id;
@@ -47,9 +48,5 @@ void tracing_gone(struct tracing *t);
 
 /* The last answer of @n; borrows. */
 Gradus__V1__TraceResponse *trace_response(const struct traced_node *n);
-/* The rounds are over: answer the client, if it is still there. */
-void trace_answer(struct tracing *t);
-/* End the client's call with @err, if it is still open. */
-void trace_fail(struct tracing *t, const struct err *err);
 
 #endif
