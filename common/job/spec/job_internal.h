@@ -59,6 +59,9 @@ extern const size_t job_pattern_field_count;
 bool job_pattern_inherits(const struct field *field); /* its default is what the job says */
 bool job_rule_has(const struct rule *rule, const char *name);
 
+extern const struct field job_cluster_fields[];
+extern const size_t job_cluster_field_count;
+
 /* The rows of `from`, and of an entry of from.map. */
 extern const struct field job_from_fields[];
 extern const size_t job_from_field_count;

@@ -25,11 +25,8 @@ static const char *const stop_metrics[METRIC_ORDERED_END + 2] = {"none",
                                                                  "ece",
                                                                  "r2",
                                                                  NULL};
-static const char *const partitioners[] = {"fixed", "min_slice_bytes", "max_slice_bytes",
-                                           "balanced", NULL};
 
 #define REPLICAS_MAX 1024 /* the reduction tree has a block for each */
-#define NODES_MAX 1024    /* nodes of one kind in one job */
 #define BATCH_MAX 1048576
 #define EVERY_MAX 1000000
 #define SEED_MAX 9007199254740992.0 /* 2^53: exact in the double that bounds are kept in */
@@ -341,64 +338,10 @@ static const struct field training_fields[] = {
              "at its last step: what export, evaluate and predict take. Keeps its checkpoint"},
 };
 
-#define CLUSTER_AT(member) offsetof(struct cluster_spec, member)
-static const struct field cluster_fields[] = {
-    {.path = "workers",
-     .type = FIELD_RANGE,
-     .offset = CLUSTER_AT(workers),
-     .def = "1",
-     .min = 1,
-     .max = NODES_MAX,
-     .help =
-         "Processes that compute gradients, as many as are wanted; with a range such as 2..8 the "
-         "job begins with 2 and takes up to 8 whenever they are free. A job that has begun goes "
-         "on with fewer, also after a pause, 10 s after it could, and takes more as they join"},
-    {.path = "ps",
-     .type = FIELD_INT,
-     .offset = CLUSTER_AT(ps),
-     .def = "1",
-     .min = 1,
-     .max = NODES_MAX,
-     .help = "Parameter servers that hold the variables"},
-    {.path = "partitioner",
-     .type = FIELD_ENUM,
-     .offset = CLUSTER_AT(partitioner),
-     .def = "balanced",
-     .choices = partitioners,
-     .help = "How variables are cut along their first axis: so that all servers hold as many "
-             "bytes, where what has no more than slice_bytes stays whole; into a fixed number of "
-             "parts; into parts of at least or of at most slice_bytes"},
-    {.path = "partitions",
-     .type = FIELD_INT,
-     .offset = CLUSTER_AT(partitions),
-     .def = "0",
-     .max = 65536,
-     .help =
-         "Parts per variable for fixed (0 is 1); the most parts for the others (0 is no bound)"},
-    {.path = "slice_bytes",
-     .type = FIELD_BYTES,
-     .offset = CLUSTER_AT(slice_bytes),
-     .def = "256 KiB",
-     .min = 4,
-     .max = 1099511627776.0,
-     .help = "The bytes that balanced, min_slice_bytes and max_slice_bytes mean"},
-    {.path = "blas_threads",
-     .type = FIELD_INT,
-     .offset = CLUSTER_AT(blas_threads),
-     .def = "1",
-     .min = 1,
-     .max = 256,
-     .help =
-         "Threads of the matrix library in each worker. It cuts products otherwise for more than "
-         "one, and takes no more than there are processors: the last bits are those of 1 only "
-         "with 1, and with more only where all workers have as many processors"},
-};
-
 #define COUNT(rows) static const size_t rows##_count = sizeof(rows) / sizeof(rows)[0]
 COUNT(root_fields);
 COUNT(model_fields);
 COUNT(training_fields);
-COUNT(cluster_fields);
 
 static const struct job_extra data_extras[] = {
     {.name = "columns",
@@ -466,8 +409,8 @@ const struct job_section job_sections[JOB_SECTION_COUNT] = {
                             NULL, ROOT_AT(update), update_extras},
     [JOB_SECTION_TRAINING] = {"training", "How long, in what steps and how tightly coupled", false,
                               training_fields, &training_fields_count, ROOT_AT(training), NULL},
-    [JOB_SECTION_CLUSTER] = {"cluster", "How many processes share the work", false, cluster_fields,
-                             &cluster_fields_count, ROOT_AT(cluster), NULL},
+    [JOB_SECTION_CLUSTER] = {"cluster", "How many processes share the work", false,
+                             job_cluster_fields, &job_cluster_field_count, ROOT_AT(cluster), NULL},
     [JOB_SECTION_FROM] = {"from", "Whose values the variables begin with, instead of initial ones",
                           false, job_from_fields, &job_from_field_count, ROOT_AT(from),
                           from_extras},

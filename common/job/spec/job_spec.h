@@ -66,9 +66,12 @@ enum partitioner {
     PARTITIONER_BALANCED
 };
 
+enum standby { STANDBY_NONE, STANDBY_FOLLOWER };
+
 struct cluster_spec {
     struct field_range workers; /* the job runs with at least min and takes up to max */
     int64_t ps;
+    int standby;          /* enum standby */
     int partitioner;      /* enum partitioner, default balanced */
     int64_t partitions;   /* fixed: parts per variable (≤ rows); default 1; the most parts for the
                              others, 0: no bound */

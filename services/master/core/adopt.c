@@ -50,7 +50,8 @@ static bool are_sound(struct master *m, const struct job_handover *h)
 {
     bool sound = true;
     for (size_t i = 0; i < h->server_count; i++) {
-        sound = sound && is_sound(m, &h->servers[i], MASTER_PS);
+        sound = sound && is_sound(m, &h->servers[i], MASTER_PS) &&
+                h->servers[i].backup <= h->server_count;
     }
     for (size_t i = 0; i < h->worker_count; i++) {
         sound = sound && h->workers[i].start != 0 && is_sound(m, &h->workers[i], MASTER_WORKER);
@@ -80,21 +81,34 @@ static struct node *take_node(struct master *m, const struct job_handover_node *
 bool adopt_begin(struct master *m, struct job *j)
 {
     const struct job_handover *h = &j->record.handover;
+    /* one that has no backup may have been one, and was not told yet that it is the primary */
+    const bool follows = j->spec.cluster.standby != STANDBY_NONE;
     if (h->opening == 0 || h->server_count != (size_t)j->spec.cluster.ps ||
         strcmp(h->version, GRADUS_VERSION) != 0 || !are_sound(m, h) || MUTANT(never_adopts)) {
         return false;
     }
     j->shards = mem_new(h->server_count, sizeof *j->shards);
     j->shard_count = h->server_count;
-    job_names_clear(&j->record.ps);
     for (size_t i = 0; i < h->server_count; i++) {
         struct node *n = take_node(m, &h->servers[i], MASTER_PS);
         j->shards[i].node = n;
         j->shards[i].opened = true;
+        j->shards[i].opening = h->servers[i].opening;
+        j->shards[i].promote = h->servers[i].backup == 0 && follows;
         node_take(n, j);
         shard_opened(&j->shards[i]);
-        job_names_add(&j->record.ps, n->id);
     }
+    for (size_t i = 0; i < h->server_count; i++) {
+        const uint32_t backup = h->servers[i].backup;
+        if (backup > 0) {
+            j->shards[i].backup = (struct shard_backup){
+                .node = j->shards[backup - 1].node,
+                .opening = h->servers[i].backup_opening,
+                .answered = true,
+            };
+        }
+    }
+    standby_show(j);
     for (size_t i = 0; i < h->worker_count; i++) {
         struct job_worker *w = job_worker_add(j, take_node(m, &h->workers[i], MASTER_WORKER));
         w->start = h->workers[i].start;
@@ -144,9 +158,7 @@ bool adopt_data_known(struct master *m, struct job *j)
     j->evaluated_step =
         r->evaluation_count == 0 ? NO_STEP : r->evaluations[r->evaluation_count - 1].step;
     job_record_set_shards(&j->record, j->shard_count);
-    for (size_t i = 0; i < j->shard_count; i++) {
-        job_record_set(&j->record.shards[i].ps, j->shards[i].node->id);
-    }
+    standby_show(j);
     quota_measure(j);
     progress_init(j);
     return true;

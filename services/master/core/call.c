@@ -48,6 +48,12 @@ bool call_follows_generation(enum master_call_kind kind)
     return kind == MASTER_CALL_PIN || kind == MASTER_CALL_UNPIN || kind == MASTER_CALL_CHECKPOINT;
 }
 
+bool call_is_to_shard(enum master_call_kind kind)
+{
+    return call_follows_generation(kind) || kind == MASTER_CALL_OPEN ||
+           kind == MASTER_CALL_MEMBERSHIP || kind == MASTER_CALL_CLOSE;
+}
+
 bool call_has_generation(enum master_call_kind kind)
 {
     return kind != MASTER_CALL_INSPECT;
@@ -99,6 +105,18 @@ bool calls_open_to(const struct call_table *t, const struct node *n, enum master
 {
     for (size_t i = 0; i < t->count; i++) {
         if (t->rows[i].node == n && t->rows[i].kind == kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool calls_open_of(const struct call_table *t, const struct job *j, const struct node *n)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        const struct call *c = &t->rows[i];
+        if (c->job == j && c->node == n &&
+            (c->kind == MASTER_CALL_STOP || c->kind == MASTER_CALL_CLOSE)) {
             return true;
         }
     }

@@ -27,9 +27,11 @@ struct call {
     struct job *job;
     const char *job_id; /* borrowed from the owner */
     struct node *node;
-    uint32_t index; /* shard, or chunk of an evaluation */
-    bool hold;      /* ASSIGN */
-    uint64_t start; /* STOP: the newest of the job's when it was begun */
+    uint32_t index;   /* shard, or chunk of an evaluation */
+    bool backup;      /* OPEN: the shard's backup is meant */
+    uint64_t opening; /* of a call to a shard: the one that is meant; 0: no such call */
+    bool hold;        /* ASSIGN */
+    uint64_t start;   /* STOP: the newest of the job's when it was begun */
     uint64_t generation;
     /* attempts that did not reach the node, or whose answer did not reach the master */
     unsigned attempts;
@@ -55,6 +57,7 @@ struct call_table {
 
 /* A shard answers it only in its present generation, and it goes on through a regrouping. */
 bool call_follows_generation(enum master_call_kind kind);
+bool call_is_to_shard(enum master_call_kind kind);
 /* its request names the generation of the job */
 bool call_has_generation(enum master_call_kind kind);
 
@@ -67,6 +70,8 @@ struct call *calls_find(struct call_table *t, uint64_t number);     /* sent; NUL
 size_t calls_open(const struct call_table *t, const struct job *j, enum master_call_kind kind);
 /* True if a call of @kind to @n is open. */
 bool calls_open_to(const struct call_table *t, const struct node *n, enum master_call_kind kind);
+/* True if @n is being told to drop something of @j. */
+bool calls_open_of(const struct call_table *t, const struct job *j, const struct node *n);
 void calls_forget(struct call_table *t, const struct job *j, enum master_call_kind kind);
 /* Removes all calls of the job but those that tell nodes to drop it: the place of a node is free
  * when it has dropped the job. */

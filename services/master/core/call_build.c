@@ -12,7 +12,8 @@ static void build_places(struct master *m, const struct job *j, struct master_ca
     struct master_shard_location *shards = action_memory(m, j->shard_count, sizeof *shards);
     for (size_t i = 0; i < j->shard_count; i++) {
         const struct node *n = j->shards[i].node;
-        shards[i] = (struct master_shard_location){(uint32_t)i, n->id, n->address, j->opening};
+        shards[i] =
+            (struct master_shard_location){(uint32_t)i, n->id, n->address, j->shards[i].opening};
     }
     out->shards = shards;
     out->shard_count = j->shard_count;
@@ -128,12 +129,24 @@ static bool pins_slots(const struct job *j)
     return !s->adopted && (s->slots || (s->evaluate && j->spec.update.evaluate_average));
 }
 
+/* Where the backup of a primary is. */
+static void build_backup(const struct job *j, uint32_t shard, struct master_call *out)
+{
+    const struct shard_backup *b = &j->shards[shard].backup;
+    if (b->node != NULL) {
+        out->standby.backup =
+            (struct master_shard_location){shard, b->node->id, b->node->address, b->opening};
+    }
+}
+
 static void build_membership(struct master *m, const struct call *c, struct master_call *out)
 {
     struct job *j = c->job;
     out->shard = c->index;
     out->forget_pins = j->adopts && j->adoption.looked && !MUTANT(pins_of_the_dead);
     out->keep_pin = action_printf(m, "%s", j->adoption.pin);
+    out->standby.promote = j->shards[c->index].promote;
+    build_backup(j, c->index, out);
     if (j->changing) {
         build_position(j, out);
         build_eras(m, c, out);
@@ -154,6 +167,10 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         break;
     case MASTER_CALL_OPEN:
         out->shard = c->index;
+        out->standby.is_backup = c->backup;
+        if (!c->backup) {
+            build_backup(j, c->index, out);
+        }
         out->plan = &j->plan;
         out->restore = j->restore == NULL ? "" : j->restore;
         build_rows(j, out);

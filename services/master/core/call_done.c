@@ -38,6 +38,14 @@ static bool is_stranger(const struct call *c, int code)
     return first && (code == ERR_ABORTED || code == ERR_UNAUTHENTICATED);
 }
 
+/* The node has put away what the call was about. It may have more of the job. */
+static void put_away(struct master *m, const struct call *c)
+{
+    if (!job_has_shard_on(c->job, c->node) && !calls_open_of(&m->calls, c->job, c->node)) {
+        node_drop(m, c->node, c->job);
+    }
+}
+
 /* The node answered with an error. */
 static void refused(struct master *m, const struct call *c, const struct err *err)
 {
@@ -49,7 +57,7 @@ static void refused(struct master *m, const struct call *c, const struct err *er
     switch (c->kind) {
     case MASTER_CALL_STOP:
     case MASTER_CALL_CLOSE: /* as good as done: the node does not have the job */
-        node_drop(m, c->node, j);
+        put_away(m, c);
         break;
     case MASTER_CALL_INSPECT:
     case MASTER_CALL_START:
@@ -148,16 +156,23 @@ static void succeeded(struct master *m, const struct call *c, const struct maste
         start_inspect_done(m, j, done);
         break;
     case MASTER_CALL_OPEN:
-        shard_opened(&j->shards[c->index]);
+        if (c->backup) {
+            j->shards[c->index].backup.answered = true;
+        } else {
+            shard_opened(&j->shards[c->index]);
+        }
         if (done->problem != NULL && done->problem[0] != '\0') {
             start_warn(m, j, c->node, done->problem);
         }
-        train_shard_said(j, c->index, done);
+        if (!c->backup) {
+            train_shard_said(j, c->index, done);
+        }
         break;
     case MASTER_CALL_START:
         start_worker_done(m, j, c->node);
         break;
     case MASTER_CALL_MEMBERSHIP:
+        j->shards[c->index].promote = false;
         train_shard_said(j, c->index, done);
         adopt_shard_said(j, c->index, done);
         break;
@@ -174,7 +189,7 @@ static void succeeded(struct master *m, const struct call *c, const struct maste
         break;
     case MASTER_CALL_STOP:
     case MASTER_CALL_CLOSE:
-        node_drop(m, c->node, j);
+        put_away(m, c);
         break;
     case MASTER_CALL_KIND_COUNT:
         break;

@@ -2,6 +2,16 @@
 /* A job begins a call to a node, or sends one again that waited. */
 #include "master/core/core.h"
 
+/* A backup has yet to hear that it is the primary now. */
+static bool is_taken_over(const struct job *j)
+{
+    bool some = false;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        some = some || j->shards[i].promote;
+    }
+    return some;
+}
+
 /* True if a call has to wait: for a row to be stored, or for the shards to know the generation; or
  * because its job has lost what the call is about, and leaves its phase when this event is over. */
 static bool is_blocked(const struct master *m, const struct call *c)
@@ -9,7 +19,9 @@ static bool is_blocked(const struct master *m, const struct call *c)
     return job_is_ending(c->job) || (call_has_generation(c->kind) && !row_has_generation(c->job)) ||
            (c->kind == MASTER_CALL_UNPIN && !row_has_let_go(c->job)) ||
            (call_follows_generation(c->kind) &&
-            calls_open(&m->calls, c->job, MASTER_CALL_MEMBERSHIP) > 0);
+            calls_open(&m->calls, c->job, MASTER_CALL_MEMBERSHIP) > 0) ||
+           ((call_follows_generation(c->kind) || c->kind == MASTER_CALL_EVALUATE) &&
+            is_taken_over(c->job));
 }
 
 void call_send(struct master *m, struct call *c)
@@ -28,7 +40,7 @@ void call_send(struct master *m, struct call *c)
         .address = c->node->address,
         .incarnation = c->node->incarnation,
         .job = c->job->record.id,
-        .fence = fence_of(c->job),
+        .fence = fence_of(c->job, c->opening),
         .generation = c->generation,
         .text = c->job->record.text,
     };
@@ -59,6 +71,9 @@ void call_start(struct master *m, struct job *j, struct node *n, enum master_cal
                 uint32_t index)
 {
     struct call c = {.kind = kind, .job = j, .job_id = j->record.id, .node = n, .index = index};
+    if (call_is_to_shard(kind)) {
+        c.opening = j->shards[index].opening;
+    }
     if (kind == MASTER_CALL_START) {
         j->start_last = newest_start(j) + 1;
         job_worker_of(j, n)->start = j->start_last;
@@ -66,6 +81,29 @@ void call_start(struct master *m, struct job *j, struct node *n, enum master_cal
         c.start = newest_start(j);
     }
     start(m, &c);
+}
+
+void call_start_backup(struct master *m, struct job *j, uint32_t shard)
+{
+    const struct shard_backup *b = &j->shards[shard].backup;
+    start(m, &(struct call){.kind = MASTER_CALL_OPEN,
+                            .job = j,
+                            .job_id = j->record.id,
+                            .node = b->node,
+                            .index = shard,
+                            .backup = true,
+                            .opening = b->opening});
+}
+
+void call_start_close(struct master *m, struct job *j, struct node *n, uint32_t shard,
+                      uint64_t opening)
+{
+    start(m, &(struct call){.kind = MASTER_CALL_CLOSE,
+                            .job = j,
+                            .job_id = j->record.id,
+                            .node = n,
+                            .index = shard,
+                            .opening = opening});
 }
 
 void call_start_hold(struct master *m, struct job *j, struct node *n)

@@ -8,6 +8,7 @@
 #include "base/name_index.h"
 #include "master/core/call.h"
 #include "master/core/job.h"
+#include "master/core/job_shard.h"
 #include "master/core/node.h"
 
 struct master {
@@ -109,6 +110,10 @@ void on_unreachable(struct master *m, const struct master_event *e);
 /* call_send.c */
 void call_start(struct master *m, struct job *j, struct node *n, enum master_call_kind kind,
                 uint32_t index);
+/* OpenShard of a backup; CloseShard of what @opening says of the shard. */
+void call_start_backup(struct master *m, struct job *j, uint32_t shard);
+void call_start_close(struct master *m, struct job *j, struct node *n, uint32_t shard,
+                      uint64_t opening);
 void call_start_hold(struct master *m, struct job *j, struct node *n);
 void call_send(struct master *m, struct call *c); /* or lets it wait for what it needs */
 /* sends it again as soon as that is allowed */
@@ -158,11 +163,6 @@ bool job_is_ending(const struct job *j); /* one of these three was recorded */
 /* job_worker.c */
 void job_worker_remove(struct master *m, struct job *j, struct job_worker *w);
 void job_worker_lost(struct master *m, struct job *j, struct node *n, const char *why);
-void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why);
-/* The node has opened the shard; the job gives the shard up, and the node is returned (NULL: it is
- * gone). */
-void shard_opened(struct shard_state *s);
-struct node *shard_give_up(struct shard_state *s);
 /* A worker cannot take part, or not now: it is told to drop the job, and the others go on. */
 void job_drop_worker(struct master *m, struct job *j, struct node *n, const char *why);
 /* @n cannot take part in @j: the others go on without it, for good or for a while. */
@@ -273,9 +273,10 @@ int change_check_eras(const struct job *j, const char *text, struct err *err);
 bool change_undo(struct master *m, struct job *j, const char *why);
 
 /* job_secret.c */
-void fence_draw_secret(struct master *m, struct job *j); /* once, unless its row has one */
-void fence_draw_opening(struct master *m, struct job *j);
-struct fence fence_of(const struct job *j);
+void fence_draw_secret(struct master *m, struct job *j);   /* once, unless its row has one */
+void fence_draw_openings(struct master *m, struct job *j); /* for a start, whose nodes are chosen */
+/* @opening: of the shard that is meant; 0: none is. */
+struct fence fence_of(const struct job *j, uint64_t opening);
 
 /* data_seen.c: what a job was trained on before */
 void data_note(struct job *j); /* notes the known data as those that it is trained on */
@@ -473,6 +474,8 @@ bool evaluate_is_done(const struct job *j);
 void evaluate_done(struct master *m, struct job *j, struct node *n, uint32_t chunk,
                    const struct master_call_done *done);
 void evaluate_returned(struct job *j, const struct job_worker *w); /* @w is gone */
+/* The shards are elsewhere: the workers that are at a chunk are told. */
+void evaluate_again(struct master *m, struct job *j);
 void evaluate_release(struct job *j);
 
 #endif

@@ -18,6 +18,15 @@ static void note_node(struct job_handover_node *to, const struct node *n, uint64
     to->start = start;
 }
 
+static void note_backup(struct job_handover_node *to, const struct job *j, size_t shard)
+{
+    const struct shard_backup *b = &j->shards[shard].backup;
+    for (uint32_t i = 0; i < j->shard_count && b->node != NULL && to->backup == 0; i++) {
+        to->backup = j->shards[i].node == b->node ? i + 1 : 0;
+        to->backup_opening = b->opening;
+    }
+}
+
 /* Its shards are there. */
 static bool stands(const struct job *j)
 {
@@ -76,6 +85,8 @@ void handover_note(struct job *j)
     h->server_count = j->shard_count;
     for (size_t i = 0; i < j->shard_count; i++) {
         note_node(&h->servers[i], j->shards[i].node, 0);
+        h->servers[i].opening = j->shards[i].opening;
+        note_backup(&h->servers[i], j, i);
     }
     h->worker_count = count_started(j);
     h->workers = job_handover_nodes(h->worker_count);

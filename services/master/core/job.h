@@ -125,8 +125,18 @@ struct chunk { /* of an evaluation */
     size_t sum_count;
 };
 
+struct shard_backup {  /* of a shard, on another server of the job */
+    struct node *node; /* NULL: there is none */
+    uint64_t opening;
+    bool answered;    /* OpenShard was */
+    unsigned without; /* as in struct shard_state */
+};
+
 struct shard_state { /* of one parameter server, in the order of shards */
     struct node *node;
+    uint64_t opening; /* the number of this one's; several shards may have the same */
+    bool promote;     /* it was a backup, and has not heard yet that it is the primary */
+    struct shard_backup backup;
     bool opened;      /* OpenShard was sent */
     bool answered;    /* and answered */
     unsigned without; /* heartbeats since then that did not name the job */
@@ -248,7 +258,8 @@ struct job {
 
     uint64_t start_last;     /* number of its last StartJob, in this life of the master; 0: none */
     unsigned start_failures; /* since it last ran */
-    uint64_t opening;        /* of its shards, drawn for each start */
+    uint64_t opening;        /* of its shards, drawn for each start, */
+    uint64_t backup_opening; /* and of their backups */
     uint64_t start_after_ms; /* it is not started again before this time */
     /* it begins with the workers that have started by then; 0: not known */
     uint64_t go_ms;
@@ -291,6 +302,7 @@ struct job {
     struct shard_state *shards;
     size_t shard_count;
     bool regroup_needed; /* the shards know other workers than there are */
+    bool standby_moved;  /* a shard has another place, or no backup any more, and does not know */
     bool quiesced; /* async, bounded: all hold; the regrouping says whether the shards are level */
     struct refusal refused[JOB_REFUSED_MAX]; /* a ring */
     size_t refused_count;

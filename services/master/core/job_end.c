@@ -30,6 +30,13 @@ static void release_nodes(struct master *m, struct job *j)
             node_drop(m, n, j);
         }
     }
+    for (size_t i = 0; i < j->shard_count; i++) { /* they lie where shards were */
+        const struct shard_backup b = j->shards[i].backup;
+        j->shards[i].backup = (struct shard_backup){0};
+        if (b.node != NULL && b.node->alive && node_serves(b.node, j) && j->shards[i].opened) {
+            call_start_close(m, j, b.node, (uint32_t)i, b.opening);
+        }
+    }
 }
 
 static void end(struct master *m, struct job *j, enum job_state state, const char *reason)
@@ -95,6 +102,7 @@ static void stop_training(struct master *m, struct job *j, const char *why)
     j->hold_limit = false;
     j->quiesced = false;
     j->changing = false;
+    j->standby_moved = false;
     j->adopts = false;
     j->adoption = (struct adoption){0};
     j->yield_again_ms = 0;

@@ -39,7 +39,7 @@ int master_follow(struct master *m, const char *id, struct master_follow *out, s
     *out = (struct master_follow){.job = &j->record,
                                   .plan = &j->plan,
                                   .encoding = j->encoding,
-                                  .fence = fence_of(j),
+                                  .fence = fence_of(j, 0),
                                   .sync = job_is_sync(j),
                                   .version_shift = j->version_shift,
                                   .step = train_step(j),
@@ -47,7 +47,8 @@ int master_follow(struct master *m, const char *id, struct master_follow *out, s
     out->shards = mem_new(j->shard_count + 1, sizeof *out->shards);
     for (size_t i = 0; i < j->shard_count; i++) {
         const struct node *n = j->shards[i].node;
-        out->shards[i] = (struct master_shard_location){(uint32_t)i, n->id, n->address, j->opening};
+        out->shards[i] =
+            (struct master_shard_location){(uint32_t)i, n->id, n->address, j->shards[i].opening};
     }
     return 0;
 }

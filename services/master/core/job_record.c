@@ -173,8 +173,10 @@ void job_record_copy(struct job_record *to, const struct job_record *from)
     for (size_t i = 0; i < from->shard_count; i++) {
         const struct job_shard *shard = &from->shards[i];
         free(to->shards[i].ps);
+        free(to->shards[i].backup);
         to->shards[i] = *shard;
         to->shards[i].ps = mem_strdup(shard->ps);
+        to->shards[i].backup = mem_strdup(shard->backup);
         if (shard->ledger.split_count > 0) {
             ledger_copy(&to->shards[i].ledger, &shard->ledger);
         }
@@ -185,6 +187,7 @@ void job_record_set_shards(struct job_record *r, size_t count)
 {
     for (size_t i = 0; i < r->shard_count; i++) {
         free(r->shards[i].ps);
+        free(r->shards[i].backup);
         ledger_release(&r->shards[i].ledger);
     }
     free(r->shards);
@@ -192,6 +195,7 @@ void job_record_set_shards(struct job_record *r, size_t count)
     r->shard_count = count;
     for (size_t i = 0; i < count; i++) {
         r->shards[i].ps = mem_strdup("");
+        r->shards[i].backup = mem_strdup("");
     }
 }
 

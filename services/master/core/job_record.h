@@ -82,6 +82,7 @@ struct job_data {
 /* What a shard said last. */
 struct job_shard {
     char *ps;
+    char *backup; /* the server of its backup; "": it has none */
     uint64_t version, examples, duplicates, dropped;
     struct ledger ledger; /* async, bounded; split_count 0: none */
 };
@@ -122,7 +123,9 @@ struct job_history {
 struct job_handover_node {
     char *id, *address, *http_address, *host; /* owned */
     uint64_t pid, incarnation;
-    uint64_t start; /* of a worker: number of its StartJob */
+    uint64_t start;                   /* of a worker: number of its StartJob */
+    uint64_t opening, backup_opening; /* of a shard and its backup */
+    uint32_t backup; /* the place of the latter's server in the list, from 1; 0: there is none */
 };
 struct job_handover_pin {                /* a version on which work goes on while training does */
     char *id;                            /* owned; NULL: there is none */
@@ -183,7 +186,7 @@ struct job_record {
     uint8_t secret[FENCE_SECRET_BYTES]; /* stored; not shown, not logged. Zeros: not drawn yet */
     uint64_t staleness[JOB_STALENESS_BUCKETS];
     uint64_t left_out; /* records of each epoch, by training.drop_last */
-    uint64_t dropped, speculated, recoveries, adoptions;
+    uint64_t dropped, speculated, recoveries, adoptions, takeovers;
     struct job_history history;
     uint64_t resumes;     /* times that it was resumed after it had ended */
     char *ended_before;   /* how it ended last before that, "FAILED: …"; "": it did not */

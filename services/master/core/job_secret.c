@@ -20,16 +20,29 @@ void fence_draw_secret(struct master *m, struct job *j)
     memcpy(j->record.secret, words, sizeof words);
 }
 
-void fence_draw_opening(struct master *m, struct job *j)
+static uint64_t draw(struct master *m)
 {
+    uint64_t opening;
     do {
-        j->opening = rng_u64(m->config.seeds[2], m->openings_drawn++);
-    } while (j->opening == 0);
+        opening = rng_u64(m->config.seeds[2], m->openings_drawn++);
+    } while (opening == 0);
+    return opening;
 }
 
-struct fence fence_of(const struct job *j)
+void fence_draw_openings(struct master *m, struct job *j)
 {
-    struct fence f = {.opening = j->opening};
+    const bool backups = j->spec.cluster.standby == STANDBY_FOLLOWER;
+    j->opening = draw(m);
+    j->backup_opening = backups ? draw(m) : 0;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        j->shards[i].opening = j->opening;
+        j->shards[i].backup.opening = j->backup_opening;
+    }
+}
+
+struct fence fence_of(const struct job *j, uint64_t opening)
+{
+    struct fence f = {.opening = opening != 0 ? opening : j->opening};
     memcpy(f.secret, j->record.secret, sizeof f.secret);
     return f;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes of a job are lost, or cannot take part. What becomes of the job is decided by advance.c. */
+/* Workers of a job are lost, or cannot take part. What becomes of the job is decided by advance.c.
+ */
 #include <string.h>
 
 #include "base/mutant.h"
@@ -65,36 +66,4 @@ void job_leave_out(struct master *m, struct job *j, struct node *n, bool for_goo
         job_say(j, why);
     }
     job_drop_worker(m, j, n, why);
-}
-
-void shard_opened(struct shard_state *s)
-{
-    s->node->shards_open += s->answered ? 0 : 1;
-    s->answered = true;
-}
-
-struct node *shard_give_up(struct shard_state *s)
-{
-    struct node *n = s->node;
-    if (n != NULL && s->answered) {
-        n->shards_open--;
-    }
-    s->node = NULL;
-    return n;
-}
-
-void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why)
-{
-    const char *what = action_printf(m, "parameter server %s was lost (%s)", n->id, why);
-    for (size_t i = 0; i < j->shard_count; i++) {
-        if (j->shards[i].node == n && !n->alive) { /* its place may be freed in this step */
-            (void)shard_give_up(&j->shards[i]);
-        }
-    }
-    if (job_is_starting(j)) {
-        job_must_restart(j, what);
-    } else if ((j->record.state == JOB_RUNNING || j->record.state == JOB_RECOVERING) &&
-               !j->restartable) {
-        job_must_recover(j, what);
-    }
 }

@@ -25,6 +25,7 @@
 #include "job/progress/step_times.h"
 #include "master/core/job_record.h"
 #include "master/core/lease.h"
+#include "master/core/standby.h"
 
 struct master;
 
@@ -144,6 +145,7 @@ struct master_node_event { /* the node that sends a heartbeat, or leaves */
     const uint64_t *generations; /* and the newest assignment that it has taken of each; or NULL */
     /* A server: which opening its shard is of; a worker: which start; 0: not said; or NULL. */
     const uint64_t *openings;
+    const struct master_standby_said *standbys; /* a server: of these shards; or NULL */
     size_t job_count;
     const struct master_work *works;
     size_t work_count;
@@ -315,12 +317,6 @@ enum master_call_kind {
 };
 const char *master_call_name(enum master_call_kind kind); /* "Assign" */
 
-struct master_shard_location {
-    uint32_t shard;
-    const char *node, *address;
-    uint64_t opening;
-};
-
 struct master_base {       /* a file that this opening of the shard wrote */
     const char *directory; /* NULL: everything is to be written */
     const char *file;
@@ -337,7 +333,8 @@ struct master_call {
     uint64_t generation; /* all but INSPECT */
     /* START, ASSIGN, EVALUATE: the start that is meant; STOP: the newest */
     uint64_t start;
-    uint32_t shard;             /* calls to a parameter server */
+    uint32_t shard; /* calls to a parameter server */
+    struct master_standby_call standby;
     const char *text;           /* INSPECT, OPEN, START: the canonical job file */
     const struct plan *plan;    /* OPEN, START */
     const struct job_era *eras; /* OPEN, START, ASSIGN; MEMBERSHIP with a ledger: all, ≥ 1 */

@@ -272,42 +272,38 @@ static bool is_leftover(const struct master_event *e, size_t i, struct job *j, c
         const struct job_worker *w = job_worker_of(j, n);
         return w != NULL && w->start != 0 && opening != w->start;
     }
-    return opening != j->opening && !MUTANT(any_shard_will_do);
+    return !job_has_opening(j, n, opening) && !MUTANT(any_shard_will_do);
 }
 
-/* True if a worker or server has the job, and (a worker) what it was assigned. A node that lost the
- * job and was made to take it anew by an old message has the job, and does nothing. */
+/* True if a worker has the job, and what it was assigned. A node that lost the job and was made to
+ * take it anew by an old message has the job, and does nothing. */
 static bool names(const struct master_event *e, struct job *j, const struct node *n)
 {
     const struct job_worker *w = job_worker_of(j, n);
     for (size_t i = 0; i < e->node.job_count; i++) {
-        if (strcmp(e->node.jobs[i], j->record.id) != 0) {
+        bool same = strcmp(e->node.jobs[i], j->record.id) == 0;
+        if (!same || (e->node.openings != NULL && is_leftover(e, i, j, n))) {
             continue;
         }
-        bool said = opening_of(e, i) != 0 || (w != NULL && e->node.openings != NULL);
-        if (said && is_leftover(e, i, j, n)) {
-            continue;
-        }
-        if (w == NULL || e->node.generations == NULL || e->node.generations[i] >= w->taken) {
+        if (e->node.generations == NULL || e->node.generations[i] >= w->taken) {
             return true;
         }
     }
     return false;
 }
 
-/* How often in a row @n has not named @j, which it should have; NULL: it need not have it. */
-static unsigned *without(struct job *j, const struct node *n)
+/* A server that does not say which opening its shard is of, has it. */
+static bool names_opening(const void *said, const struct job *j, uint64_t opening)
 {
-    struct job_worker *w = job_worker_of(j, n);
-    if (w != NULL) {
-        return w->started ? &w->without : NULL;
-    }
-    for (size_t i = 0; i < j->shard_count; i++) {
-        if (j->shards[i].node == n) {
-            return j->shards[i].answered ? &j->shards[i].without : NULL;
+    const struct master_event *e = said;
+    for (size_t i = 0; i < e->node.job_count; i++) {
+        uint64_t of = opening_of(e, i);
+        if ((of == 0 || of == opening || MUTANT(any_shard_will_do)) &&
+            strcmp(e->node.jobs[i], j->record.id) == 0) {
+            return true;
         }
     }
-    return NULL;
+    return false;
 }
 
 /* Compares the jobs that a node names with those that it should have. A node that lost a job, to an
@@ -317,24 +313,30 @@ static void compare_jobs(struct master *m, struct node *n, const struct master_e
 {
     for (size_t i = n->job_count; i-- > 0;) {
         struct job *j = n->jobs[i];
-        unsigned *count = without(j, n);
-        if (count == NULL || names(e, j, n)) {
-            if (count != NULL) {
-                *count = 0;
+        struct job_worker *w = job_worker_of(j, n);
+        if (w == NULL) {
+            if (!shards_compare(m, j, n, names_opening, e)) {
+                return; /* the list is another now; the next heartbeat looks at the rest */
             }
             continue;
         }
-        if (++*count < HEARTBEATS_WITHOUT_MAX) {
-            continue;
-        }
-        const char *why = "the node has lost the job";
-        if (n->role == MASTER_WORKER) {
-            job_worker_lost(m, j, n, why);
+        w->without = !w->started || names(e, j, n) ? 0 : w->without + 1;
+        if (w->without >= HEARTBEATS_WITHOUT_MAX) {
+            job_worker_lost(m, j, n, "the node has lost the job");
             call_start(m, j, n, MASTER_CALL_STOP, 0);
-        } else {
-            job_ps_lost(m, j, n, why);
+            return;
         }
-        return; /* the list is another now; the next heartbeat looks at the rest */
+    }
+}
+
+/* What a server says of its shards and their backups. */
+static void hear_standbys(struct master *m, struct node *n, const struct master_event *e)
+{
+    for (size_t i = 0; e->node.standbys != NULL && i < e->node.job_count; i++) {
+        struct job *j = job_find(m, e->node.jobs[i]);
+        if (j != NULL) {
+            standby_said(m, j, n, opening_of(e, i), &e->node.standbys[i]);
+        }
     }
 }
 
@@ -378,6 +380,7 @@ void on_heartbeat(struct master *m, const struct master_event *e)
     node_works(n, e);
     calls_heard(&m->calls, n);
     compare_jobs(m, n, e);
+    hear_standbys(m, n, e);
     say_what_to_drop(m, n, e, back);
 }
 

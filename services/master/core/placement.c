@@ -131,13 +131,13 @@ static void start(struct master *m, struct job *j)
     j->shards = mem_new(ps, sizeof *j->shards);
     j->shard_count = ps;
     j->workers_fit = 0;
-    job_names_clear(&j->record.ps);
     for (size_t i = 0; i < ps; i++) {
         struct node *n = pick_ps(m, j);
         j->shards[i].node = n;
         node_take(n, j);
-        job_names_add(&j->record.ps, n->id);
     }
+    standby_place(j);
+    standby_show(j);
     size_t most = (size_t)j->spec.cluster.workers.max;
     size_t quota = quota_workers(m, j);
     most = quota < most ? quota : most;

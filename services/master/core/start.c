@@ -31,7 +31,7 @@ uint32_t start_split_batches(uint64_t batches, uint64_t workers)
 void start_begin(struct master *m, struct job *j)
 {
     j->record.generation++;
-    fence_draw_opening(m, j);
+    fence_draw_openings(m, j);
     base_forget(j); /* the shards will know none */
     j->regroup_needed = false;
     const char *reads =
@@ -236,12 +236,7 @@ void start_open(struct master *m, struct job *j)
                                          j->step_map.step)
                          : "opens the shards");
     data_note(j);
-    job_record_set_shards(&j->record, j->shard_count);
-    for (size_t i = 0; i < j->shard_count; i++) {
-        job_record_set(&j->record.shards[i].ps, j->shards[i].node->id);
-        j->shards[i].opened = true;
-        call_start(m, j, j->shards[i].node, MASTER_CALL_OPEN, (uint32_t)i);
-    }
+    shards_open(m, j);
 }
 
 /* @from is NULL or "": the tables begin empty. */

@@ -22,6 +22,7 @@ void train_regroup(struct master *m, struct job *j)
     calls_forget(&m->calls, j, MASTER_CALL_ASSIGN);
     j->record.generation += j->adopts && MUTANT(adopted_as_it_was) ? 0 : 1;
     j->regroup_needed = false;
+    j->standby_moved = false;
     if (!MUTANT(generation_not_stored)) {
         job_store(m, j); /* a generation is stored before it is used */
         j->row_generation = j->row;

@@ -83,6 +83,9 @@ static Gradus__V1__HandoverNode **fill_nodes(Gradus__V1__HandoverNode *to,
         to[i].pid = from[i].pid;
         to[i].incarnation = from[i].incarnation;
         to[i].start = from[i].start;
+        to[i].opening = from[i].opening;
+        to[i].backup = from[i].backup;
+        to[i].backup_opening = from[i].backup_opening;
         list[i] = &to[i];
     }
     return list;
@@ -148,6 +151,9 @@ static struct job_handover_node *take_nodes(Gradus__V1__HandoverNode *const *fro
         to[i].pid = from[i]->pid;
         to[i].incarnation = from[i]->incarnation;
         to[i].start = from[i]->start;
+        to[i].opening = from[i]->opening;
+        to[i].backup = from[i]->backup;
+        to[i].backup_opening = from[i]->backup_opening;
     }
     return to;
 }

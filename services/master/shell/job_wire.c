@@ -123,6 +123,9 @@ static void fill_shards(Gradus__V1__Job *j, const struct job_record *r, struct r
         if (from->ps != NULL) {
             to->ps = from->ps;
         }
+        if (from->backup != NULL) {
+            to->backup = from->backup;
+        }
         to->version = from->version;
         to->examples = from->examples;
         to->duplicates = from->duplicates;
@@ -208,6 +211,7 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     j->speculated = r->speculated;
     j->recoveries = r->recoveries;
     j->adoptions = r->adoptions;
+    j->takeovers = r->takeovers;
     j->resumes = r->resumes;
     j->ended_before = r->ended_before;
     j->stop_passed = r->stop_passed;
@@ -353,6 +357,7 @@ static int take_shards(struct job_record *r, const Gradus__V1__Job *j, struct er
         const Gradus__V1__ShardProgress *from = j->shards[i];
         struct job_shard *to = &r->shards[i];
         job_record_set(&to->ps, from->ps);
+        job_record_set(&to->backup, from->backup);
         to->version = from->version;
         to->examples = from->examples;
         to->duplicates = from->duplicates;
@@ -410,6 +415,7 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     r->speculated = j->speculated;
     r->recoveries = j->recoveries;
     r->adoptions = j->adoptions;
+    r->takeovers = j->takeovers;
     r->resumes = j->resumes;
     job_record_set(&r->ended_before, j->ended_before);
     r->stop_passed = j->stop_passed;

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The servers of a job are lost, and backups take over their shards. What becomes of the job is
+ * decided by advance.c.
+ *
+ * With `cluster.standby: follower` each shard has a backup on the next server of the job, in a
+ * ring. A backup has received what its shard did before anybody hears of it, so when the server of
+ * the shard is lost, the backup becomes the primary in a new generation, as if workers had come or
+ * gone: nothing is lost or made again. A primary never goes on without its backup by itself; this
+ * master says so, in a new generation, too. So of a generation there is never more than one
+ * primary. What lost its backup has none until the job starts again. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/mutant.h"
+#include "master/core/core.h"
+
+void shard_opened(struct shard_state *s)
+{
+    s->node->shards_open += s->answered ? 0 : 1;
+    s->answered = true;
+}
+
+struct node *shard_give_up(struct shard_state *s)
+{
+    struct node *n = s->node;
+    if (n != NULL && s->answered) {
+        n->shards_open--;
+    }
+    s->node = NULL;
+    s->answered = false;
+    return n;
+}
+
+bool job_has_shard_on(const struct job *j, const struct node *n)
+{
+    for (size_t i = 0; i < j->shard_count; i++) {
+        if (j->shards[i].node == n || j->shards[i].backup.node == n) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool job_has_opening(const struct job *j, const struct node *n, uint64_t opening)
+{
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct shard_state *s = &j->shards[i];
+        if ((s->node == n && s->opening == opening) ||
+            (s->backup.node == n && s->backup.opening == opening)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- backups ---- */
+
+void standby_place(struct job *j)
+{
+    const size_t count = j->shard_count;
+    for (size_t i = 0; i < count && j->spec.cluster.standby == STANDBY_FOLLOWER && count > 1; i++) {
+        j->shards[i].backup = (struct shard_backup){.node = j->shards[(i + 1) % count].node};
+    }
+}
+
+void standby_show(struct job *j)
+{
+    job_names_clear(&j->record.ps);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct shard_state *s = &j->shards[i];
+        bool named = s->node == NULL;
+        for (size_t k = 0; k < i && !named; k++) {
+            named = j->shards[k].node == s->node;
+        }
+        if (!named) {
+            job_names_add(&j->record.ps, s->node->id);
+        }
+        if (j->record.shard_count == j->shard_count) {
+            const struct node *backup = s->backup.node;
+            job_record_set(&j->record.shards[i].ps, s->node == NULL ? "" : s->node->id);
+            job_record_set(&j->record.shards[i].backup, backup == NULL ? "" : backup->id);
+        }
+    }
+    job_changed(j);
+}
+
+void shards_open(struct master *m, struct job *j)
+{
+    job_record_set_shards(&j->record, j->shard_count);
+    standby_show(j);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        j->shards[i].opened = true;
+        call_start(m, j, j->shards[i].node, MASTER_CALL_OPEN, (uint32_t)i);
+        if (j->shards[i].backup.node != NULL) {
+            call_start_backup(m, j, (uint32_t)i);
+        }
+    }
+}
+
+/* A change of what the row says, which is true from its next storing on. While the job is adopted
+ * the row keeps the rest of what it says. */
+static void note_handover(struct job *j, size_t i, bool taken)
+{
+    struct job_handover *h = &j->record.handover;
+    if (!j->adopts || i >= h->server_count) {
+        return;
+    }
+    struct job_handover_node *from = &h->servers[i];
+    if (taken) {
+        const struct job_handover_node *to = &h->servers[from->backup - 1];
+        job_record_set(&from->id, to->id);
+        job_record_set(&from->address, to->address);
+        job_record_set(&from->http_address, to->http_address);
+        job_record_set(&from->host, to->host);
+        from->pid = to->pid;
+        from->incarnation = to->incarnation;
+        from->opening = from->backup_opening;
+    }
+    from->backup = 0;
+    from->backup_opening = 0;
+}
+
+/* The job has its shards, and workers may be told where. */
+static bool stands(const struct job *j)
+{
+    bool waits = j->record.state == JOB_RECOVERING && (j->phase == PHASE_WAIT || j->adopts);
+    return (j->record.state == JOB_RUNNING || waits) && !j->restartable && !job_is_ending(j);
+}
+
+static void moved(struct job *j, const char *what)
+{
+    j->standby_moved = true;
+    standby_show(j);
+    job_say(j, what);
+    job_touch(j);
+}
+
+void standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why)
+{
+    struct shard_backup *b = &j->shards[shard].backup;
+    struct node *n = b->node;
+    if (n == NULL || !stands(j)) {
+        return;
+    }
+    char quoted[256];
+    action_log(m, LOG_LEVEL_WARN, "backup_lost", "job=%s shard=%" PRIu32 " node=%s reason=%s",
+               j->record.id, shard, n->id, log_quote(why, quoted, sizeof quoted));
+    const char *what = action_printf(m, "shard %" PRIu32 " on %s has no backup any more: %s", shard,
+                                     j->shards[shard].node->id, why);
+    if (n->alive) {
+        call_start_close(m, j, n, shard, b->opening);
+    }
+    *b = (struct shard_backup){0};
+    note_handover(j, shard, false);
+    moved(j, what);
+}
+
+/* Those of @n's shards that have a backup that can take over; false: one has none. */
+bool standby_covers(const struct job *j, const struct node *n)
+{
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct shard_backup *b = &j->shards[i].backup;
+        if (j->shards[i].node == n && (b->node == NULL || !b->node->alive || !b->answered)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The calls about its pinned version go to the backup, when that knows the generation. */
+static void move_calls(struct master *m, struct job *j, size_t shard)
+{
+    const struct shard_state *s = &j->shards[shard];
+    for (size_t i = 0; i < m->calls.count; i++) {
+        struct call *c = &m->calls.rows[i];
+        if (c->job == j && call_follows_generation(c->kind) && c->index == shard) {
+            c->node = s->node;
+            c->opening = s->opening;
+            call_wait(c);
+        }
+    }
+}
+
+static void take_over(struct master *m, struct job *j, size_t i)
+{
+    struct shard_state *s = &j->shards[i];
+    struct node *before = s->node;
+    if (before->alive) {
+        call_start_close(m, j, before, (uint32_t)i, s->opening);
+    }
+    (void)shard_give_up(s);
+    s->node = s->backup.node;
+    s->opening = s->backup.opening;
+    s->without = 0;
+    s->promote = true;
+    s->backup = (struct shard_backup){0};
+    shard_opened(s);
+    note_handover(j, i, true);
+    move_calls(m, j, i);
+    j->record.takeovers++;
+    action_log(m, LOG_LEVEL_WARN, "shard_taken_over", "job=%s shard=%zu from=%s to=%s",
+               j->record.id, i, before->id, s->node->id);
+}
+
+/* Its backups take the shards of @n over. False: not all have one, or the job does not stand. */
+static bool takes_over(struct master *m, struct job *j, const struct node *n, const char *what)
+{
+    if (!stands(j) || !job_has_shard_on(j, n) || !standby_covers(j, n)) {
+        return false;
+    }
+    struct buf words = {0};
+    for (size_t i = 0; i < j->shard_count; i++) {
+        if (j->shards[i].node == n) {
+            take_over(m, j, i);
+            buf_printf(&words, "%s%s has taken over shard %zu", words.len == 0 ? "" : ", ",
+                       j->shards[i].node->id, i);
+        }
+    }
+    for (size_t i = 0; i < j->shard_count; i++) {
+        if (j->shards[i].backup.node == n) {
+            standby_drop(m, j, (uint32_t)i, what);
+        }
+    }
+    if (words.len > 0) {
+        moved(j, action_printf(m, "%s; %s: no step is lost", what, buf_str(&words)));
+    }
+    buf_release(&words);
+    return true;
+}
+
+void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why)
+{
+    const char *what = action_printf(m, "parameter server %s was lost (%s)", n->id, why);
+    if (takes_over(m, j, n, what)) {
+        return;
+    }
+    for (size_t i = 0; i < j->shard_count && !n->alive; i++) {
+        if (j->shards[i].node == n) { /* its place may be freed in this step */
+            (void)shard_give_up(&j->shards[i]);
+        }
+        if (j->shards[i].backup.node == n) {
+            j->shards[i].backup = (struct shard_backup){0};
+        }
+    }
+    if (job_is_starting(j)) {
+        job_must_restart(j, what);
+    } else if ((j->record.state == JOB_RUNNING || j->record.state == JOB_RECOVERING) &&
+               !j->restartable) {
+        job_must_recover(j, what);
+    }
+}
+
+/* ---- what servers say ---- */
+
+void standby_said(struct master *m, struct job *j, const struct node *n, uint64_t opening,
+                  const struct master_standby_said *said)
+{
+    for (size_t i = 0; i < j->shard_count; i++) {
+        struct shard_state *s = &j->shards[i];
+        if (s->backup.node == NULL) {
+            continue;
+        }
+        bool primary = s->node == n && s->opening == opening;
+        bool backup = s->backup.node == n && s->backup.opening == opening;
+        if (primary && said->waits_ms >= m->config.heartbeat_timeout_ms) {
+            standby_drop(m, j, (uint32_t)i,
+                         action_printf(m, "%s has not received a change for %" PRIu64 " ms",
+                                       s->backup.node->id, said->waits_ms));
+        } else if (backup && said->problem != NULL && said->problem[0] != '\0') {
+            standby_drop(m, j, (uint32_t)i,
+                         action_printf(m, "%s could not follow: %s", n->id, said->problem));
+        }
+    }
+}
+
+bool shards_compare(struct master *m, struct job *j, struct node *n,
+                    bool (*names)(const void *said, const struct job *j, uint64_t opening),
+                    const void *said)
+{
+    static const char why[] = "the node has lost the job";
+    for (size_t i = 0; i < j->shard_count; i++) {
+        struct shard_state *s = &j->shards[i];
+        if (s->node == n && s->answered) {
+            s->without = names(said, j, s->opening) ? 0 : s->without + 1;
+            if (s->without >= HEARTBEATS_WITHOUT_MAX) {
+                job_ps_lost(m, j, n, why);
+                return false;
+            }
+        }
+        struct shard_backup *b = &s->backup;
+        if (b->node == n && b->answered) {
+            b->without = names(said, j, b->opening) ? 0 : b->without + 1;
+            if (b->without >= HEARTBEATS_WITHOUT_MAX) {
+                standby_drop(m, j, (uint32_t)i, "its server has lost it");
+                return false;
+            }
+        }
+    }
+    return true;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shards of a job and their backups: where they are, and what becomes of them when a server is
+ * lost. */
+#ifndef GRADUS_MASTER_CORE_JOB_SHARD_H
+#define GRADUS_MASTER_CORE_JOB_SHARD_H
+
+#include "master/core/job.h"
+
+/* The node has opened the shard; the job gives the shard up, and the node is returned (NULL: it is
+ * gone). */
+void shard_opened(struct shard_state *s);
+struct node *shard_give_up(struct shard_state *s);
+bool job_has_shard_on(const struct job *j, const struct node *n); /* or the backup of one */
+bool job_has_opening(const struct job *j, const struct node *n, uint64_t opening);
+void standby_place(struct job *j); /* each shard has a server: chooses those of the backups */
+void standby_show(struct job *j);  /* the record says where shards and backups are */
+void shards_open(struct master *m, struct job *j); /* asks the servers for shards and backups */
+/* The shard goes on without its backup, when it has been told. */
+void standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why);
+bool standby_covers(const struct job *j, const struct node *n); /* @j can do without @n */
+/* The server is gone, or has lost its shard: backups take over, or the job goes back. */
+void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why);
+/* What @n says of the shard of @opening. */
+void standby_said(struct master *m, struct job *j, const struct node *n, uint64_t opening,
+                  const struct master_standby_said *said);
+/* Notes which of its shards @n does not name any more. False: one was given up for that. */
+bool shards_compare(struct master *m, struct job *j, struct node *n,
+                    bool (*names)(const void *said, const struct job *j, uint64_t opening),
+                    const void *said);
+
+#endif
