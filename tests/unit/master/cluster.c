@@ -33,8 +33,8 @@ struct fake_node *cluster_node(struct cluster *c, const char *id)
 bool cluster_holds(struct cluster *c, const char *node, const char *job)
 {
     const struct fake_node *n = cluster_node(c, node);
-    for (size_t i = 0; n != NULL && n->alive && i < MASTER_JOBS_PER_PS_MAX; i++) {
-        if (strcmp(n->shards[i], job) == 0) {
+    for (size_t i = 0; n != NULL && n->alive && i < 2 * MASTER_JOBS_PER_PS_MAX; i++) {
+        if (strcmp(n->shards[i].job, job) == 0) {
             return true;
         }
     }
@@ -133,7 +133,7 @@ static void read_call(const struct cluster *c, const struct master_call *call)
     for (size_t i = 0; i < call->shard_count; i++) {
         assert_int_equal(call->shards[i].shard, i);
         assert_true(call->shards[i].node[0] != '\0' && call->shards[i].address[0] != '\0');
-        assert_int_equal(call->shards[i].opening, call->fence.opening);
+        assert_true(call->shards[i].opening != 0);
     }
 }
 
@@ -174,6 +174,7 @@ static void take_call(struct cluster *c, const struct master_call *call)
     f->c = *call;
     snprintf(f->node, sizeof f->node, "%s", call->node);
     snprintf(f->job, sizeof f->job, "%s", call->job);
+    f->has_backup = call->standby.backup.node != NULL;
     f->has_ledger = call->ledger != NULL;
     if (f->has_ledger) {
         f->ledger = *call->ledger;
@@ -236,6 +237,11 @@ static void take_reply(struct cluster *c, const struct master_reply *r)
     fake_reply(c, r);
     if (r->request == c->request) {
         c->reply = *r;
+        c->reply.stop_openings = c->reply_openings;
+        assert_true(r->stop_opening_count <= 8);
+        for (size_t i = 0; i < r->stop_opening_count; i++) {
+            c->reply_openings[i] = r->stop_openings[i];
+        }
         c->reply_state = r->job != NULL ? r->job->state : JOB_PENDING;
         const char *text = r->job != NULL    ? r->job->id
                            : r->node != NULL ? r->node

@@ -62,14 +62,23 @@ struct fake_worker_job { /* what a worker was told */
     uint64_t batches, report; /* in all, since the last report */
 };
 
+struct fake_shard { /* of a server; job "": none */
+    char job[64];
+    uint32_t number;
+    uint64_t opening, backup; /* the opening of its backup; 0: it has none */
+    bool is_backup;
+};
+
 struct fake_node {
     bool alive, joined, mute;
     enum master_role role;
     char id[64], address[64];
     uint64_t incarnation, next_ms, heartbeat_ms;
     uint64_t frozen_ms; /* until then it gets no processor; what comes waits for it */
-    char shards[MASTER_JOBS_PER_PS_MAX][64]; /* a server's, by job; "": none */
-    int told_mode;                           /* likewise, the last one that it was told */
+    struct fake_shard shards[2 * MASTER_JOBS_PER_PS_MAX];
+    int told_mode;                   /* a server: the last one that it was told */
+    struct master_standby_said says; /* of its primaries that have a backup */
+    const char *says_problem;        /* of its backups */
     struct fake_worker_job job;
     unsigned crash_on;  /* call kind + 1 at which it dies */
     bool knows_no_base; /* a server: it writes everything */
@@ -93,7 +102,7 @@ struct flight { /* what comes to the other side, or back, later */
     struct master_call c; /* what it points to is copied below */
     char node[64], job[64];
     struct consistency consistency;
-    bool has_ledger;
+    bool has_backup, has_ledger;
     struct ledger ledger; /* done is in counts */
     uint32_t counts[SPLITS_MAX];
     struct lease lease;
@@ -116,6 +125,7 @@ struct cluster {
     struct master_reply reply;  /* to the last request that was answered at once */
     enum job_state reply_state; /* of the job in it */
     char reply_text[64];
+    uint64_t reply_openings[8];
     struct { /* what watchers saw */
         char id[64];
         enum job_state state;

@@ -82,9 +82,9 @@ static void forget_worker_job(struct fake_node *n)
 
 void fake_drop_job(struct fake_node *n, const char *job)
 {
-    for (size_t i = 0; i < MASTER_JOBS_PER_PS_MAX; i++) {
-        if (strcmp(n->shards[i], job) == 0) {
-            n->shards[i][0] = '\0';
+    for (size_t i = 0; i < 2 * MASTER_JOBS_PER_PS_MAX; i++) {
+        if (strcmp(n->shards[i].job, job) == 0) {
+            n->shards[i].job[0] = '\0';
         }
     }
     if (strcmp(n->job.job, job) == 0) {
@@ -115,13 +115,17 @@ static size_t works_of(const struct cluster *c, const struct fake_node *n, struc
 
 void fake_heartbeat(struct cluster *c, struct fake_node *n)
 {
-    const char *jobs[MASTER_JOBS_PER_PS_MAX + 1];
-    uint64_t openings[MASTER_JOBS_PER_PS_MAX + 1] = {0};
+    const char *jobs[2 * MASTER_JOBS_PER_PS_MAX + 1];
+    uint64_t openings[2 * MASTER_JOBS_PER_PS_MAX + 1] = {0};
+    struct master_standby_said standbys[2 * MASTER_JOBS_PER_PS_MAX + 1] = {0};
     size_t count = 0;
-    for (size_t i = 0; i < MASTER_JOBS_PER_PS_MAX; i++) {
-        if (n->shards[i][0] != '\0') {
-            openings[count] = n->says_opening;
-            jobs[count++] = n->shards[i];
+    for (size_t i = 0; i < 2 * MASTER_JOBS_PER_PS_MAX; i++) {
+        const struct fake_shard *s = &n->shards[i];
+        if (s->job[0] != '\0') {
+            openings[count] = n->says_opening != 0 ? n->says_opening : s->opening;
+            standbys[count].waits_ms = s->backup != 0 ? n->says.waits_ms : 0;
+            standbys[count].problem = s->is_backup ? n->says_problem : NULL;
+            jobs[count++] = s->job;
         }
     }
     if (n->job.started) {
@@ -134,6 +138,7 @@ void fake_heartbeat(struct cluster *c, struct fake_node *n)
                                         .incarnation = n->incarnation,
                                         .jobs = jobs,
                                         .openings = openings,
+                                        .standbys = standbys,
                                         .job_count = count,
                                         .works = works,
                                         .work_count = works_of(c, n, works)};
@@ -151,6 +156,12 @@ void fake_heartbeat(struct cluster *c, struct fake_node *n)
     for (size_t i = 0; i < c->reply.stop_opening_count; i++) {
         if (n->job.started && n->job.start == c->reply.stop_openings[i]) {
             forget_worker_job(n);
+        }
+        for (size_t k = 0; k < 2 * MASTER_JOBS_PER_PS_MAX; k++) {
+            struct fake_shard *s = &n->shards[k];
+            if (s->opening == c->reply.stop_openings[i]) {
+                s->job[0] = '\0';
+            }
         }
     }
 }
@@ -329,23 +340,65 @@ static bool has_room(const struct flight *f, const struct fake_node *n)
            !(f->has_ledger && n->full_mode == (int)f->consistency.mode + 1);
 }
 
+static struct fake_shard *shard_of(struct fake_node *n, const struct flight *f)
+{
+    for (size_t i = 0; i < 2 * MASTER_JOBS_PER_PS_MAX; i++) {
+        struct fake_shard *s = &n->shards[i];
+        if (strcmp(s->job, f->job) == 0 && s->opening == f->c.fence.opening &&
+            s->number == f->c.shard) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+static struct fake_shard *open_shard(struct fake_node *n, const struct flight *f)
+{
+    struct fake_shard *s = n->shards;
+    while (s->job[0] != '\0') {
+        s++;
+    }
+    *s = (struct fake_shard){.number = f->c.shard,
+                             .opening = f->c.fence.opening,
+                             .backup = f->has_backup ? f->c.standby.backup.opening : 0,
+                             .is_backup = f->c.standby.is_backup};
+    snprintf(s->job, sizeof s->job, "%s", f->job);
+    return s;
+}
+
+/* The generation that it is told says what it is. */
+static int take_role(struct fake_shard *s, const struct flight *f, struct err *err)
+{
+    if (s->is_backup && !f->c.standby.promote && f->c.kind != MASTER_CALL_OPEN) {
+        return err_set(err, ERR_STATE, "it is a backup");
+    }
+    if (f->c.kind == MASTER_CALL_MEMBERSHIP) {
+        const uint64_t backup = f->has_backup ? f->c.standby.backup.opening : 0;
+        assert_true(backup == 0 || backup == s->backup); /* none that it did not have */
+        assert_true(backup == 0 || !f->c.standby.promote);
+        s->backup = backup;
+        s->is_backup = false;
+    }
+    return 0;
+}
+
 static int answer_of_server(struct cluster *c, struct flight *f, struct fake_node *n,
                             struct flight *answer)
 {
     struct fake_position *p = position_of(c, f->job);
+    struct fake_shard *s = shard_of(n, f);
     if (f->c.kind == MASTER_CALL_CLOSE) {
-        fake_drop_job(n, f->job);
+        if (s != NULL) {
+            s->job[0] = '\0';
+        }
         return 0;
     }
-    if (f->c.kind == MASTER_CALL_OPEN && !cluster_holds(c, n->id, f->job)) {
-        size_t i = 0;
-        while (n->shards[i][0] != '\0') {
-            i++;
-        }
-        snprintf(n->shards[i], sizeof n->shards[i], "%s", f->job);
-    }
-    if (!cluster_holds(c, n->id, f->job)) {
+    s = s == NULL && f->c.kind == MASTER_CALL_OPEN ? open_shard(n, f) : s;
+    if (s == NULL) {
         return err_set(&answer->err, ERR_NOT_FOUND, "no shard of %s", f->job);
+    }
+    if (take_role(s, f, &answer->err) != 0) {
+        return answer->err.code;
     }
     if (f->c.kind == MASTER_CALL_MEMBERSHIP && !has_room(f, n)) {
         return err_set(&answer->err, ERR_EXHAUSTED, "so many bytes are too many");

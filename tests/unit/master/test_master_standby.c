@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shards with a backup: where it is, who takes over when, and what is never asked of whom. */
+#include "cluster.h"
+
+#define FOLLOWER "cluster.standby=follower"
+
+/* The shard of @job on @node, or its backup there; NULL: there is none. */
+static const struct fake_shard *find(struct cluster *c, const char *node, const char *job,
+                                     uint32_t number)
+{
+    const struct fake_node *n = cluster_node(c, node);
+    for (size_t i = 0; n != NULL && n->alive && i < 2 * MASTER_JOBS_PER_PS_MAX; i++) {
+        if (strcmp(n->shards[i].job, job) == 0 && n->shards[i].number == number) {
+            return &n->shards[i];
+        }
+    }
+    return NULL;
+}
+
+static struct cluster *begin(uint64_t seed, size_t ps, char id[64], const char *const *sets,
+                             size_t count)
+{
+    struct cluster *c = cluster_new(seed, ps, 2);
+    cluster_submit(c, "demo", id, sets, count);
+    cluster_until_in(c, id, "TRAIN");
+    return c;
+}
+
+/* No server is backup of its own shard; primaries know theirs, and backups that they are one. */
+static void backups_lie_on_the_next_server(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(900, 3, id, SETS(FOLLOWER, "cluster.ps=3", "training.epochs=9"));
+    static const char *const servers[] = {"ps-1", "ps-2", "ps-3"};
+    const struct job_record *r = cluster_job(c, id);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct fake_shard *primary = find(c, servers[i], id, i);
+        const struct fake_shard *backup = find(c, servers[(i + 1) % 3], id, i);
+        assert_false(primary->is_backup);
+        assert_true(backup->is_backup);
+        assert_true(primary->backup == backup->opening && primary->opening != backup->opening);
+        assert_string_equal(r->shards[i].ps, servers[i]);
+        assert_string_equal(r->shards[i].backup, servers[(i + 1) % 3]);
+    }
+    cluster_run_to_end(c, id);
+    cluster_run_ms(c, 5000);
+    for (size_t i = 0; i < 3; i++) {
+        assert_false(cluster_holds(c, servers[i], id)); /* all were closed */
+    }
+    cluster_free(c);
+}
+
+static void without_the_key_there_are_none(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(901, 2, id, SETS("training.epochs=9"));
+    assert_null(find(c, "ps-2", id, 0));
+    assert_string_equal(cluster_job(c, id)->shards[0].backup, "");
+    cluster_free(c);
+}
+
+/* In one new generation: the place of a shard, its opening, and that its backup is the primary. */
+static void a_backup_takes_over(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"training.mode=sync", "training.mode=async",
+                                        "training.mode=bounded"};
+    for (size_t i = 0; i < 3; i++) {
+        char id[64];
+        struct cluster *c = begin(910 + i, 2, id, SETS(FOLLOWER, "training.epochs=300", modes[i]));
+        const uint64_t generation = cluster_job(c, id)->generation;
+        const uint64_t step = cluster_job(c, id)->step;
+        cluster_kill(cluster_node(c, "ps-1"));
+        cluster_run_ms(c, 8000);
+        const struct job_record *r = cluster_job(c, id);
+        assert_int_equal(r->recoveries, 0);
+        assert_int_equal(r->takeovers, 1);
+        assert_true(r->generation > generation && r->step >= step);
+        assert_string_equal(r->shards[0].ps, "ps-2");
+        assert_string_equal(r->shards[1].ps, "ps-2");
+        assert_string_equal(r->shards[0].backup, "");
+        assert_string_equal(r->shards[1].backup, "");
+        assert_false(find(c, "ps-2", id, 0)->is_backup);
+        assert_int_equal(find(c, "ps-2", id, 1)->backup, 0); /* it goes on alone */
+        assert_int_equal(cluster_run_to_end(c, id)->recoveries, 0);
+        cluster_free(c);
+    }
+}
+
+/* Whatever its server was asked for when it died is asked of the backup. */
+static void it_takes_over_at_any_work(void **state)
+{
+    (void)state;
+    static const enum master_call_kind kinds[] = {MASTER_CALL_MEMBERSHIP, MASTER_CALL_PIN,
+                                                  MASTER_CALL_CHECKPOINT, MASTER_CALL_UNPIN};
+    static const char *const modes[] = {"training.mode=sync", "training.mode=async"};
+    for (size_t i = 0; i < 8; i++) {
+        char id[64];
+        struct cluster *c = begin(920 + i, 3, id,
+                                  SETS(FOLLOWER, "cluster.ps=3", "training.epochs=30", modes[i / 4],
+                                       "training.checkpoint_every=1 epoch"));
+        cluster_node(c, "ps-2")->crash_on = (unsigned)kinds[i % 4] + 1;
+        if (kinds[i % 4] == MASTER_CALL_MEMBERSHIP) {
+            cluster_kill_one(c, MASTER_WORKER);
+        }
+        const struct job_record *r = cluster_run_to_end(c, id);
+        assert_int_equal(r->recoveries, 0);
+        assert_int_equal(r->takeovers, 1);
+        cluster_free(c);
+    }
+}
+
+/* In the evaluation and the checkpoint of the end nobody trains any more. */
+static void it_takes_over_at_the_end(void **state)
+{
+    (void)state;
+    static const char *const works[] = {"EVALUATE", "CHECKPOINT"};
+    for (size_t i = 0; i < 2; i++) {
+        char id[64];
+        struct cluster *c = begin(930 + i, 2, id, SETS(FOLLOWER, "training.evaluate_every=never"));
+        cluster_until_in(c, id, "FINISH");
+        cluster_until_in(c, id, works[i]);
+        cluster_kill(cluster_node(c, "ps-2"));
+        const struct job_record *r = cluster_run_to_end(c, id);
+        assert_int_equal(r->recoveries, 0);
+        assert_string_equal(r->shards[1].ps, "ps-1");
+        cluster_free(c);
+    }
+}
+
+/* A server that leaves, or that an admin drops, gives its shards up in the same way. */
+static void who_leaves_is_taken_over_from(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(940, 2, id, SETS(FOLLOWER, "training.epochs=30"));
+    struct fake_node *n = cluster_node(c, "ps-1");
+    struct master_event e = {.kind = MASTER_LEAVE, .request = ++c->request};
+    e.node = (struct master_node_event){.node = n->id, .incarnation = n->incarnation};
+    cluster_event(c, &e);
+    cluster_kill(n);
+    assert_int_equal(cluster_job(c, id)->takeovers, 1);
+    cluster_assert_reason(c, id, "parameter server ps-1 was lost (it left); ps-2 has taken over");
+    assert_int_equal(cluster_run_to_end(c, id)->recoveries, 0);
+    cluster_free(c);
+}
+
+/* What has lost its backup goes back to a checkpoint when its server is lost, too. */
+static void the_second_loss_is_a_recovery(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(950, 2, id, SETS(FOLLOWER, "training.epochs=60"));
+    cluster_kill(cluster_node(c, "ps-1"));
+    cluster_run_ms(c, 8000);
+    assert_int_equal(cluster_job(c, id)->takeovers, 1);
+    cluster_kill(cluster_node(c, "ps-2"));
+    (void)cluster_add(c, MASTER_PS);
+    (void)cluster_add(c, MASTER_PS);
+    const struct job_record *r = cluster_run_to_end(c, id);
+    assert_int_equal(r->recoveries, 1);
+    assert_int_equal(r->takeovers, 1);
+    cluster_free(c);
+}
+
+/* A primary waits until this master tells it to go on alone. */
+static void a_backup_that_does_not_follow_is_given_up(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char id[64];
+        struct cluster *c = begin(960 + i, 2, id, SETS(FOLLOWER, "training.epochs=60"));
+        struct fake_node *n = cluster_node(c, "ps-1");
+        n->says.waits_ms = i == 0 ? 2999 : 0; /* less than the time-out of heartbeats */
+        fake_heartbeat(c, n);
+        assert_int_equal(find(c, "ps-1", id, 0)->backup, find(c, "ps-2", id, 0)->opening);
+        n->says.waits_ms = i == 0 ? 3000 : 0;
+        struct fake_node *other = cluster_node(c, "ps-2");
+        other->says_problem = i == 0 ? NULL : "no memory for the slots";
+        fake_heartbeat(c, i == 0 ? n : other);
+        n->says.waits_ms = 0;
+        other->says_problem = NULL;
+        cluster_assert_reason(c, id, "shard 0 on ps-1 has no backup any more: ps-2 ");
+        cluster_run_ms(c, 1000);
+        assert_int_equal(find(c, "ps-1", id, 0)->backup, 0);
+        assert_null(find(c, "ps-2", id, 0)); /* it was closed */
+        assert_non_null(find(c, "ps-1", id, 1));
+        assert_true(cluster_holds(c, "ps-2", id));
+        cluster_kill(other);
+        cluster_run_ms(c, 8000);
+        assert_int_equal(cluster_job(c, id)->takeovers, 1); /* of the other shard */
+        assert_int_equal(cluster_run_to_end(c, id)->recoveries, 0);
+        cluster_free(c);
+    }
+}
+
+/* A server that lives, and has lost its shard or a backup. */
+static void what_a_server_does_not_name_is_lost(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char id[64];
+        struct cluster *c = begin(970 + i, 2, id, SETS(FOLLOWER, "training.epochs=60"));
+        struct fake_node *n = cluster_node(c, "ps-1");
+        for (size_t k = 0; k < 2; k++) {
+            if (strcmp(n->shards[k].job, id) == 0 && n->shards[k].is_backup == (i == 1)) {
+                n->shards[k].job[0] = '\0';
+            }
+        }
+        fake_heartbeat(c, n);
+        assert_int_equal(cluster_job(c, id)->takeovers, 0); /* one may have been on its way */
+        fake_heartbeat(c, n);
+        assert_int_equal(cluster_job(c, id)->takeovers, i == 0);
+        cluster_run_ms(c, 1000);
+        assert_int_equal(find(c, "ps-2", id, 1)->backup, 0);
+        assert_int_equal(cluster_holds(c, "ps-1", id), i == 1);
+        assert_int_equal(cluster_run_to_end(c, id)->recoveries, 0);
+        cluster_free(c);
+    }
+}
+
+/* One that cannot be the primary, as it says, is as good as none. */
+static void a_refused_promotion_is_a_recovery(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(980, 2, id, SETS(FOLLOWER, "training.epochs=60"));
+    struct fake_node *n = cluster_node(c, "ps-2");
+    n->refuse = ERR_CORRUPT;
+    n->refuse_kind = MASTER_CALL_MEMBERSHIP;
+    cluster_kill(cluster_node(c, "ps-1"));
+    (void)cluster_until(c, id, JOB_RECOVERING, 20000);
+    n->refuse = 0;
+    (void)cluster_add(c, MASTER_PS);
+    const struct job_record *r = cluster_run_to_end(c, id);
+    assert_int_equal(r->recoveries, 1);
+    cluster_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(backups_lie_on_the_next_server),
+        cmocka_unit_test(without_the_key_there_are_none),
+        cmocka_unit_test(a_backup_takes_over),
+        cmocka_unit_test(it_takes_over_at_any_work),
+        cmocka_unit_test(it_takes_over_at_the_end),
+        cmocka_unit_test(who_leaves_is_taken_over_from),
+        cmocka_unit_test(the_second_loss_is_a_recovery),
+        cmocka_unit_test(a_backup_that_does_not_follow_is_given_up),
+        cmocka_unit_test(what_a_server_does_not_name_is_lost),
+        cmocka_unit_test(a_refused_promotion_is_a_recovery),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
