@@ -4,9 +4,7 @@
 #include "ps/core/shard.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/mutant.h"
@@ -19,49 +17,6 @@ static void (*const handlers[SHARD_EVENT_KINDS])(struct shard *, const struct sh
 #undef X
 };
 
-/* ---- actions ---- */
-
-void shard_actions_release(struct shard_actions *a)
-{
-    free(a->items);
-    *a = (struct shard_actions){0};
-}
-
-struct shard_action *shard_act(struct shard_actions *out, enum shard_action_kind kind)
-{
-    out->items = mem_grow(out->items, &out->capacity, out->count + 1, sizeof *out->items);
-    struct shard_action *a = &out->items[out->count++];
-    *a = (struct shard_action){.kind = kind};
-    return a;
-}
-
-void shard_release_buffer(struct shard_actions *out, void *buffer)
-{
-    if (buffer != NULL) {
-        shard_act(out, SHARD_RELEASE)->buffer = buffer;
-    }
-}
-
-void shard_refuse(const struct shard *s, void *tag, struct shard_actions *out)
-{
-    assert(out->err.code != 0);
-    struct shard_action *a = shard_act(out, SHARD_REPLY);
-    a->tag = tag;
-    a->code = out->err.code;
-    a->version = s->version;
-    a->generation = s->generation;
-}
-
-void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *out)
-{
-    struct shard_action *a = shard_act(out, SHARD_REPLY);
-    a->tag = tag;
-    a->version = s->version;
-    a->generation = s->generation;
-    a->ledger = s->consistency.mode == TRAINING_SYNC ? NULL : &s->ledger;
-    a->examples_applied = s->examples;
-}
-
 /* ---- life ---- */
 
 static int check_options(const struct shard_options *o, struct err *err)
@@ -70,14 +25,6 @@ static int check_options(const struct shard_options *o, struct err *err)
     rc = rc != 0 ? rc : consistency_check(&o->consistency, err);
     rc = rc != 0 ? rc : shard_ledger_check(o->ledger, err);
     return rc != 0 ? rc : shard_workers_check(o->workers, o->worker_count, err);
-}
-
-void shard_eras_set(struct shard *s, const struct era *eras, size_t count)
-{
-    static const struct era only = {0};
-    s->era_count = count == 0 ? 1 : count;
-    s->eras = mem_resize(s->eras, s->era_count, sizeof *s->eras);
-    memcpy(s->eras, count == 0 ? &only : eras, s->era_count * sizeof *s->eras);
 }
 
 struct shard *shard_new(const struct shard_options *o, struct err *err)
@@ -127,20 +74,6 @@ void shard_free(struct shard *s)
 }
 
 /* ---- steps ---- */
-
-int shard_check_generation(const struct shard *s, uint64_t generation, struct err *err)
-{
-    if (generation < s->generation) {
-        return err_set(err, ERR_ABORTED, "generation %" PRIu64 " is over; it is %" PRIu64 " now",
-                       generation, s->generation);
-    }
-    if (generation > s->generation) {
-        return err_set(err, ERR_STATE,
-                       "generation %" PRIu64 " is not known yet, only %" PRIu64 "; try again",
-                       generation, s->generation);
-    }
-    return 0;
-}
 
 static bool wants_reply(enum shard_event_kind kind)
 {

@@ -164,41 +164,25 @@ struct shard {
     uint64_t pushes_dropped;
 };
 
+/* The files from top to bottom: each calls only those below it. At the top are shard.c, the
+ * entrance, shard_exchange.c and shard_apply.c. */
+
 #define X(NAME, name)                                                                              \
     void shard_on_##name(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 SHARD_EVENTS(X)
 #undef X
 
-/* ---- shard.c ---- */
-
-struct shard_action *shard_act(struct shard_actions *out, enum shard_action_kind kind);
-void shard_release_buffer(struct shard_actions *out, void *buffer); /* NULL is fine */
-/* Answer @tag with the error in @out->err. */
-void shard_refuse(const struct shard *s, void *tag, struct shard_actions *out);
-/* 0, or the reason in @err why @generation may not speak. */
-int shard_check_generation(const struct shard *s, uint64_t generation, struct err *err);
-void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *out);
-
-/* ---- shard_exchange.c ---- */
-
-/* Checks a request of a worker for errors that do not depend on its push. */
-int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err);
-
-/* ---- shard_fill.c ---- */
-
-/* Are its values there? Errors: ERR_STATE: workers are bringing them; asked again later it will do.
- */
-int shard_check_filled(const struct shard *s, struct err *err);
-
-/* ---- shard_membership.c ---- */
+/* ---- shard_membership.c: generations, and the end ---- */
 
 /* Counts that fit their shape. Errors: ERR_INVALID. */
 int shard_ledger_check(const struct ledger *l, struct err *err);
 
-/* ---- shard_apply.c: a push becomes an update ---- */
+/* ---- shard_pin.c ---- */
 
-/* Examples and elements of the push of @e. Errors: ERR_INVALID. */
-int shard_check_push(const struct shard *s, const struct shard_event *e, struct err *err);
+const struct shard_pin *shard_pin_find(const struct shard *s, const char *id);
+void shard_pins_release(struct shard *s, struct shard_actions *out);
+/* The same of all but @keep (NULL: none) while the shard goes on: they are as if unpinned. */
+void shard_pins_forget(struct shard *s, const char *keep, struct shard_actions *out);
 
 /* ---- shard_sync.c: all replicas of a step ---- */
 
@@ -206,57 +190,58 @@ int shard_check_push(const struct shard *s, const struct shard_event *e, struct 
  * error is returned. */
 int shard_push_sync(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                     struct shard_actions *out);
-bool shard_sync_ready(const struct shard *s); /* everything of the step is there */
+
+/* ---- shard_sync_step.c: one step of sync ---- */
+
 /* Do what can be done with the step at @e, if there is a free snapshot and all that it takes. */
 void shard_sync_go_on(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 /* Drop what is in of the unfinished step, which begins again at @now_ms. */
 void shard_sync_forget(struct shard *s, uint64_t now_ms, struct shard_actions *out);
 void shard_sync_resize(struct shard *s); /* for s->consistency; nothing may be in */
-/* Adds the sum that begins at @right to the one that begins at @left. @last: that makes it the sum
- * of the whole step, which is applied before anything else happens. */
-void shard_sync_combine(struct shard *s, uint32_t left, uint32_t right, bool last,
-                        struct shard_actions *out);
 
-/* ---- shard_decide.c: partial sync, a step with fewer than all ---- */
+/* ---- shard_park.c: requests that wait ---- */
 
-/* shard_push_sync() of partial sync; shard_push_sync() has checked @e. */
-void shard_decide_push(struct shard *s, const struct shard_event *e, struct shard_parked *request,
-                       struct shard_actions *out);
-bool shard_decide_ready(const struct shard *s);
-/* Make the sum of the step's replicas in nodes[0], and drop the others. */
-void shard_decide_sum(struct shard *s, struct shard_actions *out);
-/* Begins the unfinished step, with nothing in. */
-void shard_decide_begin(struct shard *s);
-/* Does the present step have a decision that is not carried out here? Without rounds of sums the
- * lead is a step ahead then. */
-bool shard_decide_pending(const struct shard *s);
-/* Forget the decision of the present step: no shard has applied it. */
-void shard_decide_erase(struct shard *s);
-/* True if @replica is part of the decision. */
-bool shard_decide_includes(const struct shard *s, uint32_t replica);
-/* Take @e's decision. Errors: ERR_INVALID, ERR_RANGE. */
-int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
-/* Answers a push whose step is complete with what became of it. */
-void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
-                         struct exchange_answer *answer);
+/* Answer the request @p, or leave it: 0 answered, 1 it must wait, ERR_* refused for @err. */
+int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
+                     struct err *err);
+/* True if @version is the present one or the one before it. Pins are asked for by their ids. */
+bool shard_readable(const struct shard *s, uint64_t version);
+/* Errors: ERR_EXHAUSTED. */
+int shard_park(struct shard *s, const struct shard_parked *p, struct err *err);
+/* Answers all requests that waited for what is now there. */
+void shard_wake(struct shard *s, struct shard_actions *out);
+/* End all with the error in @out->err. */
+void shard_refuse_parked(struct shard *s, struct shard_actions *out);
 
-/* The lead tells its decision of @step, if it is known. */
-void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer);
+/* ---- shard_read.c: readers' pins ---- */
 
-/* ---- shard.c ---- */
+/* Ends those whose time is over at @now_ms. */
+void shard_readers_pass(struct shard *s, uint64_t now_ms, struct shard_actions *out);
+/* There is a new version: pins it for those who wait for it. */
+void shard_readers_wake(struct shard *s, uint64_t now_ms, struct shard_actions *out);
+/* Ends those that wait, with the error in @out->err. */
+void shard_readers_refuse(struct shard *s, struct shard_actions *out);
+/* True if @tag was a reader that waits. */
+bool shard_readers_gone(struct shard *s, const void *tag, struct shard_actions *out);
+void shard_readers_release(struct shard *s, struct shard_actions *out); /* nobody waits */
+size_t shard_readers_count(const struct shard *s);
 
-/* Take the eras of @eras. They are checked. */
-void shard_eras_set(struct shard *s, const struct era *eras, size_t count);
-/* The era of the update from @version on. */
-static inline size_t shard_era(const struct shard *s, uint64_t version)
-{
-    return era_at(s->eras, s->era_count, version);
-}
-/* Rounds of sums in step @step. */
-static inline uint32_t shard_rounds(const struct shard *s, uint64_t step)
-{
-    return s->eras[shard_era(s, step)].rounds;
-}
+/* ---- shard_fill.c ---- */
+
+/* Are its values there? Errors: ERR_STATE: workers are bringing them; asked again later it will do.
+ */
+int shard_check_filled(const struct shard *s, struct err *err);
+
+/* ---- shard_async.c ---- */
+
+/* Takes a push, as shard_push_sync(). @request->ticket is the push's when it waits in the queue,
+ * else 0. */
+int shard_push_async(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+                     struct shard_actions *out);
+/* Apply the oldest push of the queue. */
+void shard_async_apply(struct shard *s, struct shard_actions *out);
+void shard_async_forget(struct shard *s, struct shard_actions *out);
+uint32_t shard_progress(const struct shard *s, uint64_t epoch, uint32_t split);
 
 /* ---- shard_sums.c: sums over whole variables ---- */
 
@@ -271,7 +256,7 @@ int shard_sums_check(const struct shard *s, const struct shard_event *e, struct 
 /* Answers a request for sums, as shard_try_answer() does others. */
 int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
                       struct shard_actions *out, struct err *err);
-/* Take @e's totals. Errors: ERR_RANGE. */
+/* Take @e's totals. 1: they are the last ones. Errors: ERR_RANGE. */
 int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 
 /* ---- shard_spare.c: speculation ---- */
@@ -289,44 +274,44 @@ void shard_spare_came(struct shard *s, const struct exchange_push *p, uint64_t n
 /* Answer @e's request. Errors: ERR_INVALID, ERR_RANGE. */
 int shard_spare_give(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 
-/* ---- shard_async.c ---- */
+/* ---- shard_decide.c: partial sync, a step with fewer than all ---- */
 
-/* Takes a push, as shard_push_sync(). @request->ticket is the push's when it waits in the queue,
- * else 0. */
-int shard_push_async(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+/* shard_push_sync() of partial sync; shard_push_sync() has checked @e. True: it is new, the step
+ * may be complete. */
+bool shard_decide_push(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+                       struct shard_actions *out);
+bool shard_sync_ready(const struct shard *s); /* everything of the step is there, in any sync */
+/* Make the sum of the step's replicas in nodes[0], and drop the others. */
+void shard_decide_sum(struct shard *s, struct shard_actions *out);
+/* Begins the unfinished step, with nothing in. */
+void shard_decide_begin(struct shard *s);
+/* Does the present step have a decision that is not carried out here? Without rounds of sums the
+ * lead is a step ahead then. */
+bool shard_decide_pending(const struct shard *s);
+/* Forget the decision of the present step: no shard has applied it. */
+void shard_decide_erase(struct shard *s);
+/* True if @replica is part of the decision. */
+bool shard_decide_includes(const struct shard *s, uint32_t replica);
+/* Take @e's decision. 1: it is new, the step may be complete. Errors: ERR_INVALID, ERR_RANGE. */
+int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+/* Answers a push whose step is complete with what became of it. */
+void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
+                         struct exchange_answer *answer);
+/* The lead tells its decision of @step, if it is known. */
+void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer);
+
+/* ---- shard_tree.c: the sums of a step ---- */
+
+/* True if @b is part of a sum that is in. */
+bool shard_tree_covers(const struct shard *s, struct tree_block b);
+/* Adds the sum that begins at @from to the one that begins at @to. @last: that makes it the sum
+ * of the whole step, which is applied before anything else happens. */
+void shard_tree_combine(struct shard *s, uint32_t to, uint32_t from, bool last,
+                        struct shard_actions *out);
+/* Adds @b, which is in, to its sibling as soon as both are in, and so on up the tree. @can_apply:
+ * the sum of the whole step is applied as soon as it is complete. */
+void shard_tree_rise(struct shard *s, struct tree_block b, bool can_apply,
                      struct shard_actions *out);
-/* Apply the oldest push of the queue. */
-void shard_async_apply(struct shard *s, struct shard_actions *out);
-void shard_async_forget(struct shard *s, struct shard_actions *out);
-uint32_t shard_progress(const struct shard *s, uint64_t epoch, uint32_t split);
-
-/* ---- shard_policy.c: gradients of old parameters ---- */
-
-/* Checks whether @p may come to this shard. Errors: ERR_STATE: the lead has to take it first. */
-int shard_policy_check(const struct shard *s, const struct exchange_push *p, struct err *err);
-bool shard_policy_drops(const struct shard *s, uint64_t staleness); /* the lead: too stale */
-/* How the update @a, with its staleness, makes up for the age of the gradient of @q. */
-void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
-                          struct shard_action *a);
-/* The newest version is sent to @worker. */
-void shard_policy_sent(struct shard *s, uint32_t worker, struct shard_actions *out);
-/* Forgets the version that is kept for @worker. */
-void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out);
-void shard_policy_forget_all(struct shard *s, struct shard_actions *out);
-
-/* ---- shard_park.c: requests that wait ---- */
-
-/* Answer the request @p, or leave it: 0 answered, 1 it must wait, ERR_* refused for @err. */
-int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
-                     struct err *err);
-/* Errors: ERR_EXHAUSTED. */
-/* True if @version is the present one or the one before it. Pins are asked for by their ids. */
-bool shard_readable(const struct shard *s, uint64_t version);
-int shard_park(struct shard *s, const struct shard_parked *p, struct err *err);
-/* Answers all requests that waited for what is now there. */
-void shard_wake(struct shard *s, struct shard_actions *out);
-/* End all with the error in @out->err. */
-void shard_refuse_parked(struct shard *s, struct shard_actions *out);
 
 /* ---- shard_workers.c: bounded staleness ---- */
 
@@ -345,24 +330,42 @@ void shard_worker_idle(struct shard *s, uint32_t worker, uint64_t session);
 /* True while @worker is too far ahead of the slowest active one. */
 bool shard_worker_ahead(const struct shard *s, uint32_t worker);
 
-/* ---- shard_pin.c ---- */
+/* ---- shard_policy.c: gradients of old parameters ---- */
 
-const struct shard_pin *shard_pin_find(const struct shard *s, const char *id);
-void shard_pins_release(struct shard *s, struct shard_actions *out);
-/* The same of all but @keep (NULL: none) while the shard goes on: they are as if unpinned. */
-void shard_pins_forget(struct shard *s, const char *keep, struct shard_actions *out);
+/* Checks whether @p may come to this shard. Errors: ERR_STATE: the lead has to take it first. */
+int shard_policy_check(const struct shard *s, const struct exchange_push *p, struct err *err);
+bool shard_policy_drops(const struct shard *s, uint64_t staleness); /* the lead: too stale */
+/* How the update @a, with its staleness, makes up for the age of the gradient of @q. */
+void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
+                          struct shard_action *a);
+/* The newest version is sent to @worker. */
+void shard_policy_sent(struct shard *s, uint32_t worker, struct shard_actions *out);
+/* Forgets the version that is kept for @worker. */
+void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out);
+void shard_policy_forget_all(struct shard *s, struct shard_actions *out);
 
-/* ---- shard_read.c: readers' pins ---- */
+/* ---- shard_actions.c: the shelf ---- */
 
-/* Ends those whose time is over at @now_ms. */
-void shard_readers_pass(struct shard *s, uint64_t now_ms, struct shard_actions *out);
-/* There is a new version: pins it for those who wait for it. */
-void shard_readers_wake(struct shard *s, uint64_t now_ms, struct shard_actions *out);
-/* Ends those that wait, with the error in @out->err. */
-void shard_readers_refuse(struct shard *s, struct shard_actions *out);
-/* True if @tag was a reader that waits. */
-bool shard_readers_gone(struct shard *s, const void *tag, struct shard_actions *out);
-void shard_readers_release(struct shard *s, struct shard_actions *out); /* nobody waits */
-size_t shard_readers_count(const struct shard *s);
+struct shard_action *shard_act(struct shard_actions *out, enum shard_action_kind kind);
+void shard_release_buffer(struct shard_actions *out, void *buffer); /* NULL is fine */
+/* Answer @tag with the error in @out->err. */
+void shard_refuse(const struct shard *s, void *tag, struct shard_actions *out);
+void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *out);
+/* 0, or the reason in @err why @generation may not speak. */
+int shard_check_generation(const struct shard *s, uint64_t generation, struct err *err);
+/* Examples and elements of the push of @e. Errors: ERR_INVALID. */
+int shard_check_push(const struct shard *s, const struct shard_event *e, struct err *err);
+/* Take the eras of @eras. They are checked. */
+void shard_eras_set(struct shard *s, const struct era *eras, size_t count);
+/* The era of the update from @version on. */
+static inline size_t shard_era(const struct shard *s, uint64_t version)
+{
+    return era_at(s->eras, s->era_count, version);
+}
+/* Rounds of sums in step @step. */
+static inline uint32_t shard_rounds(const struct shard *s, uint64_t step)
+{
+    return s->eras[shard_era(s, step)].rounds;
+}
 
 #endif

@@ -113,14 +113,6 @@ int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
 
 /* ---- totals ---- */
 
-bool shard_takes_totals(const struct shard *s, const struct shard_event *e)
-{
-    const struct exchange_round *of = &e->ask.totals.of;
-    return !s->closed && e->kind == SHARD_EXCHANGE && e->ask.kind == EXCHANGE_TOTALS &&
-           shard_check_request(s, e, NULL) == 0 && of->step == s->version && s->sums.begun &&
-           of->round == s->sums.settled;
-}
-
 int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     const struct exchange_totals *t = &e->ask.totals;
@@ -141,8 +133,7 @@ int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_a
     s->sums.settled++;
     if (shard_sums_wanting(s)) {
         reduce(s, out);
-    } else {
-        shard_sync_go_on(s, e, out);
+        return 0;
     }
-    return 0;
+    return 1;
 }
