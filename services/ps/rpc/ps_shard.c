@@ -40,6 +40,9 @@ static int parse_spec(const Gradus__V1__OpenShardRequest *r, struct job_spec *sp
 
 static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
+    if (r->is_backup || r->backup != NULL) {
+        return err_set(err, ERR_UNSUPPORTED, "this server does not serve standby shards yet");
+    }
     int rc = wire_id_check(r->shard->job, "job", err);
     rc = rc != 0 ? rc : parse_spec(r, &s->spec, err);
     rc = rc != 0 ? rc : wire_plan_from_proto(r->plan, &s->plan, err);

@@ -37,8 +37,7 @@ static void test_an_update_is_said_before_it_is_made_and_shown_when_it_is_receiv
     assert_int_equal(did->items[3].kind, SHARD_APPLY);
     assert_int_equal(r->version, 1);
     assert_int_equal(r->reply_count, 0);
-    rig_pull(r, 3, PULL_AT_LEAST,
-             0); /* even what was there before waits: the newest is asked for */
+    rig_pull(r, 4, PULL_AT_LEAST, 0);
     assert_int_equal(r->reply_count, 0);
     assert_true(pair_hear(p));
     assert_int_equal(p->backup.version, 1);
@@ -170,6 +169,58 @@ static void test_a_new_generation_is_a_record(void **state)
     shard_info(p->backup.shard, &info);
     assert_int_equal(info.generation, 2);
     assert_int_equal(info.pins, 1);
+    pair_free(p);
+}
+
+/* Mode, data position, and pins of a master that is gone. */
+static void test_a_change_of_the_job_is_a_record(void **state)
+{
+    (void)state;
+    struct pair *p = open_mode(TRAINING_SYNC, 1);
+    struct rig *r = &p->primary;
+    struct rig *b = &p->backup;
+    rig_pin(r, SHARD_PIN, 1, "a", true);
+    pair_settle(p);
+    push_and_pull(r, 2, 0, 0);
+    pair_settle(p);
+    rig_pin(r, SHARD_PIN, 3, "b", true);
+    const struct consistency c = rig_consistency(TRAINING_ASYNC, 0);
+    struct ledger l;
+    ledger_copy(&l, &r->ledger);
+    l.done[0] = 1;
+    struct shard_event e = {.kind = SHARD_MEMBERSHIP,
+                            .generation = 2,
+                            .tag = (void *)4,
+                            .workers = RIG_WORKERS,
+                            .worker_count = 2,
+                            .consistency = &c,
+                            .ledger = &l,
+                            .version = 1,
+                            .forget_pins = true,
+                            .keep_pin = "b",
+                            .has_backup = true,
+                            .backup = PAIR_OPENING};
+    rig_step(r, &e);
+    ledger_release(&l);
+    r->generation = 2;
+    pair_settle(p);
+    assert_int_equal(rig_replied(r, 4)->done0, 1);
+    rig_push_async(r, 5, "w0", 0, 0, 1);
+    pair_settle(p);
+    rig_expect_push(r, 5, PUSH_APPLIED);
+    standby_promote(b, 1, 3);
+    b->generation = 3;
+    assert_int_equal(rig_replied(b, 1)->done0, 2);
+    assert_int_equal(rig_replied(b, 1)->version, 2);
+    assert_int_equal(b->kept[0], 0);
+    assert_int_equal(b->kept[1], 1);
+    rig_push_async(b, 2, "w0", 0, 0, 1);
+    rig_expect_push(b, 2, PUSH_DUPLICATE);
+    rig_pin(b, SHARD_CHECKPOINT, 3, "b", false);
+    assert_true(rig_replied(b, 3)->write);
+    rig_pin(b, SHARD_PIN, 4, "a", true); /* as of a call that comes late */
+    rig_expect(b, 4, ERR_ABORTED, "'a' was unpinned before");
+    standby_same_values(r, b, 2);
     pair_free(p);
 }
 
@@ -505,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_the_master_is_answered_when_the_backup_has_it),
         cmocka_unit_test(test_who_does_not_wait_any_more_is_not_answered),
         cmocka_unit_test(test_a_new_generation_is_a_record),
+        cmocka_unit_test(test_a_change_of_the_job_is_a_record),
         cmocka_unit_test(test_without_its_backup_it_waits_until_the_master_says_so),
         cmocka_unit_test(test_receipts_of_others_and_of_the_future_count_for_nothing),
         cmocka_unit_test(test_a_backup_hears_its_primary_alone),
