@@ -75,6 +75,26 @@ static void test_no_update_begins_while_a_record_is_on_its_way(void **state)
     pair_free(p);
 }
 
+/* "This shard is past that step" is an answer that shows it. */
+static void test_idle_workers_wait_too(void **state)
+{
+    (void)state;
+    struct consistency c = rig_consistency(TRAINING_SYNC, 2);
+    c.speculate = 2;
+    struct pair *p = pair_new(0, &c, 0, false);
+    struct rig *r = &p->primary;
+    push_and_pull(r, 1, 0, 0);
+    push_and_pull(r, 2, 0, 1);
+    struct shard_event e = rig_exchange(r, 3, "w0");
+    e.ask = (struct exchange_request){.kind = EXCHANGE_SPARE, .spare_step = 0};
+    rig_step(r, &e);
+    assert_int_equal(r->reply_count, 0);
+    pair_settle(p);
+    assert_true(rig_replied(r, 3)->has_spare);
+    assert_false(rig_replied(r, 3)->spare_given);
+    pair_free(p);
+}
+
 static void test_async_pushes_are_updates_one_receipt_after_the_other(void **state)
 {
     (void)state;
@@ -552,6 +572,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_update_is_said_before_it_is_made_and_shown_when_it_is_received),
         cmocka_unit_test(test_no_update_begins_while_a_record_is_on_its_way),
+        cmocka_unit_test(test_idle_workers_wait_too),
         cmocka_unit_test(test_async_pushes_are_updates_one_receipt_after_the_other),
         cmocka_unit_test(test_the_master_is_answered_when_the_backup_has_it),
         cmocka_unit_test(test_who_does_not_wait_any_more_is_not_answered),

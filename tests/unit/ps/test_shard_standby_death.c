@@ -210,8 +210,8 @@ static void one_request(struct run *t, struct rig *r, uintptr_t tag)
     } else if (dice < 92) {
         char id[PAIR_PIN_BYTES];
         (void)snprintf(id, sizeof id, "p%u", t->pins - (t->pins > 0 ? draw(t, 2) : 0));
-        t->pins += draw(t, 2);
-        rig_pin(r, draw(t, 3) == 0 ? SHARD_PIN : SHARD_UNPIN, tag, id, draw(t, 2) == 0);
+        t->pins += draw(t, 3) == 0;
+        rig_pin(r, draw(t, 2) == 0 ? SHARD_PIN : SHARD_UNPIN, tag, id, draw(t, 2) == 0);
     } else {
         rig_event(r, SHARD_SNAPSHOT, 0);
     }
@@ -421,6 +421,14 @@ static void die(struct run *t)
 {
     struct pair *p = t->pair;
     for (uint32_t n = draw(t, 3); n > 0 && pair_hear(p); n--) { /* what was on its way */
+    }
+    if (p->heard == p->count) { /* then nothing is missing */
+        struct shard_info here;
+        struct shard_info there;
+        info_of(&p->primary, &here);
+        info_of(&p->backup, &there);
+        same_shards(&p->primary, &p->backup);
+        assert_int_equal(here.pushes_applied, there.pushes_applied);
     }
     for (size_t i = 0; i < p->heard; i++) {
         bring(t, &p->said[i]);
