@@ -4,9 +4,7 @@
 #include "ps/core/shard.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/mutant.h"
@@ -19,49 +17,6 @@ static void (*const handlers[SHARD_EVENT_KINDS])(struct shard *, const struct sh
 #undef X
 };
 
-/* ---- actions ---- */
-
-void shard_actions_release(struct shard_actions *a)
-{
-    free(a->items);
-    *a = (struct shard_actions){0};
-}
-
-struct shard_action *shard_act(struct shard_actions *out, enum shard_action_kind kind)
-{
-    out->items = mem_grow(out->items, &out->capacity, out->count + 1, sizeof *out->items);
-    struct shard_action *a = &out->items[out->count++];
-    *a = (struct shard_action){.kind = kind};
-    return a;
-}
-
-void shard_release_buffer(struct shard_actions *out, void *buffer)
-{
-    if (buffer != NULL) {
-        shard_act(out, SHARD_RELEASE)->buffer = buffer;
-    }
-}
-
-void shard_refuse(const struct shard *s, void *tag, struct shard_actions *out)
-{
-    assert(out->err.code != 0);
-    struct shard_action *a = shard_act(out, SHARD_REPLY);
-    a->tag = tag;
-    a->code = out->err.code;
-    a->version = s->version;
-    a->generation = s->generation;
-}
-
-void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *out)
-{
-    struct shard_action *a = shard_act(out, SHARD_REPLY);
-    a->tag = tag;
-    a->version = s->version;
-    a->generation = s->generation;
-    a->ledger = s->consistency.mode == TRAINING_SYNC ? NULL : &s->ledger;
-    a->examples_applied = s->examples;
-}
-
 /* ---- life ---- */
 
 static int check_options(const struct shard_options *o, struct err *err)
@@ -69,15 +24,10 @@ static int check_options(const struct shard_options *o, struct err *err)
     int rc = era_check(o->eras, o->era_count, SHARD_ROUNDS_MAX, err);
     rc = rc != 0 ? rc : consistency_check(&o->consistency, err);
     rc = rc != 0 ? rc : shard_ledger_check(o->ledger, err);
+    rc = rc != 0 || o->role == SHARD_ALONE
+             ? rc
+             : shard_record_check(&o->consistency, o->keeps_bases, err);
     return rc != 0 ? rc : shard_workers_check(o->workers, o->worker_count, err);
-}
-
-void shard_eras_set(struct shard *s, const struct era *eras, size_t count)
-{
-    static const struct era only = {0};
-    s->era_count = count == 0 ? 1 : count;
-    s->eras = mem_resize(s->eras, s->era_count, sizeof *s->eras);
-    memcpy(s->eras, count == 0 ? &only : eras, s->era_count * sizeof *s->eras);
 }
 
 struct shard *shard_new(const struct shard_options *o, struct err *err)
@@ -101,6 +51,8 @@ struct shard *shard_new(const struct shard_options *o, struct err *err)
     ledger_copy(&s->ledger, o->ledger);
     shard_sync_resize(s);
     shard_workers_set(s, o->workers, o->worker_count, NULL); /* nothing is kept yet */
+    s->standby.role = o->role;
+    s->standby.backup = o->backup;
     return s;
 }
 
@@ -116,6 +68,8 @@ void shard_free(struct shard *s)
     for (size_t i = 0; i < SHARD_DECISIONS_KEPT; i++) {
         free(s->decisions[i].bits);
     }
+    shard_hold_clear(s);
+    free(s->standby.held);
     free(s->eras);
     free(s->pacing.late);
     free(s->pacing.came_ms);
@@ -128,23 +82,9 @@ void shard_free(struct shard *s)
 
 /* ---- steps ---- */
 
-int shard_check_generation(const struct shard *s, uint64_t generation, struct err *err)
-{
-    if (generation < s->generation) {
-        return err_set(err, ERR_ABORTED, "generation %" PRIu64 " is over; it is %" PRIu64 " now",
-                       generation, s->generation);
-    }
-    if (generation > s->generation) {
-        return err_set(err, ERR_STATE,
-                       "generation %" PRIu64 " is not known yet, only %" PRIu64 "; try again",
-                       generation, s->generation);
-    }
-    return 0;
-}
-
 static bool wants_reply(enum shard_event_kind kind)
 {
-    return kind != SHARD_GONE && kind != SHARD_SNAPSHOT;
+    return kind != SHARD_GONE && kind != SHARD_SNAPSHOT && kind != SHARD_RECEIPT;
 }
 
 int shard_check_fence(const struct shard *s, const struct shard_event *e, struct err *err)
@@ -186,12 +126,26 @@ static void step_closed(const struct shard *s, const struct shard_event *e,
     }
 }
 
+/* No update begins before the backup has received what was said to it. */
+static void handle(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    if (e->can_apply && shard_unreceived(s)) {
+        struct shard_event waits = *e;
+        waits.can_apply = false;
+        handlers[e->kind](s, &waits, out);
+    } else {
+        handlers[e->kind](s, e, out);
+    }
+}
+
 void shard_step(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     assert(e->kind < SHARD_EVENT_KINDS);
     out->count = 0;
     out->err.code = 0;
     out->err.msg[0] = 0;
+    shard_hold_clear(s);
+    s->standby.now_ms = e->now_ms;
     if (s->closed) {
         step_closed(s, e, out);
         return;
@@ -202,10 +156,14 @@ void shard_step(struct shard *s, const struct shard_event *e, struct shard_actio
         step_fenced(s, e, out);
         return;
     }
-    handlers[e->kind](s, e, out);
+    if (shard_backup_refuses(s, e, out)) {
+        return;
+    }
+    handle(s, e, out);
     if (s->version != version) {
         shard_readers_wake(s, e->now_ms, out);
     }
+    shard_hold_answers(s, e, out);
 }
 
 void shard_info(const struct shard *s, struct shard_info *out)
@@ -225,6 +183,11 @@ void shard_info(const struct shard *s, struct shard_info *out)
         .queued = s->queue_count,
         .closed = s->closed,
         .ledger = s->consistency.mode == TRAINING_SYNC ? NULL : &s->ledger,
+        .role = s->standby.role,
+        .records = s->standby.records,
+        .received = s->standby.received,
+        .unreceived_ms = shard_unreceived(s) ? s->standby.unreceived_ms : 0,
+        .broken = s->standby.broken.code == 0 ? NULL : &s->standby.broken,
     };
     for (uint32_t r = 0; r < s->replicas; r++) {
         out->queued += s->nodes[r].buffer != NULL;

@@ -71,7 +71,7 @@ void shard_decide_begin(struct shard *s)
     }
 }
 
-bool shard_decide_ready(const struct shard *s)
+static bool is_decided(const struct shard *s)
 {
     if ((!s->lead && !MUTANT(everyone_decides)) || find(s, s->version) != NULL) {
         return s->missing == 0 && find(s, s->version) != NULL;
@@ -79,6 +79,15 @@ bool shard_decide_ready(const struct shard *s)
     uint32_t full = s->replicas - s->empty_in; /* that there can be */
     uint32_t enough = s->consistency.aggregate < full ? s->consistency.aggregate : full;
     return s->full_in >= enough;
+}
+
+bool shard_sync_ready(const struct shard *s)
+{
+    if (consistency_is_partial(&s->consistency)) {
+        return is_decided(s);
+    }
+    uint32_t needed = s->replicas - (MUTANT(sync_without_last) && s->replicas > 1 ? 1 : 0);
+    return s->replicas > 0 && s->nodes[0].sum_end >= needed;
 }
 
 /* ---- pushes ---- */
@@ -111,31 +120,35 @@ static void hold(struct shard *s, uint32_t r, const struct shard_event *e,
 /* Takes a push. A worker that brings a replica of its own is answered when the step is made: with
  * what became of the replica. A spare replica is answered at once: its worker asks what else is
  * missing, which the step may be waiting for. */
-void shard_decide_push(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+bool shard_decide_push(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                        struct shard_actions *out)
 {
     const struct exchange_push *p = &e->ask.push;
     request->partial = !p->spare || MUTANT(spare_waits_for_its_step);
     request->step = p->step;
     request->replica = p->replica_first;
-    if (p->step == s->version) {
-        shard_spare_came(s, p, e->now_ms);
-    }
     if (p->step < s->version || s->nodes[p->replica_first].in) {
         shard_release_buffer(out, e->gradient);
         request->train.push = PUSH_DUPLICATE;
-        return;
+        return false;
     }
     hold(s, p->replica_first, e, out);
     request->train.push = request->partial ? PUSH_APPLIED : PUSH_ACCEPTED;
-    shard_sync_go_on(s, e, out);
+    return true;
+}
+
+void shard_decide_get(const struct shard *s, uint64_t step, struct exchange_decision *out)
+{
+    const struct shard_decision *d = find(s, step);
+    if (d != NULL) {
+        *out = (struct exchange_decision){d->step, d->bits, bytes_of(d->replicas)};
+    }
 }
 
 void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer)
 {
-    const struct shard_decision *d = find(s, step);
-    if (d != NULL && s->lead) {
-        answer->decision = (struct exchange_decision){d->step, d->bits, bytes_of(d->replicas)};
+    if (s->lead) {
+        shard_decide_get(s, step, &answer->decision);
     }
 }
 
@@ -162,7 +175,7 @@ static void fold(struct shard *s, uint32_t lo, uint32_t hi, struct shard_actions
     uint32_t middle = tree_split(lo, hi);
     fold(s, lo, middle, out);
     fold(s, middle, hi, out);
-    shard_sync_combine(s, lo, middle, hi - lo == s->replicas, out);
+    shard_tree_combine(s, lo, middle, hi - lo == s->replicas, out);
 }
 
 static void decide(struct shard *s)
@@ -232,6 +245,15 @@ static int check_bits(const struct shard *s, const struct exchange_decision *d, 
     return 0;
 }
 
+int shard_decide_note(struct shard *s, const struct exchange_decision *d, struct err *err)
+{
+    int rc = check_bits(s, d, err);
+    if (rc == 0) {
+        memcpy(begin(s)->bits, d->replicas, d->bytes);
+    }
+    return rc;
+}
+
 /* Counts the replicas of the decision that are missing, and drops those that are not part of the
  * step. */
 static void sort_out(struct shard *s, const struct shard_decision *d, struct shard_actions *out)
@@ -270,6 +292,5 @@ int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard
     struct shard_decision *d = begin(s);
     memcpy(d->bits, told->replicas, told->bytes);
     sort_out(s, d, out);
-    shard_sync_go_on(s, e, out);
-    return 0;
+    return 1;
 }

@@ -40,7 +40,7 @@ static bool is_of_a_pin(const struct exchange_request *ask)
            (ask->kind == EXCHANGE_ROWS && ask->rows.of == ROWS_OF_PIN);
 }
 
-int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err)
+static int check_request(const struct shard *s, const struct shard_event *e, struct err *err)
 {
     const struct exchange_request *ask = &e->ask;
     if (is_of_a_pin(ask)) { /* before the shard has values there is no pin */
@@ -74,6 +74,14 @@ int shard_check_request(const struct shard *s, const struct shard_event *e, stru
         break;
     }
     return err_set(err, ERR_INVALID, "neither a push nor a pull");
+}
+
+bool shard_takes_totals(const struct shard *s, const struct shard_event *e)
+{
+    const struct exchange_round *of = &e->ask.totals.of;
+    return !s->closed && e->kind == SHARD_EXCHANGE && e->ask.kind == EXCHANGE_TOTALS &&
+           check_request(s, e, NULL) == 0 && of->step == s->version && s->sums.begun &&
+           of->round == s->sums.settled;
 }
 
 static int find_worker(const struct shard *s, const struct shard_event *e, uint32_t *worker,
@@ -145,14 +153,26 @@ static int answer_rows(const struct shard *s, const struct shard_event *e,
     return 0;
 }
 
+/* @rc 1: the step may have all that it waits for now. */
+static int go_on(struct shard *s, const struct shard_event *e, int rc, struct shard_actions *out)
+{
+    if (rc == 1) {
+        shard_sync_go_on(s, e, out);
+        rc = 0;
+    }
+    return rc;
+}
+
 /* The decision and the push of @e, if any; the push's buffer is taken in any case. A step can be
  * complete with one of them, not with both: no decision of the next step is known then. */
 static int take(struct shard *s, const struct shard_event *e, struct shard_parked *p,
                 struct shard_actions *out)
 {
     const struct exchange_request *ask = &e->ask;
-    int rc = ask->has_decision ? shard_decide_take(s, e, out) : 0;
-    rc = rc == 0 && ask->kind == EXCHANGE_TOTALS ? shard_sums_take(s, e, out) : rc;
+    int rc = ask->has_decision ? go_on(s, e, shard_decide_take(s, e, out), out) : 0;
+    if (rc == 0 && ask->kind == EXCHANGE_TOTALS) {
+        rc = go_on(s, e, shard_sums_take(s, e, out), out);
+    }
     if (rc == 0 && ask->has_push) {
         rc = s->consistency.mode == TRAINING_SYNC ? shard_push_sync(s, e, p, out)
                                                   : shard_push_async(s, e, p, out);
@@ -219,7 +239,7 @@ void shard_on_exchange(struct shard *s, const struct shard_event *e, struct shar
     uint32_t worker = SHARD_WORKER_NONE;
     uint64_t version = s->version;
     struct shard_sums sums = s->sums;
-    int rc = shard_check_request(s, e, &out->err);
+    int rc = check_request(s, e, &out->err);
     if (rc == 0 && !is_of_a_pin(&e->ask)) {
         rc = find_worker(s, e, &worker, &out->err);
     }

@@ -113,6 +113,25 @@ struct shard_reader {
     uint64_t ms, since_ms, ends_ms;
 };
 
+/* An answer that shows what the backup has not received yet. */
+struct shard_held {
+    struct shard_action reply;
+    struct ledger ledger; /* that it borrows; no counts: none */
+};
+
+struct shard_standby {
+    enum shard_role role;
+    uint64_t backup;  /* SHARD_PRIMARY: its opening */
+    uint64_t records; /* SHARD_PRIMARY: said; SHARD_BACKUP: received */
+    uint64_t received;
+    uint64_t unreceived_ms; /* since when one is on its way */
+    uint64_t now_ms;        /* of the step */
+    struct shard_held *held;
+    size_t held_count, held_capacity;
+    bool let_go;       /* these were answered in the last step, which may still borrow from them */
+    struct err broken; /* SHARD_BACKUP: code 0: it is not */
+};
+
 struct shard {
     bool lead;
     struct fence fence;
@@ -162,43 +181,46 @@ struct shard {
     uint64_t pushes_applied;
     uint64_t pushes_duplicate;
     uint64_t pushes_dropped;
+
+    struct shard_standby standby;
 };
+
+/* The files from top to bottom: each calls only those below it. At the top are shard.c, the
+ * entrance, shard_exchange.c and shard_apply.c. */
 
 #define X(NAME, name)                                                                              \
     void shard_on_##name(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 SHARD_EVENTS(X)
 #undef X
 
-/* ---- shard.c ---- */
+/* ---- shard_backup.c: what a backup does ---- */
 
-struct shard_action *shard_act(struct shard_actions *out, enum shard_action_kind kind);
-void shard_release_buffer(struct shard_actions *out, void *buffer); /* NULL is fine */
-/* Answer @tag with the error in @out->err. */
-void shard_refuse(const struct shard *s, void *tag, struct shard_actions *out);
-/* 0, or the reason in @err why @generation may not speak. */
-int shard_check_generation(const struct shard *s, uint64_t generation, struct err *err);
-void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *out);
+/* True if @e is not for a backup, and the shard is one: it is refused. */
+bool shard_backup_refuses(const struct shard *s, const struct shard_event *e,
+                          struct shard_actions *out);
 
-/* ---- shard_exchange.c ---- */
+/* ---- shard_membership.c: generations, and the end ---- */
 
-/* Checks a request of a worker for errors that do not depend on its push. */
-int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err);
-
-/* ---- shard_fill.c ---- */
-
-/* Are its values there? Errors: ERR_STATE: workers are bringing them; asked again later it will do.
- */
-int shard_check_filled(const struct shard *s, struct err *err);
-
-/* ---- shard_membership.c ---- */
+/* Takes the generation of @e, a new one, and all that comes with it. Errors, with nothing changed:
+ * as of SHARD_MEMBERSHIP. */
+int shard_membership_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 
 /* Counts that fit their shape. Errors: ERR_INVALID. */
 int shard_ledger_check(const struct ledger *l, struct err *err);
 
-/* ---- shard_apply.c: a push becomes an update ---- */
+/* ---- shard_pin.c ---- */
 
-/* Examples and elements of the push of @e. Errors: ERR_INVALID. */
-int shard_check_push(const struct shard *s, const struct shard_event *e, struct err *err);
+const struct shard_pin *shard_pin_find(const struct shard *s, const char *id);
+/* May the present version be pinned as @e says? Errors: those of SHARD_PIN. */
+int shard_pin_check(struct shard *s, const struct shard_event *e, struct err *err);
+/* Pins it; it may, and is not pinned so already. */
+const struct shard_pin *shard_pin_take(struct shard *s, const struct shard_event *e,
+                                       struct shard_actions *out);
+/* Takes the pin of @e back, if there is one, and notes its id. */
+void shard_pin_end(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+void shard_pins_release(struct shard *s, struct shard_actions *out);
+/* The same of all but @keep (NULL: none) while the shard goes on: they are as if unpinned. */
+void shard_pins_forget(struct shard *s, const char *keep, struct shard_actions *out);
 
 /* ---- shard_sync.c: all replicas of a step ---- */
 
@@ -206,57 +228,76 @@ int shard_check_push(const struct shard *s, const struct shard_event *e, struct 
  * error is returned. */
 int shard_push_sync(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                     struct shard_actions *out);
-bool shard_sync_ready(const struct shard *s); /* everything of the step is there */
+
+/* ---- shard_sync_step.c: one step of sync ---- */
+
 /* Do what can be done with the step at @e, if there is a free snapshot and all that it takes. */
 void shard_sync_go_on(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 /* Drop what is in of the unfinished step, which begins again at @now_ms. */
 void shard_sync_forget(struct shard *s, uint64_t now_ms, struct shard_actions *out);
 void shard_sync_resize(struct shard *s); /* for s->consistency; nothing may be in */
-/* Adds the sum that begins at @right to the one that begins at @left. @last: that makes it the sum
- * of the whole step, which is applied before anything else happens. */
-void shard_sync_combine(struct shard *s, uint32_t left, uint32_t right, bool last,
-                        struct shard_actions *out);
+/* The update of the present step with the sum in nodes[0]. */
+void shard_sync_apply(struct shard *s, uint64_t now_ms, struct shard_actions *out);
 
-/* ---- shard_decide.c: partial sync, a step with fewer than all ---- */
+/* ---- shard_park.c: requests that wait ---- */
 
-/* shard_push_sync() of partial sync; shard_push_sync() has checked @e. */
-void shard_decide_push(struct shard *s, const struct shard_event *e, struct shard_parked *request,
-                       struct shard_actions *out);
-bool shard_decide_ready(const struct shard *s);
-/* Make the sum of the step's replicas in nodes[0], and drop the others. */
-void shard_decide_sum(struct shard *s, struct shard_actions *out);
-/* Begins the unfinished step, with nothing in. */
-void shard_decide_begin(struct shard *s);
-/* Does the present step have a decision that is not carried out here? Without rounds of sums the
- * lead is a step ahead then. */
-bool shard_decide_pending(const struct shard *s);
-/* Forget the decision of the present step: no shard has applied it. */
-void shard_decide_erase(struct shard *s);
-/* True if @replica is part of the decision. */
-bool shard_decide_includes(const struct shard *s, uint32_t replica);
-/* Take @e's decision. Errors: ERR_INVALID, ERR_RANGE. */
-int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
-/* Answers a push whose step is complete with what became of it. */
-void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
-                         struct exchange_answer *answer);
+/* Answer the request @p, or leave it: 0 answered, 1 it must wait, ERR_* refused for @err. */
+int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
+                     struct err *err);
+/* True if @version is the present one or the one before it. Pins are asked for by their ids. */
+bool shard_readable(const struct shard *s, uint64_t version);
+/* Errors: ERR_EXHAUSTED. */
+int shard_park(struct shard *s, const struct shard_parked *p, struct err *err);
+/* Answers all requests that waited for what is now there. */
+void shard_wake(struct shard *s, struct shard_actions *out);
+/* End all with the error in @out->err. */
+void shard_refuse_parked(struct shard *s, struct shard_actions *out);
 
-/* The lead tells its decision of @step, if it is known. */
-void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer);
+/* ---- shard_read.c: readers' pins ---- */
 
-/* ---- shard.c ---- */
+/* Ends those whose time is over at @now_ms. */
+void shard_readers_pass(struct shard *s, uint64_t now_ms, struct shard_actions *out);
+/* There is a new version: pins it for those who wait for it. */
+void shard_readers_wake(struct shard *s, uint64_t now_ms, struct shard_actions *out);
+/* Ends those that wait, with the error in @out->err. */
+void shard_readers_refuse(struct shard *s, struct shard_actions *out);
+/* True if @tag was a reader that waits. */
+bool shard_readers_gone(struct shard *s, const void *tag, struct shard_actions *out);
+void shard_readers_release(struct shard *s, struct shard_actions *out); /* nobody waits */
+size_t shard_readers_count(const struct shard *s);
 
-/* Take the eras of @eras. They are checked. */
-void shard_eras_set(struct shard *s, const struct era *eras, size_t count);
-/* The era of the update from @version on. */
-static inline size_t shard_era(const struct shard *s, uint64_t version)
-{
-    return era_at(s->eras, s->era_count, version);
-}
-/* Rounds of sums in step @step. */
-static inline uint32_t shard_rounds(const struct shard *s, uint64_t step)
-{
-    return s->eras[shard_era(s, step)].rounds;
-}
+/* ---- shard_hold.c: answers that wait for the backup ---- */
+
+/* Takes those of the step @e out of @out that show what the backup has not received yet. */
+void shard_hold_answers(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+/* It has all: they are given. What they borrow is there until shard_hold_clear(). */
+void shard_hold_let_go(struct shard *s, struct shard_actions *out);
+void shard_hold_clear(struct shard *s); /* the next step begins */
+/* Refuses all, with the error in @out->err. */
+void shard_hold_refuse(struct shard *s, struct shard_actions *out);
+void shard_hold_gone(struct shard *s, const void *tag); /* nobody waits for it */
+
+/* ---- shard_fill.c ---- */
+
+/* Takes the values of @e, from the first on that is not there. */
+void shard_fill_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+
+/* Are its values there? Errors: ERR_STATE: workers are bringing them; asked again later it will do.
+ */
+int shard_check_filled(const struct shard *s, struct err *err);
+
+/* ---- shard_async.c ---- */
+
+/* Takes a push, as shard_push_sync(). @request->ticket is the push's when it waits in the queue,
+ * else 0. */
+int shard_push_async(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+                     struct shard_actions *out);
+/* Apply the oldest push of the queue. */
+void shard_async_apply(struct shard *s, struct shard_actions *out);
+/* Apply @q, which is the next of its split. */
+void shard_async_update(struct shard *s, const struct shard_queued *q, struct shard_actions *out);
+void shard_async_forget(struct shard *s, struct shard_actions *out);
+uint32_t shard_progress(const struct shard *s, uint64_t epoch, uint32_t split);
 
 /* ---- shard_sums.c: sums over whole variables ---- */
 
@@ -271,8 +312,32 @@ int shard_sums_check(const struct shard *s, const struct shard_event *e, struct 
 /* Answers a request for sums, as shard_try_answer() does others. */
 int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
                       struct shard_actions *out, struct err *err);
-/* Take @e's totals. Errors: ERR_RANGE. */
+/* Take @e's totals. 1: they are the last ones. Errors: ERR_RANGE. */
 int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+
+/* The rounds of an update that was made elsewhere, with their @totals. */
+void shard_sums_repeat(struct shard *s, const struct exchange_totals *totals,
+                       struct shard_actions *out);
+
+/* ---- shard_record.c: what a primary says to its backup ---- */
+
+/* Errors: ERR_INVALID: updates with @c need what a worker read, which no backup has. */
+int shard_record_check(const struct consistency *c, bool keeps_bases, struct err *err);
+/* Say what comes next to the backup, if there is one. @q: the update's; NULL in sync, where it is
+ * of the sum in nodes[0]. */
+void shard_record_update(struct shard *s, const struct shard_queued *q, struct shard_actions *out);
+void shard_record_decision(struct shard *s, struct shard_actions *out); /* of the present step */
+/* A change with which the event of the step comes. */
+void shard_record_event(struct shard *s, enum shard_record_kind kind, struct shard_actions *out);
+static inline bool shard_has_backup(const struct shard *s)
+{
+    return s->standby.role == SHARD_PRIMARY;
+}
+/* True if the backup lacks a record that was said. */
+static inline bool shard_unreceived(const struct shard *s)
+{
+    return shard_has_backup(s) && s->standby.received < s->standby.records;
+}
 
 /* ---- shard_spare.c: speculation ---- */
 
@@ -289,44 +354,48 @@ void shard_spare_came(struct shard *s, const struct exchange_push *p, uint64_t n
 /* Answer @e's request. Errors: ERR_INVALID, ERR_RANGE. */
 int shard_spare_give(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 
-/* ---- shard_async.c ---- */
+/* ---- shard_decide.c: partial sync, a step with fewer than all ---- */
 
-/* Takes a push, as shard_push_sync(). @request->ticket is the push's when it waits in the queue,
- * else 0. */
-int shard_push_async(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+/* shard_push_sync() of partial sync; shard_push_sync() has checked @e. True: it is new, the step
+ * may be complete. */
+bool shard_decide_push(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+                       struct shard_actions *out);
+bool shard_sync_ready(const struct shard *s); /* everything of the step is there, in any sync */
+/* Make the sum of the step's replicas in nodes[0], and drop the others. */
+void shard_decide_sum(struct shard *s, struct shard_actions *out);
+/* Begins the unfinished step, with nothing in. */
+void shard_decide_begin(struct shard *s);
+/* Does the present step have a decision that is not carried out here? Without rounds of sums the
+ * lead is a step ahead then. */
+bool shard_decide_pending(const struct shard *s);
+/* Forget the decision of the present step: no shard has applied it. */
+void shard_decide_erase(struct shard *s);
+/* True if @replica is part of the decision. */
+bool shard_decide_includes(const struct shard *s, uint32_t replica);
+/* Take @e's decision. 1: it is new, the step may be complete. Errors: ERR_INVALID, ERR_RANGE. */
+int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+/* Answers a push whose step is complete with what became of it. */
+void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
+                         struct exchange_answer *answer);
+/* The decision of @step, if it is known. */
+void shard_decide_get(const struct shard *s, uint64_t step, struct exchange_decision *out);
+/* The present step takes the replicas of @d, as a primary has said. Errors: ERR_INVALID. */
+int shard_decide_note(struct shard *s, const struct exchange_decision *d, struct err *err);
+/* The lead tells its decision of @step, if it is known. */
+void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer);
+
+/* ---- shard_tree.c: the sums of a step ---- */
+
+/* True if @b is part of a sum that is in. */
+bool shard_tree_covers(const struct shard *s, struct tree_block b);
+/* Adds the sum that begins at @from to the one that begins at @to. @last: that makes it the sum
+ * of the whole step, which is applied before anything else happens. */
+void shard_tree_combine(struct shard *s, uint32_t to, uint32_t from, bool last,
+                        struct shard_actions *out);
+/* Adds @b, which is in, to its sibling as soon as both are in, and so on up the tree. @can_apply:
+ * the sum of the whole step is applied as soon as it is complete. */
+void shard_tree_rise(struct shard *s, struct tree_block b, bool can_apply,
                      struct shard_actions *out);
-/* Apply the oldest push of the queue. */
-void shard_async_apply(struct shard *s, struct shard_actions *out);
-void shard_async_forget(struct shard *s, struct shard_actions *out);
-uint32_t shard_progress(const struct shard *s, uint64_t epoch, uint32_t split);
-
-/* ---- shard_policy.c: gradients of old parameters ---- */
-
-/* Checks whether @p may come to this shard. Errors: ERR_STATE: the lead has to take it first. */
-int shard_policy_check(const struct shard *s, const struct exchange_push *p, struct err *err);
-bool shard_policy_drops(const struct shard *s, uint64_t staleness); /* the lead: too stale */
-/* How the update @a, with its staleness, makes up for the age of the gradient of @q. */
-void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
-                          struct shard_action *a);
-/* The newest version is sent to @worker. */
-void shard_policy_sent(struct shard *s, uint32_t worker, struct shard_actions *out);
-/* Forgets the version that is kept for @worker. */
-void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out);
-void shard_policy_forget_all(struct shard *s, struct shard_actions *out);
-
-/* ---- shard_park.c: requests that wait ---- */
-
-/* Answer the request @p, or leave it: 0 answered, 1 it must wait, ERR_* refused for @err. */
-int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
-                     struct err *err);
-/* Errors: ERR_EXHAUSTED. */
-/* True if @version is the present one or the one before it. Pins are asked for by their ids. */
-bool shard_readable(const struct shard *s, uint64_t version);
-int shard_park(struct shard *s, const struct shard_parked *p, struct err *err);
-/* Answers all requests that waited for what is now there. */
-void shard_wake(struct shard *s, struct shard_actions *out);
-/* End all with the error in @out->err. */
-void shard_refuse_parked(struct shard *s, struct shard_actions *out);
 
 /* ---- shard_workers.c: bounded staleness ---- */
 
@@ -345,24 +414,42 @@ void shard_worker_idle(struct shard *s, uint32_t worker, uint64_t session);
 /* True while @worker is too far ahead of the slowest active one. */
 bool shard_worker_ahead(const struct shard *s, uint32_t worker);
 
-/* ---- shard_pin.c ---- */
+/* ---- shard_policy.c: gradients of old parameters ---- */
 
-const struct shard_pin *shard_pin_find(const struct shard *s, const char *id);
-void shard_pins_release(struct shard *s, struct shard_actions *out);
-/* The same of all but @keep (NULL: none) while the shard goes on: they are as if unpinned. */
-void shard_pins_forget(struct shard *s, const char *keep, struct shard_actions *out);
+/* Checks whether @p may come to this shard. Errors: ERR_STATE: the lead has to take it first. */
+int shard_policy_check(const struct shard *s, const struct exchange_push *p, struct err *err);
+bool shard_policy_drops(const struct shard *s, uint64_t staleness); /* the lead: too stale */
+/* How the update @a, with its staleness, makes up for the age of the gradient of @q. */
+void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
+                          struct shard_action *a);
+/* The newest version is sent to @worker. */
+void shard_policy_sent(struct shard *s, uint32_t worker, struct shard_actions *out);
+/* Forgets the version that is kept for @worker. */
+void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out);
+void shard_policy_forget_all(struct shard *s, struct shard_actions *out);
 
-/* ---- shard_read.c: readers' pins ---- */
+/* ---- shard_actions.c: the shelf ---- */
 
-/* Ends those whose time is over at @now_ms. */
-void shard_readers_pass(struct shard *s, uint64_t now_ms, struct shard_actions *out);
-/* There is a new version: pins it for those who wait for it. */
-void shard_readers_wake(struct shard *s, uint64_t now_ms, struct shard_actions *out);
-/* Ends those that wait, with the error in @out->err. */
-void shard_readers_refuse(struct shard *s, struct shard_actions *out);
-/* True if @tag was a reader that waits. */
-bool shard_readers_gone(struct shard *s, const void *tag, struct shard_actions *out);
-void shard_readers_release(struct shard *s, struct shard_actions *out); /* nobody waits */
-size_t shard_readers_count(const struct shard *s);
+struct shard_action *shard_act(struct shard_actions *out, enum shard_action_kind kind);
+void shard_release_buffer(struct shard_actions *out, void *buffer); /* NULL is fine */
+/* Answer @tag with the error in @out->err. */
+void shard_refuse(const struct shard *s, void *tag, struct shard_actions *out);
+void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *out);
+/* 0, or the reason in @err why @generation may not speak. */
+int shard_check_generation(const struct shard *s, uint64_t generation, struct err *err);
+/* Examples and elements of the push of @e. Errors: ERR_INVALID. */
+int shard_check_push(const struct shard *s, const struct shard_event *e, struct err *err);
+/* Take the eras of @eras. They are checked. */
+void shard_eras_set(struct shard *s, const struct era *eras, size_t count);
+/* The era of the update from @version on. */
+static inline size_t shard_era(const struct shard *s, uint64_t version)
+{
+    return era_at(s->eras, s->era_count, version);
+}
+/* Rounds of sums in step @step. */
+static inline uint32_t shard_rounds(const struct shard *s, uint64_t step)
+{
+    return s->eras[shard_era(s, step)].rounds;
+}
 
 #endif

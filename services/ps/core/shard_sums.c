@@ -32,6 +32,9 @@ bool shard_sums_go_on(struct shard *s, struct shard_actions *out)
 {
     if (shard_rounds(s, s->version) > 0 && !s->sums.begun) {
         s->sums.begun = true;
+        if (s->lead && consistency_is_partial(&s->consistency)) {
+            shard_record_decision(s, out); /* others hear of it before the step is applied */
+        }
         reduce(s, out);
     }
     return !shard_sums_wanting(s);
@@ -113,12 +116,25 @@ int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
 
 /* ---- totals ---- */
 
-bool shard_takes_totals(const struct shard *s, const struct shard_event *e)
+static void settle(struct shard *s, const struct exchange_totals *t, struct shard_actions *out)
 {
-    const struct exchange_round *of = &e->ask.totals.of;
-    return !s->closed && e->kind == SHARD_EXCHANGE && e->ask.kind == EXCHANGE_TOTALS &&
-           shard_check_request(s, e, NULL) == 0 && of->step == s->version && s->sums.begun &&
-           of->round == s->sums.settled;
+    struct shard_action *a = shard_act(out, SHARD_SETTLE);
+    a->round = t->of;
+    a->totals = t->data;
+    a->totals_bytes = t->bytes;
+    s->sums.settled++;
+    if (shard_sums_wanting(s)) {
+        reduce(s, out);
+    }
+}
+
+void shard_sums_repeat(struct shard *s, const struct exchange_totals *totals,
+                       struct shard_actions *out)
+{
+    (void)shard_sums_go_on(s, out);
+    while (shard_sums_wanting(s)) {
+        settle(s, &totals[s->sums.settled], out);
+    }
 }
 
 int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
@@ -134,15 +150,6 @@ int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_a
                        ", which is not reduced here yet",
                        t->of.round, t->of.step);
     }
-    struct shard_action *a = shard_act(out, SHARD_SETTLE);
-    a->round = t->of;
-    a->totals = t->data;
-    a->totals_bytes = t->bytes;
-    s->sums.settled++;
-    if (shard_sums_wanting(s)) {
-        reduce(s, out);
-    } else {
-        shard_sync_go_on(s, e, out);
-    }
-    return 0;
+    settle(s, t, out);
+    return shard_sums_wanting(s) ? 0 : 1;
 }
