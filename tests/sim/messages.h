@@ -93,6 +93,8 @@ struct unary_request {
     uint64_t generation, start, version, step, step_limit, ledger_step;
     uint32_t replica_first, replica_end;
     bool hold, slots, idle, forget_pins;
+    bool is_backup, promote, has_backup; /* OPEN, MEMBERSHIP */
+    struct sim_place backup;             /* likewise: of a shard that has one */
     char keep_pin[64];
     struct consistency consistency;
     struct flat_ledger ledger;
@@ -126,6 +128,8 @@ struct unary_request {
         uint32_t job;
         uint64_t generation; /* a worker's */
         uint64_t opening;    /* a worker's start */
+        uint64_t waits_ms;   /* a shard for its backup */
+        const char *problem; /* of a backup; NULL: none */
     } held[SIM_SHARDS_OF_PS];
     uint32_t held_count;
     struct {

@@ -74,6 +74,8 @@ void master_tick(struct world *w);
 void master_event(struct world *w, struct master_event *e);
 uint32_t job_index(struct world *w, const char *id);
 uint32_t node_at(struct world *w, const char *address);
+/* The message of a call that the master makes (master_calls.c). */
+void master_call_fill(struct world *w, struct unary_request *q, const struct master_call *c);
 
 /* master_clients.c */
 void master_client(struct world *w, const struct sim_fault *f);
