@@ -31,13 +31,24 @@ uint64_t nodes_watch_ms(const struct master *m)
     return ms < WATCH_MS_MAX ? ms : WATCH_MS_MAX;
 }
 
+/* All that its shards have their backups have, too. */
+static bool is_covered(const struct node *n)
+{
+    bool covered = true;
+    for (size_t i = 0; i < n->job_count; i++) {
+        covered = covered && standby_covers(n->jobs[i], n);
+    }
+    return covered;
+}
+
 /* The batches of a lost worker are computed again by others at once, and a server without a shard
- * has nothing to lose. What a shard has since its last checkpoint is nowhere else. */
+ * has nothing to lose. What a shard has since its last checkpoint is nowhere else, unless it has a
+ * backup. */
 uint64_t node_patience_ms(const struct master *m, const struct node *n)
 {
     uint64_t beats_ms = m->config.heartbeat_timeout_ms;
-    uint64_t ps_ms =
-        n->shards_open > 0 && !MUTANT(server_as_a_worker) ? m->config.ps_timeout_ms : 0;
+    const bool waited = n->shards_open > 0 && !is_covered(n);
+    uint64_t ps_ms = waited && !MUTANT(server_as_a_worker) ? m->config.ps_timeout_ms : 0;
     ps_ms = n->shards_open > 0 && MUTANT(waited_for_ever) ? UINT64_MAX / 2 : ps_ms;
     return ps_ms > beats_ms ? ps_ms : beats_ms;
 }

@@ -122,5 +122,6 @@ void quota_measure(struct job *j)
         floats += shard.total;
         update_free(u);
     }
-    j->record.ps_memory = floats * sizeof(float);
+    const uint64_t copies = j->spec.cluster.standby == STANDBY_FOLLOWER ? 2 : 1;
+    j->record.ps_memory = copies * floats * sizeof(float);
 }
