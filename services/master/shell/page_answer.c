@@ -47,6 +47,9 @@ static unsigned status_of(int code)
         return 401;
     case ERR_PERMISSION:
         return 403;
+    case ERR_STATE:
+    case ERR_ABORTED:
+        return 409;
     case ERR_EXHAUSTED:
         return 429;
     case ERR_UNAVAILABLE:
