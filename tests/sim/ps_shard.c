@@ -515,6 +515,8 @@ static void act(struct world *w, struct sim_shard *s, const struct shard_action 
     case SHARD_WRITE:
         write_file(w, s, a);
         break;
+    case SHARD_EMIT:
+        violated(w, INVARIANT_ORDER, "shard %u has no backup", s->number);
     case SHARD_REPLY:
         if (a->tag == NULL) {
             break; /* of a drop that nobody asked for */

@@ -24,6 +24,9 @@ static int check_options(const struct shard_options *o, struct err *err)
     int rc = era_check(o->eras, o->era_count, SHARD_ROUNDS_MAX, err);
     rc = rc != 0 ? rc : consistency_check(&o->consistency, err);
     rc = rc != 0 ? rc : shard_ledger_check(o->ledger, err);
+    rc = rc != 0 || o->role == SHARD_ALONE
+             ? rc
+             : shard_record_check(&o->consistency, o->keeps_bases, err);
     return rc != 0 ? rc : shard_workers_check(o->workers, o->worker_count, err);
 }
 
@@ -48,6 +51,8 @@ struct shard *shard_new(const struct shard_options *o, struct err *err)
     ledger_copy(&s->ledger, o->ledger);
     shard_sync_resize(s);
     shard_workers_set(s, o->workers, o->worker_count, NULL); /* nothing is kept yet */
+    s->standby.role = o->role;
+    s->standby.backup = o->backup;
     return s;
 }
 
@@ -63,6 +68,8 @@ void shard_free(struct shard *s)
     for (size_t i = 0; i < SHARD_DECISIONS_KEPT; i++) {
         free(s->decisions[i].bits);
     }
+    shard_hold_clear(s);
+    free(s->standby.held);
     free(s->eras);
     free(s->pacing.late);
     free(s->pacing.came_ms);
@@ -77,7 +84,7 @@ void shard_free(struct shard *s)
 
 static bool wants_reply(enum shard_event_kind kind)
 {
-    return kind != SHARD_GONE && kind != SHARD_SNAPSHOT;
+    return kind != SHARD_GONE && kind != SHARD_SNAPSHOT && kind != SHARD_RECEIPT;
 }
 
 int shard_check_fence(const struct shard *s, const struct shard_event *e, struct err *err)
@@ -119,12 +126,26 @@ static void step_closed(const struct shard *s, const struct shard_event *e,
     }
 }
 
+/* No update begins before the backup has received what was said to it. */
+static void handle(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    if (e->can_apply && shard_unreceived(s)) {
+        struct shard_event waits = *e;
+        waits.can_apply = false;
+        handlers[e->kind](s, &waits, out);
+    } else {
+        handlers[e->kind](s, e, out);
+    }
+}
+
 void shard_step(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     assert(e->kind < SHARD_EVENT_KINDS);
     out->count = 0;
     out->err.code = 0;
     out->err.msg[0] = 0;
+    shard_hold_clear(s);
+    s->standby.now_ms = e->now_ms;
     if (s->closed) {
         step_closed(s, e, out);
         return;
@@ -135,10 +156,14 @@ void shard_step(struct shard *s, const struct shard_event *e, struct shard_actio
         step_fenced(s, e, out);
         return;
     }
-    handlers[e->kind](s, e, out);
+    if (shard_backup_refuses(s, e, out)) {
+        return;
+    }
+    handle(s, e, out);
     if (s->version != version) {
         shard_readers_wake(s, e->now_ms, out);
     }
+    shard_hold_answers(s, e, out);
 }
 
 void shard_info(const struct shard *s, struct shard_info *out)
@@ -158,6 +183,11 @@ void shard_info(const struct shard *s, struct shard_info *out)
         .queued = s->queue_count,
         .closed = s->closed,
         .ledger = s->consistency.mode == TRAINING_SYNC ? NULL : &s->ledger,
+        .role = s->standby.role,
+        .records = s->standby.records,
+        .received = s->standby.received,
+        .unreceived_ms = shard_unreceived(s) ? s->standby.unreceived_ms : 0,
+        .broken = s->standby.broken.code == 0 ? NULL : &s->standby.broken,
     };
     for (uint32_t r = 0; r < s->replicas; r++) {
         out->queued += s->nodes[r].buffer != NULL;

@@ -57,6 +57,8 @@ struct shard;
     X(STATE, state) /* shard_membership.c: answers with the state; for a repeated OpenShard */     \
     X(GONE, gone)   /* shard_park.c: the caller of `tag` is gone; no reply */                      \
     X(SNAPSHOT, snapshot) /* shard_apply.c: a snapshot is free again; no reply */                  \
+    X(RECORD, record)     /* shard_backup.c: of a backup: what its primary says */                 \
+    X(RECEIPT, receipt)   /* shard_apply.c: of a primary: its backup has records; no reply */      \
     X(CLOSE, close)       /* shard_membership.c: nothing is asked afterwards */
 
 enum shard_event_kind {
@@ -77,6 +79,41 @@ struct shard_read {
     bool exact;
     uint64_t version;
     uint64_t ms; /* the pin ends so long after this request, unless others come */
+};
+
+/* Standby. A primary says each change of what survives a generation to its backup before it makes
+ * it: in a record, numbered from 1. While there is a record that the backup has not received, it
+ * begins no update and answers nothing that shows what it is; so what it has shown the backup has,
+ * or will have. A backup makes the same changes of the same records. It takes them in order, each
+ * once; what it cannot follow breaks it, and it is never made a primary. */
+enum shard_role {
+    SHARD_ALONE,   /* a primary without a backup */
+    SHARD_PRIMARY, /* says records */
+    SHARD_BACKUP,  /* hears records, and nothing else but its end and that it is the primary */
+};
+
+enum shard_record_kind {
+    SHARD_RECORD_UPDATE,     /* to the next version */
+    SHARD_RECORD_DECISION,   /* partial sync with rounds of sums: the lead's, of the present step */
+    SHARD_RECORD_FILL,       /* initial values */
+    SHARD_RECORD_PIN,        /* of the present version */
+    SHARD_RECORD_UNPIN,      /* there may be no such pin */
+    SHARD_RECORD_MEMBERSHIP, /* a new generation */
+};
+
+struct shard_record {
+    enum shard_record_kind kind;
+    uint64_t number;
+    uint64_t generation, version; /* of the shard, before the change */
+    /* SHARD_RECORD_UPDATE; its summed gradient is a buffer, none without examples */
+    uint64_t examples;
+    uint32_t pushes; /* that it is the sum of */
+    uint64_t epoch;  /* async, bounded: which batches, and what they were computed on */
+    uint32_t split, batch, batch_end;
+    uint64_t base_version;
+    uint32_t rounds; /* sync: of sums; the shell has their totals */
+    /* SHARD_RECORD_UPDATE in partial sync, SHARD_RECORD_DECISION; borrowed */
+    struct exchange_decision decision;
 };
 
 struct shard_event {
@@ -114,6 +151,19 @@ struct shard_event {
     size_t era_count;
     bool forget_pins;     /* who made the pins there are is gone; this one stays: */
     const char *keep_pin; /* NULL or "": none */
+    /* The shard has the backup that was opened as @backup, as before; else it is alone from now
+     * on. A backup is the primary from now on, if it may: @promote. */
+    bool has_backup, promote;
+
+    /* SHARD_RECORD: besides, what the event of the change itself has: SHARD_FILL, SHARD_MEMBERSHIP
+     * (with the new generation, alone), SHARD_PIN, SHARD_UNPIN; an update has @gradient, @elements,
+     * and the totals of its rounds, borrowed. */
+    struct shard_record record;
+    const struct exchange_totals *totals;
+
+    /* SHARD_RECEIPT: the backup that was opened as @backup has all records up to this one */
+    uint64_t received;
+    uint64_t backup;
 
     struct shard_read read; /* SHARD_READ */
 
@@ -150,6 +200,9 @@ enum shard_action_kind {
     SHARD_FORGET,  /* version (one SHARD_KEEP less) */
     SHARD_WRITE,   /* answer `tag`: write version and the slots in buffer to a file */
     SHARD_REPLY,   /* answer `tag`; with values of a pin: its slots are in buffer, if it has them */
+    SHARD_EMIT,    /* send `record` to the backup, with the gradient in buffer (as it is now: the
+                      update may overwrite it) or with what the event has that is stepped; again, in
+                      order, until SHARD_RECEIPT says that the backup has it */
 };
 
 struct shard_action {
@@ -185,6 +238,9 @@ struct shard_action {
     uint64_t examples_applied;
     struct exchange_answer answer; /* to an exchange; its bytes are borrowed until the next step.
                                       The shell has the data of sums */
+
+    struct shard_record record; /* SHARD_EMIT */
+    uint64_t received; /* SHARD_REPLY to SHARD_RECORD: the receipt, of all records up to this one */
 
     struct exchange_round round; /* SHARD_REDUCE, SHARD_SETTLE */
     const void *totals;          /* SHARD_SETTLE: borrowed from the event */
@@ -222,9 +278,12 @@ struct shard_options {
     const struct ledger *ledger; /* the data position at `version`; copied */
     const char *const *workers;  /* copied */
     size_t worker_count;
+    enum shard_role role;
+    uint64_t backup; /* SHARD_PRIMARY: the opening of its backup */
 };
 
-/* Returns owned. Errors: ERR_INVALID replicas, workers or ledger that cannot be. */
+/* Returns owned. Errors: ERR_INVALID replicas, workers or ledger that cannot be; gradients that
+ * need what a worker read, which no backup has. */
 struct shard *shard_new(const struct shard_options *options, struct err *err);
 /* Buffers that are still in it are the caller's to find: step SHARD_CLOSE before. */
 void shard_free(struct shard *s);
@@ -315,6 +374,11 @@ struct shard_info {
     size_t readers; /* pins of readers, and readers that wait for the version to pin */
     bool closed;
     const struct ledger *ledger; /* NULL in sync; borrows */
+    enum shard_role role;
+    uint64_t records;         /* a primary has said, a backup has received */
+    uint64_t received;        /* a primary: by its backup, of these */
+    uint64_t unreceived_ms;   /* since when the oldest of the others is on its way; 0: none is */
+    const struct err *broken; /* a backup: why it cannot become a primary; NULL: it can. Borrows */
 };
 void shard_info(const struct shard *s, struct shard_info *out);
 

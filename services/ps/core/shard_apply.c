@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A push becomes an update as soon as a snapshot is free to write it to. */
+/* A push becomes an update as soon as a snapshot is free to write it to, and the backup has
+ * received what was said to it; when it has, answers that waited are given. */
 #include "ps/core/shard_internal.h"
 
 bool shard_wants_snapshot(const struct shard *s)
 {
-    return !s->closed && (s->queue_count > 0 || (shard_sync_ready(s) && !shard_sums_wanting(s)));
+    return !s->closed && !shard_unreceived(s) &&
+           (s->queue_count > 0 || (shard_sync_ready(s) && !shard_sums_wanting(s)));
 }
 
 void shard_on_snapshot(struct shard *s, const struct shard_event *e, struct shard_actions *out)
@@ -18,4 +20,19 @@ void shard_on_snapshot(struct shard *s, const struct shard_event *e, struct shar
         shard_async_apply(s, out);
     }
     shard_wake(s, out);
+}
+
+void shard_on_receipt(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    struct shard_standby *b = &s->standby;
+    if (b->role != SHARD_PRIMARY || e->backup != b->backup || e->received <= b->received ||
+        e->received > b->records) {
+        return;
+    }
+    b->received = e->received;
+    b->unreceived_ms = e->now_ms;
+    if (!shard_unreceived(s)) {
+        shard_hold_let_go(s, out);
+        shard_wake(s, out);
+    }
 }

@@ -98,8 +98,9 @@ static int place(const struct shard *s, const struct exchange_push *p, uint64_t 
     return rolls ? 0 : out_of_order(s, p, next, err);
 }
 
-static void apply(struct shard *s, const struct shard_queued *q, struct shard_actions *out)
+void shard_async_update(struct shard *s, const struct shard_queued *q, struct shard_actions *out)
 {
+    shard_record_update(s, q, out);
     if (q->epoch != s->ledger.epoch) {
         ledger_next_epoch(&s->ledger);
     }
@@ -154,7 +155,7 @@ static int take(struct shard *s, const struct shard_event *e, struct shard_parke
         request->ticket = MUTANT(ack_before_apply) ? 0 : request->ticket;
         return rc;
     }
-    apply(s, &q, out);
+    shard_async_update(s, &q, out);
     return 0;
 }
 
@@ -184,7 +185,7 @@ void shard_async_apply(struct shard *s, struct shard_actions *out)
     s->queue_count--;
     memmove(s->queue, s->queue + 1, s->queue_count * sizeof *s->queue);
     s->tickets_applied++;
-    apply(s, &q, out);
+    shard_async_update(s, &q, out);
 }
 
 void shard_async_forget(struct shard *s, struct shard_actions *out)

@@ -137,11 +137,18 @@ bool shard_decide_push(struct shard *s, const struct shard_event *e, struct shar
     return true;
 }
 
-void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer)
+void shard_decide_get(const struct shard *s, uint64_t step, struct exchange_decision *out)
 {
     const struct shard_decision *d = find(s, step);
-    if (d != NULL && s->lead) {
-        answer->decision = (struct exchange_decision){d->step, d->bits, bytes_of(d->replicas)};
+    if (d != NULL) {
+        *out = (struct exchange_decision){d->step, d->bits, bytes_of(d->replicas)};
+    }
+}
+
+void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer)
+{
+    if (s->lead) {
+        shard_decide_get(s, step, &answer->decision);
     }
 }
 
@@ -236,6 +243,15 @@ static int check_bits(const struct shard *s, const struct exchange_decision *d, 
                        d->step, count, d->bytes, s->consistency.aggregate, s->replicas);
     }
     return 0;
+}
+
+int shard_decide_note(struct shard *s, const struct exchange_decision *d, struct err *err)
+{
+    int rc = check_bits(s, d, err);
+    if (rc == 0) {
+        memcpy(begin(s)->bits, d->replicas, d->bytes);
+    }
+    return rc;
 }
 
 /* Counts the replicas of the decision that are missing, and drops those that are not part of the

@@ -37,8 +37,9 @@ static int check_fill(const struct shard *s, const struct shard_event *e, struct
     return rc;
 }
 
-static void put(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+void shard_fill_take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
+    shard_record_event(s, SHARD_RECORD_FILL, out);
     struct shard_action *a = shard_act(out, SHARD_PUT);
     a->version = s->version;
     a->given = e->given;
@@ -59,7 +60,7 @@ void shard_on_fill(struct shard *s, const struct shard_event *e, struct shard_ac
         return;
     }
     if (e->first + e->elements > s->filled || (MUTANT(late_fill_overwrites) && e->elements > 0)) {
-        put(s, e, out);
+        shard_fill_take(s, e, out);
     } else if (MUTANT(fill_counts_repeats) && s->elements - s->filled >= e->elements) {
         s->filled += e->elements;
     }

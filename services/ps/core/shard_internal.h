@@ -113,6 +113,25 @@ struct shard_reader {
     uint64_t ms, since_ms, ends_ms;
 };
 
+/* An answer that shows what the backup has not received yet. */
+struct shard_held {
+    struct shard_action reply;
+    struct ledger ledger; /* that it borrows; no counts: none */
+};
+
+struct shard_standby {
+    enum shard_role role;
+    uint64_t backup;  /* SHARD_PRIMARY: its opening */
+    uint64_t records; /* SHARD_PRIMARY: said; SHARD_BACKUP: received */
+    uint64_t received;
+    uint64_t unreceived_ms; /* since when one is on its way */
+    uint64_t now_ms;        /* of the step */
+    struct shard_held *held;
+    size_t held_count, held_capacity;
+    bool let_go;       /* these were answered in the last step, which may still borrow from them */
+    struct err broken; /* SHARD_BACKUP: code 0: it is not */
+};
+
 struct shard {
     bool lead;
     struct fence fence;
@@ -162,6 +181,8 @@ struct shard {
     uint64_t pushes_applied;
     uint64_t pushes_duplicate;
     uint64_t pushes_dropped;
+
+    struct shard_standby standby;
 };
 
 /* The files from top to bottom: each calls only those below it. At the top are shard.c, the
@@ -172,7 +193,17 @@ struct shard {
 SHARD_EVENTS(X)
 #undef X
 
+/* ---- shard_backup.c: what a backup does ---- */
+
+/* True if @e is not for a backup, and the shard is one: it is refused. */
+bool shard_backup_refuses(const struct shard *s, const struct shard_event *e,
+                          struct shard_actions *out);
+
 /* ---- shard_membership.c: generations, and the end ---- */
+
+/* Takes the generation of @e, a new one, and all that comes with it. Errors, with nothing changed:
+ * as of SHARD_MEMBERSHIP. */
+int shard_membership_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 
 /* Counts that fit their shape. Errors: ERR_INVALID. */
 int shard_ledger_check(const struct ledger *l, struct err *err);
@@ -180,6 +211,13 @@ int shard_ledger_check(const struct ledger *l, struct err *err);
 /* ---- shard_pin.c ---- */
 
 const struct shard_pin *shard_pin_find(const struct shard *s, const char *id);
+/* May the present version be pinned as @e says? Errors: those of SHARD_PIN. */
+int shard_pin_check(struct shard *s, const struct shard_event *e, struct err *err);
+/* Pins it; it may, and is not pinned so already. */
+const struct shard_pin *shard_pin_take(struct shard *s, const struct shard_event *e,
+                                       struct shard_actions *out);
+/* Takes the pin of @e back, if there is one, and notes its id. */
+void shard_pin_end(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 void shard_pins_release(struct shard *s, struct shard_actions *out);
 /* The same of all but @keep (NULL: none) while the shard goes on: they are as if unpinned. */
 void shard_pins_forget(struct shard *s, const char *keep, struct shard_actions *out);
@@ -198,6 +236,8 @@ void shard_sync_go_on(struct shard *s, const struct shard_event *e, struct shard
 /* Drop what is in of the unfinished step, which begins again at @now_ms. */
 void shard_sync_forget(struct shard *s, uint64_t now_ms, struct shard_actions *out);
 void shard_sync_resize(struct shard *s); /* for s->consistency; nothing may be in */
+/* The update of the present step with the sum in nodes[0]. */
+void shard_sync_apply(struct shard *s, uint64_t now_ms, struct shard_actions *out);
 
 /* ---- shard_park.c: requests that wait ---- */
 
@@ -226,7 +266,21 @@ bool shard_readers_gone(struct shard *s, const void *tag, struct shard_actions *
 void shard_readers_release(struct shard *s, struct shard_actions *out); /* nobody waits */
 size_t shard_readers_count(const struct shard *s);
 
+/* ---- shard_hold.c: answers that wait for the backup ---- */
+
+/* Takes those of the step @e out of @out that show what the backup has not received yet. */
+void shard_hold_answers(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+/* It has all: they are given. What they borrow is there until shard_hold_clear(). */
+void shard_hold_let_go(struct shard *s, struct shard_actions *out);
+void shard_hold_clear(struct shard *s); /* the next step begins */
+/* Refuses all, with the error in @out->err. */
+void shard_hold_refuse(struct shard *s, struct shard_actions *out);
+void shard_hold_gone(struct shard *s, const void *tag); /* nobody waits for it */
+
 /* ---- shard_fill.c ---- */
+
+/* Takes the values of @e, from the first on that is not there. */
+void shard_fill_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 
 /* Are its values there? Errors: ERR_STATE: workers are bringing them; asked again later it will do.
  */
@@ -240,6 +294,8 @@ int shard_push_async(struct shard *s, const struct shard_event *e, struct shard_
                      struct shard_actions *out);
 /* Apply the oldest push of the queue. */
 void shard_async_apply(struct shard *s, struct shard_actions *out);
+/* Apply @q, which is the next of its split. */
+void shard_async_update(struct shard *s, const struct shard_queued *q, struct shard_actions *out);
 void shard_async_forget(struct shard *s, struct shard_actions *out);
 uint32_t shard_progress(const struct shard *s, uint64_t epoch, uint32_t split);
 
@@ -258,6 +314,30 @@ int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
                       struct shard_actions *out, struct err *err);
 /* Take @e's totals. 1: they are the last ones. Errors: ERR_RANGE. */
 int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+
+/* The rounds of an update that was made elsewhere, with their @totals. */
+void shard_sums_repeat(struct shard *s, const struct exchange_totals *totals,
+                       struct shard_actions *out);
+
+/* ---- shard_record.c: what a primary says to its backup ---- */
+
+/* Errors: ERR_INVALID: updates with @c need what a worker read, which no backup has. */
+int shard_record_check(const struct consistency *c, bool keeps_bases, struct err *err);
+/* Say what comes next to the backup, if there is one. @q: the update's; NULL in sync, where it is
+ * of the sum in nodes[0]. */
+void shard_record_update(struct shard *s, const struct shard_queued *q, struct shard_actions *out);
+void shard_record_decision(struct shard *s, struct shard_actions *out); /* of the present step */
+/* A change with which the event of the step comes. */
+void shard_record_event(struct shard *s, enum shard_record_kind kind, struct shard_actions *out);
+static inline bool shard_has_backup(const struct shard *s)
+{
+    return s->standby.role == SHARD_PRIMARY;
+}
+/* True if the backup lacks a record that was said. */
+static inline bool shard_unreceived(const struct shard *s)
+{
+    return shard_has_backup(s) && s->standby.received < s->standby.records;
+}
 
 /* ---- shard_spare.c: speculation ---- */
 
@@ -297,6 +377,10 @@ int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard
 /* Answers a push whose step is complete with what became of it. */
 void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
                          struct exchange_answer *answer);
+/* The decision of @step, if it is known. */
+void shard_decide_get(const struct shard *s, uint64_t step, struct exchange_decision *out);
+/* The present step takes the replicas of @d, as a primary has said. Errors: ERR_INVALID. */
+int shard_decide_note(struct shard *s, const struct exchange_decision *d, struct err *err);
 /* The lead tells its decision of @step, if it is known. */
 void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer);
 

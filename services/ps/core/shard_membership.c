@@ -64,10 +64,25 @@ static int check_change(const struct shard *s, const struct shard_event *e, stru
     return 0;
 }
 
+/* May the shard have the backup that @e says? */
+static int check_backup(const struct shard *s, const struct shard_event *e, struct err *err)
+{
+    if (!e->has_backup) {
+        return 0;
+    }
+    if (!shard_has_backup(s) || s->standby.backup != e->backup) {
+        return err_set(err, ERR_STATE, "%s",
+                       "a backup that this shard was not opened with: it has not the same values");
+    }
+    const struct consistency *next = e->ledger == NULL ? &s->consistency : e->consistency;
+    return shard_record_check(next, s->keeps_bases, err);
+}
+
 static int check_membership(const struct shard *s, const struct shard_event *e, struct err *err)
 {
     int rc = shard_workers_check(e->workers, e->worker_count, err);
-    return rc != 0 ? rc : check_change(s, e, err);
+    rc = rc != 0 ? rc : check_change(s, e, err);
+    return rc != 0 ? rc : check_backup(s, e, err);
 }
 
 /* Nothing is in. */
@@ -95,6 +110,7 @@ static void begin_generation(struct shard *s, const struct shard_event *e,
     s->generation = e->generation;
     (void)shard_check_generation(s, old, &out->err); /* sets the error for requests that wait */
     shard_refuse_parked(s, out);
+    shard_hold_refuse(s, out);
     shard_readers_refuse(s, out);
     shard_sync_forget(s, e->now_ms, out);
     if (!MUTANT(queue_over_generations)) {
@@ -111,6 +127,23 @@ static void begin_generation(struct shard *s, const struct shard_event *e,
     }
 }
 
+int shard_membership_take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    int rc = check_membership(s, e, &out->err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (s->standby.role == SHARD_BACKUP ? e->promote : !e->has_backup) {
+        s->standby.role = SHARD_ALONE;
+    }
+    shard_record_event(s, SHARD_RECORD_MEMBERSHIP, out);
+    if (e->forget_pins) {
+        shard_pins_forget(s, e->keep_pin, out);
+    }
+    begin_generation(s, e, out);
+    return 0;
+}
+
 void shard_on_membership(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     int rc = 0;
@@ -120,17 +153,11 @@ void shard_on_membership(struct shard *s, const struct shard_event *e, struct sh
         /* the worker was told the same before */
         rc = shard_check_generation(s, e->generation, &out->err);
     } else {
-        rc = check_membership(s, e, &out->err);
+        rc = shard_membership_take(s, e, out);
     }
     if (rc != 0) {
         shard_refuse(s, e->tag, out);
         return;
-    }
-    if (e->generation > s->generation) {
-        if (e->forget_pins) {
-            shard_pins_forget(s, e->keep_pin, out);
-        }
-        begin_generation(s, e, out);
     }
     shard_reply_state(s, e->tag, out);
 }
@@ -154,6 +181,7 @@ void shard_on_close(struct shard *s, const struct shard_event *e, struct shard_a
     }
     (void)err_set(&out->err, ERR_NOT_FOUND, "closed");
     shard_refuse_parked(s, out);
+    shard_hold_refuse(s, out);
     shard_readers_refuse(s, out);
     shard_sync_forget(s, e->now_ms, out);
     shard_async_forget(s, out);

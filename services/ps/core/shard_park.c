@@ -46,6 +46,9 @@ bool shard_readable(const struct shard *s, uint64_t version)
 int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
                      struct err *err)
 {
+    if (shard_unreceived(s)) {
+        return 1;
+    }
     if (p->kind == EXCHANGE_SUMS) {
         return shard_sums_answer(s, p, out, err);
     }
@@ -123,6 +126,7 @@ void shard_on_gone(struct shard *s, const struct shard_event *e, struct shard_ac
     if (shard_readers_gone(s, e->tag, out)) {
         return;
     }
+    shard_hold_gone(s, e->tag);
     for (size_t i = 0; i < s->parked_count; i++) {
         if (s->parked[i].tag == e->tag) {
             s->parked_count--;

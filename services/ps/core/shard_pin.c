@@ -66,10 +66,9 @@ static void remember_unpinned(struct shard *s, const char *id)
     }
 }
 
-static int check_pin(struct shard *s, const struct shard_event *e, struct err *err)
+int shard_pin_check(struct shard *s, const struct shard_event *e, struct err *err)
 {
-    int rc = shard_check_generation(s, e->generation, err);
-    rc = rc != 0 ? rc : shard_check_filled(s, err);
+    int rc = shard_check_filled(s, err);
     if (rc != 0) {
         return rc;
     }
@@ -95,20 +94,11 @@ static int check_pin(struct shard *s, const struct shard_event *e, struct err *e
     return 0;
 }
 
-void shard_on_pin(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+const struct shard_pin *shard_pin_take(struct shard *s, const struct shard_event *e,
+                                       struct shard_actions *out)
 {
-    if (check_pin(s, e, &out->err) != 0) {
-        shard_release_buffer(out, e->slots_buffer);
-        shard_refuse(s, e->tag, out);
-        return;
-    }
-    struct shard_pin *pin = find(s, e->pin_id);
-    if (pin != NULL) {
-        shard_release_buffer(out, e->slots_buffer);
-        reply_pin(s, pin, e->tag, out);
-        return;
-    }
-    pin = free_pin(s);
+    shard_record_event(s, SHARD_RECORD_PIN, out);
+    struct shard_pin *pin = free_pin(s);
     memcpy(pin->id, e->pin_id, strlen(e->pin_id) + 1);
     pin->version = s->version;
     pin->slots = e->slots;
@@ -120,6 +110,23 @@ void shard_on_pin(struct shard *s, const struct shard_event *e, struct shard_act
     struct shard_action *a = shard_act(out, SHARD_KEEP);
     a->version = pin->version;
     a->buffer = pin->slots_buffer;
+    return pin;
+}
+
+void shard_on_pin(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    int rc = shard_check_generation(s, e->generation, &out->err);
+    if (rc != 0 || shard_pin_check(s, e, &out->err) != 0) {
+        shard_release_buffer(out, e->slots_buffer);
+        shard_refuse(s, e->tag, out);
+        return;
+    }
+    const struct shard_pin *pin = shard_pin_find(s, e->pin_id);
+    if (pin != NULL) {
+        shard_release_buffer(out, e->slots_buffer);
+    } else {
+        pin = shard_pin_take(s, e, out);
+    }
     reply_pin(s, pin, e->tag, out);
 }
 
@@ -131,17 +138,23 @@ static void release_pin(struct shard_pin *pin, struct shard_actions *out)
     *pin = (struct shard_pin){0};
 }
 
+void shard_pin_end(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    struct shard_pin *pin = find(s, e->pin_id);
+    if (pin != NULL) {
+        release_pin(pin, out);
+    }
+    remember_unpinned(s, e->pin_id);
+}
+
 void shard_on_unpin(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     if (shard_check_generation(s, e->generation, &out->err) != 0) {
         shard_refuse(s, e->tag, out);
         return;
     }
-    struct shard_pin *pin = find(s, e->pin_id);
-    if (pin != NULL) {
-        release_pin(pin, out);
-    }
-    remember_unpinned(s, e->pin_id);
+    shard_record_event(s, SHARD_RECORD_UNPIN, out);
+    shard_pin_end(s, e, out);
     shard_reply_state(s, e->tag, out);
 }
 

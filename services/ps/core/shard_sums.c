@@ -32,6 +32,9 @@ bool shard_sums_go_on(struct shard *s, struct shard_actions *out)
 {
     if (shard_rounds(s, s->version) > 0 && !s->sums.begun) {
         s->sums.begun = true;
+        if (s->lead && consistency_is_partial(&s->consistency)) {
+            shard_record_decision(s, out); /* others hear of it before the step is applied */
+        }
         reduce(s, out);
     }
     return !shard_sums_wanting(s);
@@ -113,6 +116,27 @@ int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
 
 /* ---- totals ---- */
 
+static void settle(struct shard *s, const struct exchange_totals *t, struct shard_actions *out)
+{
+    struct shard_action *a = shard_act(out, SHARD_SETTLE);
+    a->round = t->of;
+    a->totals = t->data;
+    a->totals_bytes = t->bytes;
+    s->sums.settled++;
+    if (shard_sums_wanting(s)) {
+        reduce(s, out);
+    }
+}
+
+void shard_sums_repeat(struct shard *s, const struct exchange_totals *totals,
+                       struct shard_actions *out)
+{
+    (void)shard_sums_go_on(s, out);
+    while (shard_sums_wanting(s)) {
+        settle(s, &totals[s->sums.settled], out);
+    }
+}
+
 int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     const struct exchange_totals *t = &e->ask.totals;
@@ -126,14 +150,6 @@ int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_a
                        ", which is not reduced here yet",
                        t->of.round, t->of.step);
     }
-    struct shard_action *a = shard_act(out, SHARD_SETTLE);
-    a->round = t->of;
-    a->totals = t->data;
-    a->totals_bytes = t->bytes;
-    s->sums.settled++;
-    if (shard_sums_wanting(s)) {
-        reduce(s, out);
-        return 0;
-    }
-    return 1;
+    settle(s, t, out);
+    return shard_sums_wanting(s) ? 0 : 1;
 }

@@ -13,8 +13,9 @@ static void begin_step(struct shard *s, uint64_t now_ms)
     shard_spare_begin(s, now_ms);
 }
 
-static void apply(struct shard *s, uint64_t now_ms, struct shard_actions *out)
+void shard_sync_apply(struct shard *s, uint64_t now_ms, struct shard_actions *out)
 {
+    shard_record_update(s, NULL, out);
     const struct shard_node *root = &s->nodes[0];
     struct shard_action *a = shard_act(out, SHARD_APPLY);
     a->buffer = root->buffer;
@@ -42,7 +43,7 @@ void shard_sync_go_on(struct shard *s, const struct shard_event *e, struct shard
         shard_decide_sum(s, out);
     }
     if (shard_sums_go_on(s, out)) {
-        apply(s, e->now_ms, out);
+        shard_sync_apply(s, e->now_ms, out);
     }
 }
 

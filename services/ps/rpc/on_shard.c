@@ -212,6 +212,9 @@ void ps_on_open_shard(struct rpc_call *call, struct rpc_msg *msg, void *service)
 static int read_change(struct ps_request *r, const Gradus__V1__SetMembershipRequest *m,
                        struct err *err)
 {
+    if (m->promote || m->backup != NULL) {
+        return err_set(err, ERR_UNSUPPORTED, "this server does not serve standby shards yet");
+    }
     int rc = 0;
     r->event.workers = (const char *const *)m->workers;
     r->event.worker_count = m->n_workers;

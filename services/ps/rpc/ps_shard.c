@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A shard: how it is opened, the actions of its core, and its end. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
@@ -37,6 +38,9 @@ static int parse_spec(const Gradus__V1__OpenShardRequest *r, struct job_spec *sp
 
 static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
+    if (r->is_backup || r->backup != NULL) {
+        return err_set(err, ERR_UNSUPPORTED, "this server does not serve standby shards yet");
+    }
     int rc = wire_id_check(r->shard->job, "job", err);
     rc = rc != 0 ? rc : parse_spec(r, &s->spec, err);
     rc = rc != 0 ? rc : wire_plan_from_proto(r->plan, &s->plan, err);
@@ -234,6 +238,9 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         if (a->tag != NULL) {
             reply(s, a);
         }
+        break;
+    case SHARD_EMIT: /* OpenShard makes no shard with a backup yet */
+        assert(false);
         break;
     }
 }

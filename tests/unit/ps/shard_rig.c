@@ -27,6 +27,14 @@ void rig_open_rounds(struct rig *r, uint32_t number, const struct consistency *c
     assert_non_null(r->shard);
 }
 
+void rig_reopen(struct rig *r)
+{
+    struct err err;
+    shard_free(r->shard);
+    r->shard = shard_new(&r->options, &err);
+    assert_non_null(r->shard);
+}
+
 void rig_open(struct rig *r, uint32_t number, const struct consistency *consistency)
 {
     rig_open_rounds(r, number, consistency, 0);
@@ -146,6 +154,7 @@ void rig_apply(struct rig *r, const struct shard_action *a)
     for (size_t i = 0; i < RIG_FLOATS; i++) {
         float step = g == NULL ? 0 : g[i] * (1.0F / (float)a->examples) * a->lr_scale;
         r->values[a->version][i] = r->values[r->version][i] - step;
+        r->slot[a->version][i] = 0.5F * r->slot[r->version][i] + (g == NULL ? 0 : g[i]);
     }
     r->version = a->version;
     r->examples += a->examples;
@@ -182,6 +191,7 @@ void rig_reply_add(struct rig *r, const struct shard_action *a)
         .clock = a->answer.train.clock,
         .progress = a->answer.train.progress,
         .generation = a->generation,
+        .received = a->received,
         .done0 = a->ledger == NULL ? UINT32_MAX : a->ledger->done[0]};
     if (reply->has_decision) {
         assert_true(a->answer.decision.bytes <= sizeof reply->decision);
@@ -241,6 +251,9 @@ void rig_do(struct rig *r, const struct shard_action *a)
     case SHARD_KEEP:
         assert_int_equal(a->version, r->version);
         r->kept[a->version]++;
+        if (a->buffer != NULL) {
+            memcpy(a->buffer, r->slot[a->version], sizeof r->slot[0]);
+        }
         break;
     case SHARD_FORGET:
         assert_true(r->kept[a->version] > 0);
@@ -250,11 +263,16 @@ void rig_do(struct rig *r, const struct shard_action *a)
     case SHARD_REPLY:
         rig_reply_add(r, a);
         break;
+    case SHARD_EMIT:
+        assert_non_null(r->emit);
+        r->emit(r, a);
+        break;
     }
 }
 
 void rig_step(struct rig *r, const struct shard_event *e)
 {
+    r->event = e;
     shard_step(r->shard, e, &r->actions);
     for (size_t i = 0; i < r->actions.count; i++) {
         rig_do(r, &r->actions.items[i]);

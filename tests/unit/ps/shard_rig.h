@@ -40,6 +40,7 @@ struct rig_reply {
     uint32_t progress;
     uint64_t generation;
     uint32_t done0; /* of the ledger; UINT32_MAX without one */
+    uint64_t received;
     char text[ERR_MESSAGE_BYTES];
 };
 
@@ -58,8 +59,9 @@ struct rig {
     struct rig_sums sums;
     struct shard_actions actions;
     float values[RIG_VERSIONS][RIG_FLOATS];
-    uint64_t version;  /* of the newest applied */
-    uint64_t examples; /* applied */
+    float slot[RIG_VERSIONS][RIG_FLOATS]; /* half of what it was, and the gradient */
+    uint64_t version;                     /* of the newest applied */
+    uint64_t examples;                    /* applied */
     unsigned kept[RIG_VERSIONS];
     long buffers; /* alive */
     bool whole;   /* the last SHARD_PUT said so */
@@ -71,9 +73,12 @@ struct rig {
     struct shard_action applied; /* the last SHARD_APPLY */
     struct ledger ledger;
     struct shard_options options;
-    struct era era;       /* the only one */
-    uint64_t sessions[4]; /* bounded: how often each was idle */
-    uint64_t clocks[4];   /* bounded: of each of RIG_WORKERS; 0: it has not joined */
+    struct era era;                  /* the only one */
+    uint64_t sessions[4];            /* bounded: how often each was idle */
+    uint64_t clocks[4];              /* bounded: of each of RIG_WORKERS; 0: it has not joined */
+    const struct shard_event *event; /* that is stepped */
+    /* SHARD_EMIT; NULL: there must be none */
+    void (*emit)(struct rig *r, const struct shard_action *a);
 };
 
 static const char *const RIG_WORKERS[] = {"w0", "w1", "w2", "w3"};
@@ -82,6 +87,8 @@ static const char *const RIG_WORKERS[] = {"w0", "w1", "w2", "w3"};
 void rig_open_rounds(struct rig *r, uint32_t number, const struct consistency *consistency,
                      uint32_t rounds);
 void rig_open(struct rig *r, uint32_t number, const struct consistency *consistency);
+/* Make the shard once more, with r->options, which were changed; nothing has happened yet. */
+void rig_reopen(struct rig *r);
 struct consistency rig_consistency(enum training_mode mode, uint32_t replicas);
 void rig_init(struct rig *r, enum training_mode mode, uint32_t replicas);
 void *rig_buffer(struct rig *r, float first);

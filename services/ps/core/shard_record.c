@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a primary says to its backup: a record before each change of what survives a generation.
+ * What a generation forgets is in no record: gradients that are not applied, requests that wait,
+ * clocks, readers' pins. */
+#include "ps/core/shard_internal.h"
+
+int shard_record_check(const struct consistency *c, bool keeps_bases, struct err *err)
+{
+    if (c->mode == TRAINING_SYNC || (!keeps_bases && c->policy != POLICY_DELAY_COMPENSATION)) {
+        return 0;
+    }
+    return err_set(err, ERR_INVALID,
+                   "a shard with a backup, whose updates need what each worker read: the backup "
+                   "does not have it");
+}
+
+/* The next record, if there is a backup. */
+static struct shard_action *emit(struct shard *s, enum shard_record_kind kind,
+                                 struct shard_actions *out)
+{
+    struct shard_standby *b = &s->standby;
+    if (!shard_has_backup(s)) {
+        return NULL;
+    }
+    if (!shard_unreceived(s)) {
+        b->unreceived_ms = b->now_ms;
+    }
+    struct shard_action *a = shard_act(out, SHARD_EMIT);
+    a->record = (struct shard_record){
+        .kind = kind, .number = ++b->records, .generation = s->generation, .version = s->version};
+    return a;
+}
+
+void shard_record_update(struct shard *s, const struct shard_queued *q, struct shard_actions *out)
+{
+    struct shard_action *a = emit(s, SHARD_RECORD_UPDATE, out);
+    if (a == NULL) {
+        return;
+    }
+    struct shard_record *r = &a->record;
+    const struct shard_node *root = &s->nodes[0];
+    a->buffer = q == NULL ? root->buffer : q->buffer;
+    r->examples = q == NULL ? root->examples : q->examples;
+    r->pushes = q == NULL ? root->pushes : 1;
+    if (r->examples == 0) {
+        a->buffer = NULL;
+    }
+    if (q != NULL) {
+        r->epoch = q->epoch;
+        r->split = q->split;
+        r->batch = q->batch;
+        r->batch_end = q->batch_end;
+        r->base_version = q->base_version;
+        return;
+    }
+    r->rounds = shard_rounds(s, s->version);
+    if (consistency_is_partial(&s->consistency)) {
+        shard_decide_get(s, s->version, &r->decision);
+    }
+}
+
+void shard_record_decision(struct shard *s, struct shard_actions *out)
+{
+    struct shard_action *a = emit(s, SHARD_RECORD_DECISION, out);
+    if (a != NULL) {
+        shard_decide_get(s, s->version, &a->record.decision);
+    }
+}
+
+void shard_record_event(struct shard *s, enum shard_record_kind kind, struct shard_actions *out)
+{
+    (void)emit(s, kind, out);
+}
