@@ -21,7 +21,7 @@ void shard_opened(struct shard_state *s);
 struct node *shard_give_up(struct shard_state *s);
 void standby_place(struct job *j); /* each shard has a server: chooses those of the backups */
 void standby_show(struct job *j);  /* the record says where shards and backups are */
-void shards_open(struct master *m, struct job *j); /* asks the servers for shards and backups */
+void shards_begin(struct master *m, struct job *j); /* asks the servers for shards and backups */
 /* The shard goes on without its backup, when it has been told. */
 void standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why);
 /* The server is gone, or has lost its shard: backups take over, or the job goes back. */
