@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/chrono.h"
+#include "base/log_tail.h"
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "rpc/rpc.h"
@@ -23,6 +24,7 @@
 
 #define CALL_TIMEOUT_MS 2000
 #define HOST_BYTES 256
+#define LINES_BYTES_MAX 32768 /* of log lines in a heartbeat */
 
 struct membership_jobs {
     Gradus__V1__HeldJob items[MEMBERSHIP_JOBS_MAX], *list[MEMBERSHIP_JOBS_MAX];
@@ -50,6 +52,7 @@ struct membership {
     struct loop_timer timer;
     struct err last; /* why the last call failed */
     bool name_taken; /* node.id, that it had before */
+    uint64_t told;   /* the number of the last log line in the heartbeat that is open */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
@@ -166,6 +169,41 @@ static Gradus__V1__NodeRef node_ref(struct membership *m)
     return ref;
 }
 
+/* Log lines on their way to the master. */
+struct lines {
+    struct log_tail_line read[LOG_TAIL_LINES];
+    Gradus__V1__NodeLine items[LOG_TAIL_LINES], *list[LOG_TAIL_LINES];
+    size_t count;
+};
+
+static struct lines *lines_new(void)
+{
+    static char levels[][6] = {"DEBUG", "INFO", "WARN", "ERROR"};
+    struct lines *l = mem_new(1, sizeof *l);
+    l->count = log_tail_read(l->read, LOG_TAIL_LINES, LINES_BYTES_MAX);
+    for (size_t i = 0; i < l->count; i++) {
+        const struct log_tail_line *from = &l->read[i];
+        Gradus__V1__NodeLine *to = l->list[i] = &l->items[i];
+        gradus__v1__node_line__init(to);
+        to->number = from->number;
+        to->time_ms = from->time_ms;
+        to->level = levels[from->level];
+        to->job = from->job;
+        to->event = from->event;
+        to->text = from->text;
+        to->lost = from->lost;
+    }
+    return l;
+}
+
+static void lines_free(struct lines *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        log_tail_release(&l->read[i]);
+    }
+    free(l);
+}
+
 static void call_heartbeat(struct membership *m)
 {
     Gradus__V1__HeartbeatRequest r = GRADUS__V1__HEARTBEAT_REQUEST__INIT;
@@ -184,7 +222,12 @@ static void call_heartbeat(struct membership *m)
     r.n_jobs = jobs.count;
     r.works = works.list;
     r.n_works = works.count;
+    struct lines *lines = lines_new();
+    r.lines = lines->list;
+    r.n_lines = lines->count;
+    m->told = lines->count > 0 ? lines->read[lines->count - 1].number : 0;
     start_call(m, "Heartbeat", &r.base);
+    lines_free(lines);
     for (size_t i = 0; i < jobs.count; i++) {
         free(jobs.items[i].job);
     }
@@ -199,8 +242,12 @@ static void call_leave(struct membership *m)
 {
     Gradus__V1__LeaveRequest r = GRADUS__V1__LEAVE_REQUEST__INIT;
     Gradus__V1__NodeRef ref = node_ref(m);
+    struct lines *lines = lines_new();
     r.node = &ref;
+    r.lines = lines->list;
+    r.n_lines = lines->count;
     start_call(m, "Leave", &r.base);
+    lines_free(lines);
 }
 
 /* ---- steps ---- */
@@ -242,7 +289,7 @@ static void read_answer(struct membership *m, struct membership_event *e, const 
     }
 }
 
-static void tell_stop_jobs(struct membership *m, const struct answer *a)
+static void heard_back(struct membership *m, const struct answer *a)
 {
     const struct membership_events *on = m->events;
     if (a->err.code != 0 || m->core.state != MEMBERSHIP_IN ||
@@ -250,6 +297,7 @@ static void tell_stop_jobs(struct membership *m, const struct answer *a)
         return;
     }
     const Gradus__V1__HeartbeatResponse *r = (const Gradus__V1__HeartbeatResponse *)a->reply->body;
+    log_tail_told(m->told);
     for (size_t i = 0; i < r->n_stop_jobs && on->stop_job != NULL; i++) {
         on->stop_job(m->ctx, r->stop_jobs[i]);
     }
@@ -295,7 +343,7 @@ static void step(struct membership *m, struct membership_event *e, struct answer
     membership_step(&m->core, e, &todo);
     tell(m, &todo, answer, e->now_ms);
     if (answer != NULL) {
-        tell_stop_jobs(m, answer);
+        heard_back(m, answer);
     }
     switch (todo.call) {
     case MEMBERSHIP_NO_CALL:
@@ -365,6 +413,7 @@ struct membership *membership_start(const struct membership_options *o, struct e
     }
     struct membership *m = mem_new(1, sizeof *m);
     init_sync(m);
+    log_tail_begin();
     m->role = o->role;
     m->name = mem_strdup(o->name == NULL ? "" : o->name);
     m->address = mem_strdup(o->address);
