@@ -21,6 +21,7 @@ static const struct mark marks[] = {
 static const char *const words[] = {"password", "passwd",     "passphrase", "secret", "token",
                                     "api_key",  "access_key", "secret_key", "apikey"};
 #define VALUE_LEAST 8
+#define FIRST "ABEGPSTabegpst" /* letters that one of them begins with */
 
 static size_t run_of(const char *s)
 {
@@ -63,7 +64,7 @@ static bool is_mark(const char *s)
 
 bool log_has_secret(const char *text)
 {
-    for (const char *s = text; *s != '\0'; s++) {
+    for (const char *s = text + strcspn(text, FIRST); *s != '\0'; s += 1 + strcspn(s + 1, FIRST)) {
         if (is_mark(s)) {
             return true;
         }

@@ -99,15 +99,20 @@ void log_tail_job(const char *job)
 {
     pthread_mutex_lock(&tail.lock);
     text_copy(tail.job, sizeof tail.job, job == NULL ? "" : job);
+    for (uint64_t i = tail.first; i < tail.next && job != NULL; i++) {
+        struct log_tail_line *line = slot_of(i);
+        if (line->job[0] == '\0') {
+            free(line->job);
+            line->job = mem_strdup(tail.job);
+        }
+    }
     pthread_mutex_unlock(&tail.lock);
 }
 
 void log_tail_printed(const char *text)
 {
     pthread_mutex_lock(&tail.lock);
-    if (tail.job[0] != '\0') {
-        add(tail.job, LOG_LEVEL_INFO, "printed", text);
-    }
+    add(tail.job, LOG_LEVEL_INFO, "printed", text);
     pthread_mutex_unlock(&tail.lock);
 }
 
@@ -117,6 +122,9 @@ size_t log_tail_read(struct log_tail_line *out, size_t max, size_t bytes)
     pthread_mutex_lock(&tail.lock);
     for (uint64_t i = tail.first; i < tail.next && n < max; i++) {
         const struct log_tail_line *line = slot_of(i);
+        if (line->job[0] == '\0') {
+            continue;
+        }
         taken += strlen(line->text);
         if (n > 0 && taken > bytes) {
             break;

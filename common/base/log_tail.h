@@ -30,7 +30,8 @@ struct log_tail_line {
 void log_tail_begin(void);
 /* Lines that name no job are about this one; NULL: about none, and not kept. */
 void log_tail_job(const char *job);
-/* Keeps a line of what a program printed, without its line end, of the job of log_tail_job(). */
+/* Keeps a line of what a program printed, without its line end, of the job of log_tail_job(), or,
+ * of a program that is started before it has work, of the next one. */
 void log_tail_printed(const char *text);
 /* Copies the oldest lines, at most @max, with no more than @bytes of text but for the first one.
  * Returns how many; log_tail_release() each. */

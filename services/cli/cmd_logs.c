@@ -39,12 +39,24 @@ static const struct field fields[] = {
 };
 
 struct view {
+    const char *job;
     bool json;
     char **gone; /* nodes that were told of */
     size_t gone_count, gone_capacity;
 };
 
-static void line_text(const Gradus__V1__JobLine *line, struct buf *out)
+/* @text without the name of the job, with which most lines begin. */
+static const char *without_job(const char *text, const char *job)
+{
+    const size_t n = strlen(job);
+    if (strncmp(text, "job=", 4) != 0 || strncmp(text + 4, job, n) != 0) {
+        return text;
+    }
+    const char *rest = text + 4 + n;
+    return *rest == ' ' ? rest + 1 : *rest == '\0' ? rest : text;
+}
+
+static void line_text(const Gradus__V1__JobLine *line, const char *job, struct buf *out)
 {
     char when[32] = "";
     const time_t seconds = (time_t)(line->time_ms / 1000);
@@ -58,8 +70,9 @@ static void line_text(const Gradus__V1__JobLine *line, struct buf *out)
     }
     buf_printf(out, "%s.%03dZ  %s  %-5s  %s", when, (int)(line->time_ms % 1000), line->node,
                line->level, line->event);
-    if (line->text[0] != '\0') {
-        buf_printf(out, "  %s", line->text);
+    const char *text = without_job(line->text, job);
+    if (text[0] != '\0') {
+        buf_printf(out, "  %s", text);
     }
     buf_add_char(out, '\n');
 }
@@ -71,7 +84,7 @@ static void show(const struct view *v, const Gradus__V1__LogsResponse *r, size_t
         if (v->json) {
             output_message_json(&r->lines[i]->base, &out);
         } else {
-            line_text(r->lines[i], &out);
+            line_text(r->lines[i], v->job, &out);
         }
     }
     if (v->json) {
@@ -128,7 +141,7 @@ static bool is_away(int rc)
     return rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT;
 }
 
-/* Shows lines behind those of *@after, until the job has ended. */
+/* Shows the lines behind those that were shown, until the job has ended. */
 static int follow_lines(struct client *client, Gradus__V1__LogsRequest *request, struct view *v,
                         struct err *err)
 {
@@ -157,7 +170,7 @@ static int logs(const struct options *o, const struct cli_args *args, struct fou
                 struct err *err)
 {
     Gradus__V1__LogsRequest request = GRADUS__V1__LOGS_REQUEST__INIT;
-    struct view v = {.json = o->common.json};
+    struct view v = {.job = args->positional[0], .json = o->common.json};
     struct rpc_msg *reply = NULL;
     request.job = client_text(args->positional[0]);
     request.node = client_text(args->positional_count > 1 ? args->positional[1] : "");
