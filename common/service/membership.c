@@ -19,21 +19,13 @@
 #include "rpc/rpc.h"
 #include "execution/loop.h"
 #include "membership/membership_core.h"
+#include "service/membership_held.h"
+#include "service/membership_lines.h"
 #include "service/pulse.h"
 #include "service/tls_settings.h"
 
 #define CALL_TIMEOUT_MS 2000
 #define HOST_BYTES 256
-#define LINES_BYTES_MAX 32768 /* of log lines in a heartbeat */
-
-struct membership_jobs {
-    Gradus__V1__HeldJob items[MEMBERSHIP_JOBS_MAX], *list[MEMBERSHIP_JOBS_MAX];
-    size_t count;
-};
-struct membership_works {
-    Gradus__V1__Work items[MEMBERSHIP_WORKS_MAX], *list[MEMBERSHIP_WORKS_MAX];
-    size_t count;
-};
 
 struct membership {
     enum membership_role role;
@@ -61,34 +53,6 @@ struct membership {
     bool leaving;
     bool left;
 };
-
-void membership_jobs_add(struct membership_jobs *jobs, const char *job, uint64_t generation,
-                         uint64_t opening)
-{
-    if (jobs->count < MEMBERSHIP_JOBS_MAX) {
-        Gradus__V1__HeldJob *held = &jobs->items[jobs->count];
-        gradus__v1__held_job__init(held);
-        held->job = mem_strdup(job);
-        held->generation = generation;
-        held->opening = opening;
-        jobs->list[jobs->count++] = held;
-    }
-}
-
-void membership_works_add(struct membership_works *works, const struct membership_work *work)
-{
-    if (works->count < MEMBERSHIP_WORKS_MAX) {
-        Gradus__V1__Work *w = &works->items[works->count];
-        gradus__v1__work__init(w);
-        w->job = mem_strdup(work->job);
-        w->what = mem_strdup(work->what);
-        w->unit = mem_strdup(work->unit);
-        w->done = work->done;
-        w->total = work->total;
-        w->age_ms = work->age_ms;
-        works->list[works->count++] = w;
-    }
-}
 
 /* ---- calls ---- */
 
@@ -169,41 +133,6 @@ static Gradus__V1__NodeRef node_ref(struct membership *m)
     return ref;
 }
 
-/* Log lines on their way to the master. */
-struct lines {
-    struct log_tail_line read[LOG_TAIL_LINES];
-    Gradus__V1__NodeLine items[LOG_TAIL_LINES], *list[LOG_TAIL_LINES];
-    size_t count;
-};
-
-static struct lines *lines_new(void)
-{
-    static char levels[][6] = {"DEBUG", "INFO", "WARN", "ERROR"};
-    struct lines *l = mem_new(1, sizeof *l);
-    l->count = log_tail_read(l->read, LOG_TAIL_LINES, LINES_BYTES_MAX);
-    for (size_t i = 0; i < l->count; i++) {
-        const struct log_tail_line *from = &l->read[i];
-        Gradus__V1__NodeLine *to = l->list[i] = &l->items[i];
-        gradus__v1__node_line__init(to);
-        to->number = from->number;
-        to->time_ms = from->time_ms;
-        to->level = levels[from->level];
-        to->job = from->job;
-        to->event = from->event;
-        to->text = from->text;
-        to->lost = from->lost;
-    }
-    return l;
-}
-
-static void lines_free(struct lines *l)
-{
-    for (size_t i = 0; i < l->count; i++) {
-        log_tail_release(&l->read[i]);
-    }
-    free(l);
-}
-
 static void call_heartbeat(struct membership *m)
 {
     Gradus__V1__HeartbeatRequest r = GRADUS__V1__HEARTBEAT_REQUEST__INIT;
@@ -222,32 +151,25 @@ static void call_heartbeat(struct membership *m)
     r.n_jobs = jobs.count;
     r.works = works.list;
     r.n_works = works.count;
-    struct lines *lines = lines_new();
+    struct membership_lines *lines = membership_lines_new();
     r.lines = lines->list;
     r.n_lines = lines->count;
-    m->told = lines->count > 0 ? lines->read[lines->count - 1].number : 0;
+    m->told = lines->last;
     start_call(m, "Heartbeat", &r.base);
-    lines_free(lines);
-    for (size_t i = 0; i < jobs.count; i++) {
-        free(jobs.items[i].job);
-    }
-    for (size_t i = 0; i < works.count; i++) {
-        free(works.items[i].job);
-        free(works.items[i].what);
-        free(works.items[i].unit);
-    }
+    membership_lines_free(lines);
+    membership_held_release(&jobs, &works);
 }
 
 static void call_leave(struct membership *m)
 {
     Gradus__V1__LeaveRequest r = GRADUS__V1__LEAVE_REQUEST__INIT;
     Gradus__V1__NodeRef ref = node_ref(m);
-    struct lines *lines = lines_new();
+    struct membership_lines *lines = membership_lines_new();
     r.node = &ref;
     r.lines = lines->list;
     r.n_lines = lines->count;
     start_call(m, "Leave", &r.base);
-    lines_free(lines);
+    membership_lines_free(lines);
 }
 
 /* ---- steps ---- */
