@@ -148,12 +148,47 @@ void check_steady(struct world *w, uint32_t job, const struct job_record *r)
     j->steady_step = r->step;
 }
 
-void evaluation_begun(struct world *w, uint32_t job, const char *pin_id)
+static uint64_t step_of(const char *pin_id)
 {
     const char *dash = strchr(pin_id, '-'); /* "step-000000500-3-1" */
     const uint64_t step = dash == NULL ? 0 : strtoull(dash + 1, NULL, 10);
-    if (step < SIM_VERSIONS_MAX) {
+    return step < SIM_VERSIONS_MAX ? step : 0;
+}
+
+/* Do all shards have it pinned, and (@stands) are they where they were then? */
+static bool is_pinned(const struct world *w, uint32_t job, const char *pin_id, bool stands)
+{
+    const struct sim_job *j = &w->jobs[job];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < w->schedule->ps_count * SIM_SHARDS_OF_PS; i++) {
+        const struct sim_shard *s = w->nodes[1 + i / SIM_SHARDS_OF_PS].shards[i % SIM_SHARDS_OF_PS];
+        if (s == NULL || !s->open || s->job != job || s->opened != j->opened) {
+            continue;
+        }
+        struct shard_info info;
+        shard_info(s->core, &info);
+        for (size_t k = 0; k < info.pins; k++) {
+            count += strcmp(info.pinned[k].id, pin_id) == 0 &&
+                     (!stands || info.pinned[k].version == info.version);
+        }
+    }
+    return count == j->shard_count;
+}
+
+void evaluation_begun(struct world *w, uint32_t job, const char *pin_id)
+{
+    const uint64_t step = step_of(pin_id);
+    if (is_pinned(w, job, pin_id, false)) {
         w->jobs[job].begun[step / 64] |= UINT64_C(1) << step % 64;
+    }
+}
+
+/* A shard is about to give it back. Where all stand it is made anew, of the same version. */
+void evaluation_dropped(struct world *w, uint32_t job, const char *pin_id)
+{
+    const uint64_t step = step_of(pin_id);
+    if (is_pinned(w, job, pin_id, true)) {
+        w->jobs[job].begun[step / 64] &= ~(UINT64_C(1) << step % 64);
     }
 }
 
