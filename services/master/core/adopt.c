@@ -93,7 +93,8 @@ bool adopt_begin(struct master *m, struct job *j)
         struct node *n = take_node(m, &h->servers[i], MASTER_PS);
         j->shards[i].node = n;
         j->shards[i].opened = true;
-        j->shards[i].opening = h->servers[i].opening;
+        j->shards[i].opening = /* rows of before have one for all */
+            h->servers[i].opening != 0 ? h->servers[i].opening : h->opening;
         j->shards[i].promote = h->servers[i].backup == 0 && follows;
         node_take(n, j);
         shard_opened(&j->shards[i]);
