@@ -340,6 +340,9 @@ const char *rpc_channel_target(const struct rpc_channel *c);
 /* Connect and wait. Errors: ERR_UNAVAILABLE naming the target and how long it tried. */
 int rpc_channel_wait_ready(struct rpc_channel *c, unsigned timeout_ms, struct err *err);
 
+/* Is there a connection at this moment? One that nobody uses is kept; it ends with its peer. */
+bool rpc_channel_is_connected(struct rpc_channel *c);
+
 /* How a call ended, for callers that need more than code and message. */
 struct rpc_status {
     struct err err;         /* code 0: well. "master.v1.Join at host:port: " and the peer's words */

@@ -161,6 +161,14 @@ static int wait_ready(struct rpc_channel *c, grpc_completion_queue *cq, unsigned
     }
 }
 
+bool rpc_channel_is_connected(struct rpc_channel *c)
+{
+    pthread_mutex_lock(&c->lock);
+    bool ready = grpc_channel_check_connectivity_state(c->grpc, 0) == GRPC_CHANNEL_READY;
+    pthread_mutex_unlock(&c->lock);
+    return ready;
+}
+
 static void watch(struct rpc_channel *c, int change)
 {
     pthread_mutex_lock(&c->lock);

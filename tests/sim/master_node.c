@@ -222,7 +222,7 @@ void master_tick(struct world *w)
 }
 
 /* Unless somebody listens there again. */
-void master_refused(struct world *w, uint32_t node)
+void master_refused(struct world *w, uint32_t node, bool broken)
 {
     const struct sim_node *n = &w->nodes[node];
     if (w->master == NULL || w->nodes[0].paused || n->up || n->dead_name == 0) {
@@ -230,7 +230,8 @@ void master_refused(struct world *w, uint32_t node)
     }
     struct master_event e = {.kind = MASTER_UNREACHABLE};
     e.node = (struct master_node_event){.node = w->names[n->dead_name],
-                                        .incarnation = n->dead_incarnation};
+                                        .incarnation = n->dead_incarnation,
+                                        .broken_ms = broken ? node_ms(w, 0) : 0};
     TRACE(w, 0, "finds nobody at %s", w->names[n->dead_name]);
     master_event(w, &e);
 }

@@ -52,9 +52,11 @@ void node_start(struct world *w, uint32_t node)
     }
 }
 
-/* So long after its last heartbeat, and a little more, the master looks whether a node is there. */
+/* So long after its last heartbeat, and a little more, the master looks whether a node is there; or
+ * at once, when it sees that its connection has broken. */
 #define REFUSED_US_MIN (1000 * SIM_MS)
 #define REFUSED_US (1500 * SIM_MS)
+#define BROKEN_US (200 * SIM_MS)
 
 void node_kill(struct world *w, uint32_t node)
 {
@@ -68,9 +70,10 @@ void node_kill(struct world *w, uint32_t node)
     n->dead_name = n->name;
     if (n->role != ROLE_MASTER && w->schedule->knobs.refused_part > 0 &&
         world_draw(w, "refused", ++w->serials, 1000000) < w->schedule->knobs.refused_part) {
-        world_at(w,
-                 w->now_us + REFUSED_US_MIN + world_draw(w, "refused at", w->serials, REFUSED_US),
-                 EVENT_REFUSED, 0, node, 0);
+        bool seen = world_draw(w, "seen to break", w->serials, 2) == 0;
+        uint64_t us = seen ? world_draw(w, "refused at", w->serials, BROKEN_US)
+                           : REFUSED_US_MIN + world_draw(w, "refused at", w->serials, REFUSED_US);
+        world_at(w, w->now_us + us, EVENT_REFUSED, 0, node, seen);
     }
     if (n->role == ROLE_MASTER) {
         master_end(w);

@@ -69,7 +69,7 @@ void master_begin(struct world *w);
 void master_end(struct world *w);
 void master_called(struct world *w, uint32_t unary, uint32_t attempt);
 void master_answered(struct world *w, const struct unary *u, const struct unary_reply *r);
-void master_refused(struct world *w, uint32_t node);
+void master_refused(struct world *w, uint32_t node, bool broken);
 void master_tick(struct world *w);
 void master_event(struct world *w, struct master_event *e);
 uint32_t job_index(struct world *w, const char *id);

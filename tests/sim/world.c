@@ -392,7 +392,7 @@ static bool dispatch_world(struct world *w, const struct event *e)
         faults_stop(w);
         return true;
     case EVENT_REFUSED:
-        master_refused(w, e->arg);
+        master_refused(w, e->arg, e->more != 0);
         return true;
     case EVENT_TRACE_DUE:
         rounds_check_due(w, e->arg);

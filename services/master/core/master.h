@@ -76,7 +76,8 @@ enum master_event_kind {
     MASTER_JOIN,
     MASTER_HEARTBEAT,
     MASTER_LEAVE,
-    /* No process listens at the address of a node whose heartbeat is late. No reply. */
+    /* No process listens at the address of a node whose heartbeat is late, or to which a connection
+     * broke. No reply. */
     MASTER_UNREACHABLE,
     MASTER_LEASE_SPLIT, /* may wait until its wait_ms */
     MASTER_REPORT_SPLIT,
@@ -149,6 +150,8 @@ struct master_node_event { /* the node that sends a heartbeat, or leaves */
     size_t job_count;
     const struct master_work *works;
     size_t work_count;
+    uint64_t
+        broken_ms; /* UNREACHABLE: its connection was broken when it was looked for, then; or 0 */
 };
 struct master_epoch_progress {
     uint64_t epoch, batches, examples;

@@ -408,11 +408,13 @@ void on_drop(struct master *m, const struct master_event *e)
     node_lost(m, n, "it is gone for good, by request");
 }
 
-/* A heartbeat may have come since somebody looked there. */
+/* A heartbeat may have come since somebody looked there. A node to which no connection broke has to
+ * be late, too: it may have told a wrong address. */
 void on_unreachable(struct master *m, const struct master_event *e)
 {
     struct node *n = node_find(m, e->node.node, e->node.incarnation);
-    if (n != NULL && (node_is_late(m, n, m->now_ms) || MUTANT(probe_is_proof))) {
+    if (n != NULL && (node_is_late(m, n, m->now_ms) || n->heartbeat_ms < e->node.broken_ms ||
+                      MUTANT(probe_is_proof))) {
         node_lost(m, n, "its process has ended: nobody listens at its address");
     }
 }

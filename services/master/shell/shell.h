@@ -210,6 +210,8 @@ void shell_call(struct shell *s, const struct master_call *call);
 /* The channel to @address, for the process there; @incarnation: which one is meant, 0: whoever it
  * is. Borrows until peers_free(), until another incarnation is meant, which ends the calls on it,
  * or until it is the one that was used longest ago of 2048. Errors: ERR_INVALID. */
+/* Has the connection to that process ended since this was asked last? */
+bool peer_has_broken(struct shell *s, const char *address, uint64_t incarnation);
 struct rpc_channel *peer_channel(struct shell *s, const char *address, uint64_t incarnation,
                                  struct err *err);
 void peers_free(struct shell *s);

@@ -17,6 +17,7 @@ struct peer { /* a channel to a node */
     uint64_t incarnation; /* of the process that it was made for; 0: nobody has said */
     struct rpc_channel *channel;
     uint64_t used_ms;
+    bool connected; /* when it was looked at last */
 };
 
 static void peer_free(struct peer *p)
@@ -95,8 +96,19 @@ struct rpc_channel *peer_channel(struct shell *s, const char *address, uint64_t 
         return NULL;
     }
     struct peer *p = mem_new(1, sizeof *p);
-    *p = (struct peer){s->peers, mem_strdup(address), incarnation, channel, chrono_now_ms()};
+    *p = (struct peer){s->peers, mem_strdup(address), incarnation, channel, chrono_now_ms(), false};
     s->peers = p;
     name_index_put(&s->peer_index, p->address, p);
     return channel;
+}
+
+bool peer_has_broken(struct shell *s, const char *address, uint64_t incarnation)
+{
+    struct peer *p = name_index_find(&s->peer_index, address);
+    if (p == NULL || p->incarnation != incarnation) {
+        return false;
+    }
+    const bool before = p->connected;
+    p->connected = rpc_channel_is_connected(p->channel);
+    return before && !p->connected;
 }

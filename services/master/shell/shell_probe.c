@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks whether a node whose heartbeat is late is still there. A host that answers that no process
- * listens at the address says that the process has ended; nothing else is proof of anything, and
- * the heartbeats decide. So the end of a process is known within a second or two, and a job need
- * not wait for the whole time-out. */
+/* Looks whether a node whose heartbeat is late, or to which the master's connection has just
+ * broken, is still there. A host that answers that no process listens at the address says that the
+ * process has ended; nothing else is proof of anything, and the heartbeats decide. So the end of a
+ * process is known within a moment, where the master has a connection to it, or a second or two,
+ * and a job need not wait for the whole time-out. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -18,13 +19,14 @@
 #include "master/shell/shell.h"
 #include "service/address.h"
 
-#define LOOK_MS 250
+#define LOOK_MS 100
 #define CONNECT_MS 100
 #define PROBES_MAX 32 /* in one round */
 
 struct probe {
     char node[JOB_ID_BYTES_MAX + 1], address[ADDRESS_BYTES];
     uint64_t incarnation;
+    uint64_t broken_ms; /* as in the event */
     bool refused;
 };
 
@@ -85,7 +87,8 @@ static void tell(void *ctx)
         struct probe *p = &round->probes[i];
         if (p->refused) {
             struct master_event e = {.kind = MASTER_UNREACHABLE};
-            e.node = (struct master_node_event){.node = p->node, .incarnation = p->incarnation};
+            e.node = (struct master_node_event){
+                .node = p->node, .incarnation = p->incarnation, .broken_ms = p->broken_ms};
             shell_event(s, &e);
         }
     }
@@ -115,10 +118,15 @@ static void look(void *ctx)
     struct master_node_info node;
     round->shell = s;
     for (size_t i = 0; master_node_at(s->master, i, chrono_now_ms(), &node); i++) {
-        if (!node.alive || !node.late || round->count == PROBES_MAX) {
+        if (!node.alive || round->count == PROBES_MAX) {
+            continue;
+        }
+        const bool broken = peer_has_broken(s, node.address, node.incarnation);
+        if (!node.late && !broken) {
             continue;
         }
         struct probe *p = &round->probes[round->count++];
+        p->broken_ms = broken ? chrono_now_ms() : 0;
         p->incarnation = node.incarnation;
         (void)snprintf(p->node, sizeof p->node, "%s", node.id);
         if (snprintf(p->address, sizeof p->address, "%s", node.address) >= (int)sizeof p->address) {

@@ -11,11 +11,17 @@ static uint64_t nodes_lost(struct cluster *c)
     return counts.nodes_lost;
 }
 
-static void unreachable(struct cluster *c, const struct fake_node *n)
+static void unreachable_since(struct cluster *c, const struct fake_node *n, uint64_t broken_ms)
 {
     struct master_event e = {.kind = MASTER_UNREACHABLE};
-    e.node = (struct master_node_event){.node = n->id, .incarnation = n->incarnation};
+    e.node = (struct master_node_event){
+        .node = n->id, .incarnation = n->incarnation, .broken_ms = broken_ms};
     cluster_event(c, &e);
+}
+
+static void unreachable(struct cluster *c, const struct fake_node *n)
+{
+    unreachable_since(c, n, 0);
 }
 
 /* Of a process of the name @name, at @address. */
@@ -144,6 +150,27 @@ static void the_end_of_its_process_is_proof(void **state)
     assert_int_equal(nodes_lost(c), 1);
     cluster_until(c, id, JOB_RECOVERING, 100);
     cluster_assert_reason(c, id, "its process has ended");
+    cluster_free(c);
+}
+
+/* Nobody listens where a connection has just ended: no heartbeat need be missing for that. */
+static void so_is_a_connection_that_broke(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new_with(719, 3, 2, &PATIENT);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.epochs=3000"));
+    cluster_until_in(c, id, "TRAIN");
+    struct fake_node *n = cluster_node(c, "ps-2");
+    fake_heartbeat(c, n);
+    const uint64_t beat_ms = c->now;
+    cluster_freeze(c, n, 3600000);
+    cluster_run_ms(c, 100);
+    unreachable_since(c, n, beat_ms); /* it has spoken since */
+    assert_int_equal(nodes_lost(c), 0);
+    unreachable_since(c, n, c->now);
+    assert_int_equal(nodes_lost(c), 1);
+    cluster_until(c, id, JOB_RECOVERING, 100);
     cluster_free(c);
 }
 
@@ -352,6 +379,7 @@ int main(void)
         cmocka_unit_test(only_who_holds_a_shard_is_waited_for),
         cmocka_unit_test(the_server_of_a_job_that_is_over_is_not_waited_for),
         cmocka_unit_test(the_end_of_its_process_is_proof),
+        cmocka_unit_test(so_is_a_connection_that_broke),
         cmocka_unit_test(who_comes_instead_of_it_need_not_wait_so_long),
         cmocka_unit_test(the_name_of_one_whose_heartbeat_is_not_read_is_not_free),
         cmocka_unit_test(it_is_not_given_up_for_its_calls_either),
