@@ -2,7 +2,6 @@
 /* Fill: initial values that workers bring, before anybody reads the shard. */
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "ps/rpc/ps_shell.h"
@@ -81,14 +80,4 @@ void ps_on_fill(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)ps_shard_wrap(r->shard, &err);
     (void)rpc_fail(call, &err);
     ps_request_unref(r);
-}
-
-void ps_put(struct ps_shard *s, const struct shard_action *a)
-{
-    struct snapshot *present = s->snapshots.present;
-    memcpy(present->values.data + a->first, (const float *)a->given + a->skip,
-           a->count * sizeof(float));
-    if (a->whole && !s->slots_taken) {
-        update_slots_fill(s->update, present->values.data, s->slot_data);
-    }
 }

@@ -7,8 +7,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "ps/rpc/ps_memory.h"
-#include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_shell.h"
 
 #define PARTS_MAX 8 /* of a shard, on their way to readers */
@@ -227,17 +225,4 @@ void ps_on_read(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)ps_shard_wrap(r->shard, &err);
     (void)rpc_fail(call, &err);
     ps_request_unref(r);
-}
-
-void ps_step_read(struct ps_shard *s, struct ps_request *r)
-{
-    struct err err = {0};
-    const bool pins = r->event.read.kind == SHARD_READ_PIN && !s->let_go;
-    if (pins && ps_memory_reserve_readers(s, s->readers + 1, &err) != 0) {
-        struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
-        (void)ps_shard_wrap(s, &err);
-        ps_request_answer(r, &refused, &err);
-        return;
-    }
-    ps_shard_step(s, &r->event); /* what it did not take goes back */
 }

@@ -1,27 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers of a stream of exchanges, on the strand: parameters in chunks or in a block of the
  * client's, what the shard decided, and refusals. */
-#include <string.h>
 
 #include "base/chrono.h"
 #include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_stream.h"
-
-void ps_answer_refuse(struct rpc_call *call, uint64_t exchange, uint64_t generation,
-                      uint64_t version, const struct err *err)
-{
-    Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
-    char message[ERR_MESSAGE_BYTES];
-    memcpy(message, err->msg, sizeof message);
-    m.exchange = exchange;
-    m.code = -err->code;
-    m.message = message;
-    m.generation = generation;
-    m.version = version;
-    if (rpc_send(call, &m.base, NULL) == ERR_EXHAUSTED) {
-        (void)rpc_fail(call, err);
-    }
-}
 
 /* Sends a message with elements [at, at + n) of @values, which takes a reference along. */
 static int send_blob(struct ps_request *r, Gradus__V1__ExchangeResponse *m,

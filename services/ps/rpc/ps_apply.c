@@ -12,6 +12,16 @@
 #define NOT_FINITE_ADVICE                                                                          \
     "a lower update.learning_rate, scaled inputs (data.scale) or update.clip_norm may help"
 
+void ps_put(struct ps_shard *s, const struct shard_action *a)
+{
+    struct snapshot *present = s->snapshots.present;
+    memcpy(present->values.data + a->first, (const float *)a->given + a->skip,
+           a->count * sizeof(float));
+    if (a->whole && !s->slots_taken) {
+        update_slots_fill(s->update, present->values.data, s->slot_data);
+    }
+}
+
 /* Every element has its own sum, so the bits do not depend on how wide the loop runs. */
 static void add(float *restrict to, const float *restrict from, size_t n)
 {
@@ -127,12 +137,20 @@ static struct update_step step_of(struct ps_shard *s, const struct shard_action 
     return step;
 }
 
-void ps_update_begin(struct ps_shard *s, const struct shard_action *a)
+static void begin_update(struct ps_shard *s, const struct shard_action *a)
 {
     ps_era_of(s, a->era);
     s->step = step_of(s, a);
     update_begin(s->update, &s->step);
     s->update_begun = true;
+}
+
+void ps_reduce(struct ps_shard *s, const struct shard_action *a)
+{
+    if (a->round.round == 0) {
+        begin_update(s, a);
+    }
+    update_reduce(s->update, a->round.round, &s->sums.mine);
 }
 
 /* Acts on the result of an update: a job may have to fail. */

@@ -7,6 +7,12 @@
 #include "auth/shard_key.h"
 #include "base/text.h"
 #include "ps/rpc/ps_shell.h"
+#include "wire/wire.h"
+
+struct fence ps_fence(const Gradus__V1__ShardRef *ref)
+{
+    return wire_fence_from_proto(ref->opening, &ref->secret);
+}
 
 void ps_keep_secret(struct ps_shard *s, const Gradus__V1__ShardRef *ref)
 {

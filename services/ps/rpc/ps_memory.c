@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "job/plan/plan_memory.h"
 
@@ -159,25 +158,5 @@ void ps_memory_let_go(struct ps_shard *s)
     snapshots_close(&s->snapshots);
     if (s->tables != NULL) {
         shard_tables_close(s->tables);
-    }
-}
-
-void ps_memory_release(struct ps_shard *s)
-{
-    gradient_pool_leave(&s->gradients);
-    if (s->slot_copies.budget != NULL) {
-        buffer_pool_release(&s->slot_copies);
-        buffer_pool_release(&s->base_pool);
-    }
-    for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
-        floats_release(&s->slots[i], &s->ps->budget);
-    }
-    floats_release(&s->nothing, &s->ps->budget);
-    shard_tables_free(s->tables);
-    free(s->pasts);
-    free(s->squares);
-    free(s->base_slots);
-    if (s->snapshots.budget != NULL) {
-        snapshots_release(&s->snapshots);
     }
 }

@@ -20,7 +20,4 @@ int ps_memory_reserve_readers(struct ps_shard *s, size_t readers, struct err *er
 /* On the strand: the shard is closed, and who cannot use it any more must not hold its memory.
  * Readers of a version, and files that are being written, keep theirs until they are done. */
 void ps_memory_let_go(struct ps_shard *s);
-/* All that is left; fine after a ps_memory_take() that failed, or none. */
-void ps_memory_release(struct ps_shard *s);
-
 #endif

@@ -112,17 +112,6 @@ int ps_rows_name_block(struct ps_stream *s, struct ps_request *r, uint32_t numbe
     return 0;
 }
 
-void ps_rows_free(struct ps_rows *rows)
-{
-    if (rows == NULL) {
-        return;
-    }
-    budget_give(rows->budget, rows->bytes);
-    free(rows->counts);
-    free(rows->keys);
-    free(rows);
-}
-
 /* ---- answers ---- */
 
 /* Rows on their way out; each message holds one reference. */

@@ -36,7 +36,7 @@ int ps_rows_begin(struct ps_request *r, const Gradus__V1__RowsRequest *m, uint64
 int ps_rows_take(struct ps_rows *rows, uint64_t offset, struct rpc_spans *spans, struct err *err);
 /* The rows of @r are to come in block @number of the client's; 0: in none. Errors: ERR_INVALID. */
 int ps_rows_name_block(struct ps_stream *s, struct ps_request *r, uint32_t number, struct err *err);
-void ps_rows_free(struct ps_rows *rows); /* NULL is fine */
+void ps_rows_free(struct ps_rows *rows); /* ps_request.c; NULL is fine */
 /* The number of keys that go with the training of @m. */
 uint64_t ps_rows_along(const Gradus__V1__ExchangeRequest *m);
 /* On the strand: the rows of @a's version in messages like @m, or a refusal. */

@@ -3,12 +3,10 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/chrono.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "job/plan/plan_memory.h"
 #include "ps/rpc/ps_memory.h"
 #include "ps/rpc/ps_rows.h"
@@ -82,7 +80,7 @@ static void fill_initial(struct ps_shard *s)
     update_slots_fill(s->update, values, s->slot_data);
 }
 
-static void freed(void *ctx);
+static void run_wake(struct strand_task *task);
 
 static int fill(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
@@ -117,22 +115,6 @@ static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, 
     return s->core == NULL ? ERR_INVALID : 0;
 }
 
-static void free_shard(struct ps_shard *s)
-{
-    shard_free(s->core);
-    shard_actions_release(&s->actions);
-    ps_memory_release(s);
-    ps_sums_release(&s->sums);
-    ps_eras_release(&s->eras);
-    ledger_release(&s->ledger);
-    plan_release(&s->plan);
-    job_spec_release(&s->spec);
-    buf_release(&s->written_stamp);
-    free(s->job);
-    ps_unref(s->ps);
-    free(s);
-}
-
 struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
     struct ps_shard *s = mem_new(1, sizeof *s);
@@ -143,38 +125,19 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     s->opening = r->shard->opening;
     ps_keep_secret(s, r->shard);
     atomic_store(&s->refs, 1);
+    s->run_wake = run_wake;
     int rc = read_request(s, r, err);
     rc = rc != 0 ? rc : make_update(s, r, err);
-    rc = rc != 0 ? rc : ps_memory_take(s, r, freed, err);
+    rc = rc != 0 ? rc : ps_memory_take(s, r, ps_shard_freed, err);
     rc = rc != 0 ? rc : ps_tables_open(s, r->version, err);
     rc = rc != 0 ? rc : make_core(s, r, err);
     rc = rc != 0 ? rc : fill(s, r, err);
     if (rc != 0) {
         (void)ps_shard_wrap(s, err);
-        free_shard(s);
+        ps_shard_unref(s);
         return NULL;
     }
     return s;
-}
-
-struct ps_shard *ps_shard_ref(struct ps_shard *s)
-{
-    atomic_fetch_add(&s->refs, 1);
-    return s;
-}
-
-void ps_shard_unref(struct ps_shard *s)
-{
-    if (atomic_fetch_sub(&s->refs, 1) == 1) {
-        free_shard(s);
-    }
-}
-
-int ps_shard_wrap(const struct ps_shard *s, struct err *err)
-{
-    char shown[64];
-    return err_wrap(err, "job %s shard %" PRIu32, text_shown(s->job, shown, sizeof shown),
-                    s->number);
 }
 
 uint64_t ps_shard_bytes(struct ps_shard *s)
@@ -421,55 +384,10 @@ static void run_wake(struct strand_task *task)
     ps_shard_unref(s);
 }
 
-static void post_wake(void *ctx)
-{
-    struct ps_shard *s = ctx;
-    (void)ps_shard_ref(s); /* the task returns the other one */
-    (void)strand_post(&s->strand, &s->wake, run_wake);
-    ps_shard_unref(s);
-}
-
-void ps_shard_wake(struct ps_shard *s)
-{
-    if (!atomic_exchange(&s->waking, true)) {
-        post_wake(ps_shard_ref(s));
-    }
-}
-
-/* A snapshot is free. This may be a thread of gRPC in the middle of returning memory, where no
- * update can be computed and no message sent, so another one goes on. */
-static void freed(void *ctx)
-{
-    struct ps_shard *s = ctx;
-    if (atomic_exchange(&s->waking, true)) {
-        return;
-    }
-    (void)ps_shard_ref(s);
-    if (pool_post(s->ps->work, post_wake, s, NULL) != 0) {
-        atomic_store(&s->waking, false); /* the server ends */
-        ps_shard_unref(s);
-    }
-}
-
 /* ---- the end ---- */
-
-static void dropped(struct ps_request *r, const struct shard_action *a, const struct err *err)
-{
-    (void)a;
-    (void)err;
-    ps_remove(r->shard->ps, r->shard);
-}
 
 void ps_shard_end(struct ps_shard *s)
 {
     struct shard_event e = {.kind = SHARD_CLOSE, .generation = UINT64_MAX, .own = true};
     ps_shard_step(s, &e);
-}
-
-void ps_shard_drop(struct ps_shard *s)
-{
-    struct ps_request *r = ps_request_new(s, SHARD_CLOSE, NULL, NULL, dropped);
-    r->event.generation = UINT64_MAX;
-    r->event.own = true;
-    ps_request_post(r);
 }

@@ -11,6 +11,7 @@
 #include "ps/data/gradient_memory.h"
 #include "ps/data/shard_tables.h"
 #include "ps/rpc/ps.h"
+#include "ps/rpc/ps_eras.h"
 #include "ps/core/shard.h"
 #include "ps/data/snapshot.h"
 #include "execution/thread_team.h"
@@ -104,34 +105,7 @@ struct ps_base {
     struct buffer *slot;
 };
 
-/* ---- eras (ps_eras.c) ---- */
-
-struct ps_era {
-    struct update_spec spec;
-    struct update *update;
-};
-struct ps_eras {
-    struct ps_era *items; /* [count], at least one, in the order of versions */
-    struct era *eras;     /* [count] as the core wants them */
-    size_t count;
-    bool needs_norms; /* one of them does, of pushes in other modes than sync */
-};
-
-struct ps_shard;
-/* Read @list; without any, the update section of the job's file is all. @out is overwritten.
- * Errors: ERR_INVALID, ERR_EXHAUSTED. */
-int ps_eras_make(const struct ps_shard *s, Gradus__V1__Era *const *list, size_t count,
-                 struct ps_eras *out, struct err *err);
-void ps_eras_release(struct ps_eras *e); /* zeroed is fine */
-/* They are those of the shard, which is at @version; moves from @from. Not in an update. */
-void ps_eras_take(struct ps_shard *s, struct ps_eras *from, uint64_t version);
-/* The next update is of era @era. */
-void ps_era_of(struct ps_shard *s, size_t era);
-uint32_t ps_eras_rounds(const struct ps_eras *e); /* at most, in a step of sync */
-/* What the job's file says now. */
-const struct update_spec *ps_newest_update(const struct ps_shard *s);
-
-/* ---- shards (ps_shard.c) ---- */
+/* ---- shards ---- */
 
 /* Reference counted: the table, every request, every answer on its way out and every file being
  * written hold one. */
@@ -197,88 +171,11 @@ struct ps_shard {
     struct gradient_pool gradients;
     struct buffer_pool slot_copies; /* copies of all slots, one behind the other */
     struct strand_task wake;
+    void (*run_wake)(struct strand_task *task); /* steps the shard; who made it has set it */
     atomic_bool waking;
 };
 
-/* Make the shard that @r asks for; it is in no table yet. Returns owned. Errors: ERR_INVALID,
- * ERR_EXHAUSTED; those of checkpoints. */
-struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest *r,
-                              struct err *err);
-struct ps_shard *ps_shard_ref(struct ps_shard *s);
-void ps_shard_unref(struct ps_shard *s);
-/* On the strand: steps the core and carries out its actions. */
-void ps_shard_step(struct ps_shard *s, struct shard_event *e);
-/* See whether updates wait for nothing any more. */
-void ps_shard_wake(struct ps_shard *s);
-/* On the strand: a SHARD_MEMBERSHIP of request @r, which may need other memory. */
-void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r);
-/* On the strand: ends the shard, whatever its generation. */
-void ps_shard_end(struct ps_shard *s);
-/* ps_shard_end() after the requests that came before; the shard leaves the table of shards. */
-void ps_shard_drop(struct ps_shard *s);
-uint64_t ps_shard_bytes(struct ps_shard *s);
-/* "job a-1 shard 0: " in front of the message. */
-int ps_shard_wrap(const struct ps_shard *s, struct err *err);
-
-/* ---- actions on floats (ps_apply.c), on the strand ---- */
-
-/* Values that workers bring. */
-void ps_put(struct ps_shard *s, const struct shard_action *a);
-/* @from has no use afterwards but to be released. */
-void ps_add(struct ps_shard *s, struct buffer *to, struct buffer *from);
-/* SHARD_REDUCE of round 0 begins the update. */
-void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce);
-/* Updates; @replies[0..count) come after it: those that wait for its version get each part of it as
- * soon as it is computed. */
-void ps_apply(struct ps_shard *s, const struct shard_action *apply,
-              const struct shard_action *replies, size_t count);
-/* Copy what s->slots_to asks for. A large copy is made by another thread, while the strand waits.
- */
-void ps_keep_slots(struct ps_shard *s);
-/* on_shard.c: tells of shards that are being opened, and of those that wait for that. */
-void ps_openings_tell(struct ps *ps, struct membership_works *out);
-/* SHARD_KEEP, SHARD_FORGET: besides the values, slot 0 for rules that want it as the worker read.
- */
-void ps_base_keep(struct ps_shard *s, uint64_t version);
-void ps_base_forget(struct ps_shard *s, uint64_t version);
-
-/* ---- sums over whole variables (ps_sums.c), on the strand ---- */
-
-void ps_reduce(struct ps_shard *s, const struct shard_action *a);
-void ps_settle(struct ps_shard *s, const struct shard_action *a);
-void ps_sums_applied(struct ps_shard *s);
-/* Before the core is stepped with @e: the update takes the totals, if the core will. Errors:
- * ERR_INVALID they are no such thing. */
-int ps_sums_check(struct ps_shard *s, const struct shard_event *e, struct err *err);
-/* The data of @sums of a reply; borrowed. */
-const struct buf *ps_sums_of(const struct ps_shard *s, const struct exchange_sums *sums);
-void ps_sums_release(struct ps_sums *sums);
-
-/* ---- the server and its table (ps.c) ---- */
-
-void ps_meters_init(struct ps *ps, struct meter_registry *r); /* ps_meters.c */
-
-struct ps *ps_ref(struct ps *ps);
-void ps_unref(struct ps *ps);
-
-/* A reference to the shard, or NULL. Errors: ERR_INVALID no @ref; ERR_NOT_FOUND. */
-struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct err *err);
-/* Checks whether @r may open a shard that is not there. Errors: ERR_ABORTED the request is late:
- * what it opens was closed. */
-int ps_check_opening(struct ps *ps, const Gradus__V1__OpenShardRequest *r, struct err *err);
-/* Keeps a reference. Errors: ERR_EXHAUSTED; ERR_EXISTS; ERR_UNAVAILABLE draining;
- * those of ps_check_opening(). */
-int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err);
-/* The CloseShard of a shard that is not there has come: an OpenShard of it that comes later is
- * refused. */
-void ps_close_early(struct ps *ps, const Gradus__V1__ShardRef *ref);
-void ps_remove(struct ps *ps, struct ps_shard *s); /* not in it: fine */
-bool ps_drained(struct ps *ps);                    /* it is, or will be */
-bool ps_lingers(struct ps *ps); /* a shard that is in the table no more, but in memory */
-/* References to all shards (of @job, when that is not NULL and not empty); returns their number. */
-size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MAX]);
-
-/* ---- requests (ps_request.c) ---- */
+/* ---- requests ---- */
 
 /* What a SetMembership changes; each part only if the message has it. */
 struct ps_change {
@@ -321,134 +218,9 @@ struct ps_request {
     struct ps_request **link;
 };
 
-/* A request with one reference, which the answer releases. Keeps references to @shard, @call and
- * @msg (may be NULL). */
-struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind kind,
-                                  struct rpc_call *call, struct rpc_msg *msg,
-                                  void (*answer)(struct ps_request *, const struct shard_action *,
-                                                 const struct err *));
-/* Copies the name of the worker that an exchange is from. */
-void ps_request_name(struct ps_request *r, const char *worker);
-/* Copy the decision or the totals that it borrows from a message. */
-void ps_request_keep(struct ps_request *r);
-/* Step it on the shard's strand. */
-void ps_request_post(struct ps_request *r);
-/* ps_request_post() of a unary call: when its client goes away, it waits no longer. */
-void ps_request_post_unary(struct ps_request *r);
-void ps_request_unref(struct ps_request *r);
-/* On the strand, while it is answered: how long the request waited for the update that made the
- * answer (or for the answer, without one), and the time of that update so far. */
-struct ps_request_time {
-    uint64_t waited_ns, applied_ns;
-};
-struct ps_request_time ps_request_time(const struct ps_request *r);
-/* On the strand: answer it and return the reference of who answers. */
-void ps_request_answer(struct ps_request *r, const struct shard_action *a, const struct err *err);
-/* On the strand: drops a request that nobody waits for any more. */
-void ps_request_drop(struct ps_request *r);
-/* `done` of all unary methods. */
-void ps_unary_done(struct rpc_call *call, bool cancelled, void *service);
-
-/* The fence of the caller, out of @ref. */
-struct fence ps_fence(const Gradus__V1__ShardRef *ref);
-/* A shard is opened by @ref: its readers and workers show a key, if that has a secret. */
-void ps_keep_secret(struct ps_shard *s, const Gradus__V1__ShardRef *ref);
-bool ps_has_secret(const struct ps_shard *s);
-/* Checks that @call, whose metadata has the key, may read or train as @worker the shard that @ref
- * names. @reads: it asks for a version and nothing else, as readers may. Errors: ERR_ABORTED it
- * means another opening; ERR_UNAUTHENTICATED; ERR_PERMISSION a reader asks for something else. */
-int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, const char *worker,
-                 bool reads, struct rpc_call *call, struct err *err);
-/* It may not, and that is written down: @err, wrapped. Returns its code. */
-int ps_refuse(const struct ps_shard *s, struct rpc_call *call, struct err *err);
-/* On the strand: a SHARD_READ of request @r, which may need memory for a version (on_read.c). */
-void ps_step_read(struct ps_shard *s, struct ps_request *r);
-/* Find the shard of a unary request and make the request, or fail the call (NULL). */
-struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
-                            enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
-                            void (*answer)(struct ps_request *, const struct shard_action *,
-                                           const struct err *));
-/* ps_unary() of a call that reads or trains, as @worker; @reads as above. */
-struct ps_request *ps_unary_exchange(struct ps *ps, const Gradus__V1__ShardRef *ref,
-                                     const char *worker, bool reads, struct rpc_call *call,
-                                     void (*answer)(struct ps_request *,
-                                                    const struct shard_action *,
-                                                    const struct err *));
-/* Answer with a ShardState. */
-void ps_answer_state(struct ps_request *r, const struct shard_action *a, const struct err *err);
-
-/* ---- values on their way out (ps_values.c), on the strand ---- */
-
-/* References for @count blobs of @version; each blob has ctx = the snapshot and this release. */
-struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigned count);
-void ps_values_release(void *snapshot);
-/* ps_values_of() for a snapshot that somebody else holds. */
-void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count);
-/* The values that a reply sends. */
-struct ps_source {
-    const float *data;
-    void (*release)(void *ctx); /* one reference */
-    void *ctx;
-};
-/* @count references to what @a answers with: the values of its version, or the moving average of
- * them where a pin is pulled of a job that evaluates it. */
-struct ps_source ps_values_answer(struct ps_shard *s, const struct shard_action *a, unsigned count);
-/* Elements [at, at + n) of @source as @r wants them (in 16 bits: of a snapshot); they are computed
- * already. */
-struct rpc_piece ps_values_piece(const struct ps_request *r, const struct ps_source *source,
-                                 uint64_t at, uint64_t n);
-
-/* ---- from and to messages (ps_values.c) ---- */
-
-/* How the values of push and pull (NULL: none) travel, into the request, which has a shard. Errors:
- * ERR_INVALID types that are not the job's. */
-int ps_read_types(const Gradus__V1__Push *push, const Gradus__V1__Pull *pull, struct ps_request *r,
-                  struct err *err);
-/* Reads the type of rows that are asked for alone. */
-int ps_read_rows_type(const Gradus__V1__RowsRequest *m, struct ps_request *r, struct err *err);
-/* On the strand: checks that the type of the push of @r is right for its kind. Errors: ERR_INVALID.
- */
-int ps_check_type(const struct ps_request *r, struct err *err);
-/* So many norms a push may have, of variables and tables; 0: the shard has all of each itself. */
-size_t ps_norms_max(const struct ps_shard *s);
-/* The norms of @in, for its gradient. Errors: ERR_INVALID not one for each variable. */
-int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
-                  struct err *err);
-
-/* ---- streams (ps_stream.c, ps_answer.c) ---- */
-
-void ps_stream_ref(struct ps_stream *s);
-void ps_stream_unref(struct ps_stream *s);
-/* On the strand of @s, which is closed: ends its streams, whether or not their clients read. */
-void ps_streams_end(struct ps_shard *s);
-/* On the strand: sends what is new among the first @done elements of @next, which is not committed
- * yet; ps_request_answer() sends the rest. Sends nothing when the answer @a is more than values. */
-void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
-                              struct snapshot *next, uint64_t done);
-/* On the strand: @r waits, until it is answered or the stream ends. */
-void ps_stream_wait(struct ps_stream *s, struct ps_request *r);
-
-/* ---- files (on_checkpoint.c) ---- */
-
-/* Values and slots of @s out of @directory, below the server's checkpoint directory; of any number
- * of shards. Errors: ERR_INVALID no such place, another rule or other variables; those of
- * checkpoint_open(). */
-int ps_restore(struct ps_shard *s, const char *directory, const char *owner, struct err *err);
-/* Why no checkpoint of @s could be written into its job's directory, which is @owner's; "" none. */
-void ps_look_for_directory(struct ps_shard *s, const char *owner);
-
-/* On the strand: begins to write what @a names for @r, which is answered from another thread. */
-void ps_write(struct ps_request *r, const struct shard_action *a);
-
-/* ---- traces (on_trace.c); for those who have seen trace_on() ---- */
-
-/* Any thread: of an exchange. */
-void ps_trace_request(struct ps_request *r, enum trace_kind kind, uint64_t begin_ns,
-                      uint64_t end_ns, uint64_t bytes);
-/* On the strand: the wait of a request that is answered now, and what came of its push. */
-void ps_trace_queue(struct ps_request *r, const struct exchange_trained *trained);
-/* On the strand: adds a span that ends now. */
-void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns, uint64_t version);
+/* What follows are the files from top to bottom: each calls only those below it. At the top are
+ * ps_service.c, ps.c and the methods (on_*.c). Of files with headers of their own, ps_memory.c is
+ * below ps_apply.c, ps_rows.c below ps_answer.c, ps_shared_memory.c and ps_eras.c at the bottom. */
 
 /* ---- methods ---- */
 
@@ -472,5 +244,229 @@ PS_HANDLERS(X)
 void ps_stream_open(struct rpc_call *call, void *service);
 void ps_stream_half_close(struct rpc_call *call, void *service);
 void ps_stream_done(struct rpc_call *call, bool cancelled, void *service);
+/* Tells of shards that are being opened, and of those that wait for that. */
+void ps_openings_tell(struct ps *ps, struct membership_works *out);
+
+/* ---- ps_request_run.c: requests on their way to the strand, and on it ---- */
+
+/* Step it on the shard's strand. */
+void ps_request_post(struct ps_request *r);
+/* ps_request_post() of a unary call: when its client goes away, it waits no longer. */
+void ps_request_post_unary(struct ps_request *r);
+/* On the strand: drops a request that nobody waits for any more. */
+void ps_request_drop(struct ps_request *r);
+/* ps_shard_end() after the requests that came before; the shard leaves the list of shards. */
+void ps_shard_drop(struct ps_shard *s);
+/* `done` of all unary methods. */
+void ps_unary_done(struct rpc_call *call, bool cancelled, void *service);
+/* Find the shard of a unary request and make the request, or fail the call (NULL). */
+struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
+                            enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
+                            void (*answer)(struct ps_request *, const struct shard_action *,
+                                           const struct err *));
+/* ps_unary() of a call that reads or trains, as @worker; @reads: ps_check_key(). */
+struct ps_request *ps_unary_exchange(struct ps *ps, const Gradus__V1__ShardRef *ref,
+                                     const char *worker, bool reads, struct rpc_call *call,
+                                     void (*answer)(struct ps_request *,
+                                                    const struct shard_action *,
+                                                    const struct err *));
+
+/* ---- ps_shard.c: steps ---- */
+
+/* Make the shard that @r asks for; it is in no table yet. Returns owned. Errors: ERR_INVALID,
+ * ERR_EXHAUSTED; those of checkpoints. */
+struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest *r,
+                              struct err *err);
+/* On the strand: steps the core and carries out its actions. */
+void ps_shard_step(struct ps_shard *s, struct shard_event *e);
+/* On the strand: a SHARD_MEMBERSHIP of request @r, which may need other memory. */
+void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r);
+/* On the strand: ends the shard, whatever its generation. */
+void ps_shard_end(struct ps_shard *s);
+uint64_t ps_shard_bytes(struct ps_shard *s);
+
+/* ---- ps_checkpoint.c: files ---- */
+
+/* Checks that @path names a checkpoint of @job. Errors: ERR_INVALID. */
+int ps_check_directory(const char *job, const char *path, struct err *err);
+/* Values and slots of @s out of @directory, below the server's checkpoint directory; of any number
+ * of shards. Errors: ERR_INVALID no such place, another rule or other variables; those of
+ * checkpoint_open(). */
+int ps_restore(struct ps_shard *s, const char *directory, const char *owner, struct err *err);
+/* Why no checkpoint of @s could be written into its job's directory, which is @owner's; "" none. */
+void ps_look_for_directory(struct ps_shard *s, const char *owner);
+/* On the strand: begins to write what @a names for @r, which is answered from another thread. */
+void ps_write(struct ps_request *r, const struct shard_action *a);
+
+/* ---- ps_apply.c: actions on floats, on the strand ---- */
+
+/* Values that workers bring. */
+void ps_put(struct ps_shard *s, const struct shard_action *a);
+/* @from has no use afterwards but to be released. */
+void ps_add(struct ps_shard *s, struct buffer *to, struct buffer *from);
+/* Round 0 begins the update. */
+void ps_reduce(struct ps_shard *s, const struct shard_action *a);
+/* Updates; @replies[0..count) come after it: those that wait for its version get each part of it as
+ * soon as it is computed. */
+void ps_apply(struct ps_shard *s, const struct shard_action *apply,
+              const struct shard_action *replies, size_t count);
+/* Copy what s->slots_to asks for. A large copy is made by another thread, while the strand waits.
+ */
+void ps_keep_slots(struct ps_shard *s);
+/* SHARD_KEEP, SHARD_FORGET: besides the values, slot 0 for rules that want it as the worker read.
+ */
+void ps_base_keep(struct ps_shard *s, uint64_t version);
+void ps_base_forget(struct ps_shard *s, uint64_t version);
+
+/* ---- ps_answer.c: answers of a stream, on the strand ---- */
+
+/* On the strand: sends what is new among the first @done elements of @next, which is not committed
+ * yet; ps_request_answer() sends the rest. Sends nothing when the answer @a is more than values. */
+void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
+                              struct snapshot *next, uint64_t done);
+
+/* ---- ps_sums.c: sums over whole variables, on the strand ---- */
+
+void ps_settle(struct ps_shard *s, const struct shard_action *a);
+void ps_sums_applied(struct ps_shard *s);
+/* Before the core is stepped with @e: the update takes the totals, if the core will. Errors:
+ * ERR_INVALID they are no such thing. */
+int ps_sums_check(struct ps_shard *s, const struct shard_event *e, struct err *err);
+/* The data of @sums of a reply; borrowed. */
+const struct buf *ps_sums_of(const struct ps_shard *s, const struct exchange_sums *sums);
+
+/* ---- ps_values.c: values on their way out, on the strand ---- */
+
+/* References for @count blobs of @version; each blob has ctx = the snapshot and this release. */
+struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigned count);
+void ps_values_release(void *snapshot);
+/* ps_values_of() for a snapshot that somebody else holds. */
+void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count);
+/* The values that a reply sends. */
+struct ps_source {
+    const float *data;
+    void (*release)(void *ctx); /* one reference */
+    void *ctx;
+};
+/* @count references to what @a answers with: the values of its version, or the moving average of
+ * them where a pin is pulled of a job that evaluates it. */
+struct ps_source ps_values_answer(struct ps_shard *s, const struct shard_action *a, unsigned count);
+/* Elements [at, at + n) of @source as @r wants them (in 16 bits: of a snapshot); they are computed
+ * already. */
+struct rpc_piece ps_values_piece(const struct ps_request *r, const struct ps_source *source,
+                                 uint64_t at, uint64_t n);
+
+/* ---- ps_values.c: from and to messages ---- */
+
+/* How the values of push and pull (NULL: none) travel, into the request, which has a shard. Errors:
+ * ERR_INVALID types that are not the job's. */
+int ps_read_types(const Gradus__V1__Push *push, const Gradus__V1__Pull *pull, struct ps_request *r,
+                  struct err *err);
+/* Reads the type of rows that are asked for alone. */
+int ps_read_rows_type(const Gradus__V1__RowsRequest *m, struct ps_request *r, struct err *err);
+/* On the strand: checks that the type of the push of @r is right for its kind. Errors: ERR_INVALID.
+ */
+int ps_check_type(const struct ps_request *r, struct err *err);
+/* So many norms a push may have, of variables and tables; 0: the shard has all of each itself. */
+size_t ps_norms_max(const struct ps_shard *s);
+/* The norms of @in, for its gradient. Errors: ERR_INVALID not one for each variable. */
+int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
+                  struct err *err);
+
+/* ---- ps_request.c: a request from its arrival to its answer ---- */
+
+/* A request with one reference, which the answer releases. Keeps references to @shard, @call and
+ * @msg (may be NULL). */
+struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind kind,
+                                  struct rpc_call *call, struct rpc_msg *msg,
+                                  void (*answer)(struct ps_request *, const struct shard_action *,
+                                                 const struct err *));
+/* Copies the name of the worker that an exchange is from. */
+void ps_request_name(struct ps_request *r, const char *worker);
+/* Copy the decision or the totals that it borrows from a message. */
+void ps_request_keep(struct ps_request *r);
+void ps_request_unref(struct ps_request *r);
+/* On the strand: it waits in no stream any more. */
+void ps_request_unlink(struct ps_request *r);
+/* On the strand: answer it and return the reference of who answers. */
+void ps_request_answer(struct ps_request *r, const struct shard_action *a, const struct err *err);
+/* Answer with a ShardState. */
+void ps_answer_state(struct ps_request *r, const struct shard_action *a, const struct err *err);
+
+/* ---- ps_stream.c: streams ---- */
+
+void ps_stream_ref(struct ps_stream *s);
+void ps_stream_unref(struct ps_stream *s);
+/* On the strand of @s, which is closed: ends its streams, whether or not their clients read. */
+void ps_streams_end(struct ps_shard *s);
+/* On the strand: @r waits, until it is answered or the stream ends. */
+void ps_stream_wait(struct ps_stream *s, struct ps_request *r);
+
+/* ---- ps_key.c: who calls ---- */
+
+/* The fence of the caller, out of @ref. */
+struct fence ps_fence(const Gradus__V1__ShardRef *ref);
+/* A shard is opened by @ref: its readers and workers show a key, if that has a secret. */
+void ps_keep_secret(struct ps_shard *s, const Gradus__V1__ShardRef *ref);
+bool ps_has_secret(const struct ps_shard *s);
+/* Checks that @call, whose metadata has the key, may read or train as @worker the shard that @ref
+ * names. @reads: it asks for a version and nothing else, as readers may. Errors: ERR_ABORTED it
+ * means another opening; ERR_UNAUTHENTICATED; ERR_PERMISSION a reader asks for something else. */
+int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, const char *worker,
+                 bool reads, struct rpc_call *call, struct err *err);
+/* It may not, and that is written down: @err, wrapped. Returns its code. */
+int ps_refuse(const struct ps_shard *s, struct rpc_call *call, struct err *err);
+
+/* ---- ps_list.c: the shards of a server ---- */
+
+/* A reference to the shard, or NULL. Errors: ERR_INVALID no @ref; ERR_NOT_FOUND. */
+struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct err *err);
+/* Checks whether @r may open a shard that is not there. Errors: ERR_ABORTED the request is late:
+ * what it opens was closed. */
+int ps_check_opening(struct ps *ps, const Gradus__V1__OpenShardRequest *r, struct err *err);
+/* Keeps a reference. Errors: ERR_EXHAUSTED; ERR_EXISTS; ERR_UNAVAILABLE draining;
+ * those of ps_check_opening(). */
+int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err);
+/* The CloseShard of a shard that is not there has come: an OpenShard of it that comes later is
+ * refused. */
+void ps_close_early(struct ps *ps, const Gradus__V1__ShardRef *ref);
+void ps_remove(struct ps *ps, struct ps_shard *s); /* not in it: fine */
+bool ps_drained(struct ps *ps);                    /* it is, or will be */
+bool ps_lingers(struct ps *ps); /* a shard that is in the table no more, but in memory */
+/* References to all shards (of @job, when that is not NULL and not empty); returns their number. */
+size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MAX]);
+
+/* ---- ps_spans.c: times, and spans for those who have seen trace_on() ---- */
+
+/* On the strand, while it is answered: how long the request waited for the update that made the
+ * answer (or for the answer, without one), and the time of that update so far. */
+struct ps_request_time {
+    uint64_t waited_ns, applied_ns;
+};
+struct ps_request_time ps_request_time(const struct ps_request *r);
+/* Any thread: of an exchange. */
+void ps_trace_request(struct ps_request *r, enum trace_kind kind, uint64_t begin_ns,
+                      uint64_t end_ns, uint64_t bytes);
+/* On the strand: the wait of a request that is answered now, and what came of its push. */
+void ps_trace_queue(struct ps_request *r, const struct exchange_trained *trained);
+/* On the strand: adds a span that ends now. */
+void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns, uint64_t version);
+
+/* ---- ps_refs.c: references ---- */
+
+struct ps *ps_ref(struct ps *ps);
+void ps_unref(struct ps *ps);
+struct ps_shard *ps_shard_ref(struct ps_shard *s);
+void ps_shard_unref(struct ps_shard *s);
+/* "job a-1 shard 0: " in front of the message. */
+int ps_shard_wrap(const struct ps_shard *s, struct err *err);
+/* See whether updates wait for nothing any more. */
+void ps_shard_wake(struct ps_shard *s);
+/* A snapshot of the shard @ctx is free, on any thread. */
+void ps_shard_freed(void *ctx);
+
+/* ---- ps_meters.c ---- */
+
+void ps_meters_init(struct ps *ps, struct meter_registry *r);
 
 #endif

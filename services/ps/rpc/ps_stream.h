@@ -52,12 +52,14 @@ struct ps_stream {
 
 /* The call's callbacks: its shard is found; it ends when that is closed. */
 void ps_stream_begin(struct ps_stream *s);
+/* On the strand: it is in the list of its shard's streams no more. */
+void ps_stream_unlink(struct ps_stream *s);
 /* An exchange is over (on_exchange.c): give back what it holds. The last one takes its place. */
 void ps_stream_remove(struct ps_stream *s, struct incoming *in);
-/* Any thread may send (ps_answer.c): @exchange is refused, and why. */
+/* Any thread may send: @exchange is refused, and why. */
 void ps_answer_refuse(struct rpc_call *call, uint64_t exchange, uint64_t generation,
                       uint64_t version, const struct err *err);
-/* On the strand: answers a request of a stream. */
+/* On the strand: answers a request of a stream (ps_answer.c). */
 void ps_answer(struct ps_request *r, const struct shard_action *a, const struct err *err);
 
 /* ---- memory that its client shares (ps_shared_memory.c) ---- */

@@ -10,14 +10,6 @@ static void keep(struct buf *to, const void *data, size_t bytes)
     buf_add(to, data, bytes);
 }
 
-void ps_reduce(struct ps_shard *s, const struct shard_action *a)
-{
-    if (a->round.round == 0) {
-        ps_update_begin(s, a);
-    }
-    update_reduce(s->update, a->round.round, &s->sums.mine);
-}
-
 /* ps_sums_check() has given them to the update. */
 void ps_settle(struct ps_shard *s, const struct shard_action *a)
 {
@@ -56,13 +48,4 @@ const struct buf *ps_sums_of(const struct ps_shard *s, const struct exchange_sum
     shard_info(s->core, &info);
     return sums->of.step == info.version ? &s->sums.totals[sums->of.round]
                                          : &s->sums.last[sums->of.round];
-}
-
-void ps_sums_release(struct ps_sums *sums)
-{
-    buf_release(&sums->mine);
-    for (size_t i = 0; i < SHARD_ROUNDS_MAX; i++) {
-        buf_release(&sums->totals[i]);
-        buf_release(&sums->last[i]);
-    }
 }
