@@ -219,6 +219,10 @@ void check_step(struct world *w, struct sim_shard *s, const struct shard_event *
     if (after.generation < before->generation) {
         violated(w, INVARIANT_FENCE, "the generation of shard %u falls", s->number);
     }
+    if (after.pins > 1) {
+        violated(w, INVARIANT_PINS, "shard %u keeps %zu versions, of \"%s\" and \"%s\"", s->number,
+                 after.pins, after.pinned[0].id, after.pinned[1].id);
+    }
     bool asks = e->kind == SHARD_EXCHANGE || e->kind == SHARD_FILL || e->kind == SHARD_MEMBERSHIP ||
                 e->kind == SHARD_PIN;
     if (asks && e->generation < before->generation &&
@@ -284,6 +288,7 @@ void check_record(struct world *w, const struct job_record *r)
         (r->evaluation_count == 0 || r->evaluations[r->evaluation_count - 1].step != r->step)) {
         violated(w, INVARIANT_STATE, "%s SUCCEEDED without an evaluation at its end", r->id);
     }
+    check_evaluated(w, job, r);
     if (j->state != r->state) {
         check_stop(w, job, r);
     }

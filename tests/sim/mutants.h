@@ -195,15 +195,15 @@
     X(encoding_forgotten, GIVEN, "a job that goes on measures its records, and took an encoding")  \
     X(encoding_of_first, GIVEN, "a worker that comes later measures them")                         \
     X(slots_from_zero, GIVEN, "updates are counted from 0 where slots have seen some")             \
-    X(never_adopts, ANY, "a master that is started again takes no job over")                       \
-    X(pins_of_the_dead, ANY, "what an earlier master pinned stays pinned")                         \
-    X(sync_point_lost, ANY, "an evaluation or checkpoint that was under way is forgotten")         \
+    X(never_adopts, STILL, "a master that is started again takes no job over")                     \
+    X(pins_of_the_dead, STILL, "what an earlier master pinned stays pinned")                       \
+    X(sync_point_lost, STILL, "an evaluation or checkpoint that was under way is forgotten")       \
     X(pin_not_noted, CHANGE, "a row says nothing of the version that is being evaluated")          \
     X(writes_for_any_base, TABLES, "a delta of an earlier master is taken for a whole file")       \
     X(adopted_from_the_start, ASYNC, "who takes a job over leases the epoch that it began with")   \
-    X(handover_of_start, ANY, "a row names the nodes with which the job began")                    \
-    X(adopted_into_next_epoch, ASYNC, "what is due between two epochs is passed over")             \
-    X(adopted_as_it_was, ANY, "who takes a job over goes on in its generation")                    \
+    X(handover_of_start, STILL, "a row names the nodes with which the job began")                  \
+    X(adopted_into_next_epoch, STILL, "what is due between two epochs is passed over")             \
+    X(adopted_as_it_was, STILL, "who takes a job over goes on in its generation")                  \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

@@ -48,7 +48,7 @@
     X(GIVEN, given)     /* any of these: workers bring the initial values of jobs */               \
     X(RESUMED, resumed) /* any of these: what has ended is resumed, time and again */              \
     X(UPDATES, updates) /* any of these: clients change update sections */                         \
-    X(STILL, still)     /* any of these: nothing but processes that stand still */                 \
+    X(STILL, still)     /* any of these: processes stand still, and masters die */                 \
     X(ALL, all)         /* each of those before late, in proportion; some are traced */
 
 enum sim_mode {

@@ -210,6 +210,23 @@ static void comes_back(const struct maker *of, struct sim_schedule *s)
     s->knobs.late_us = (uint32_t)between(&m, 1 * SIM_S, 6 * SIM_S);
 }
 
+/* A server ends for a while: all start again, and what was said of the start before comes late.
+ * With draws of their own, too. */
+static void lose_server(const struct maker *of, struct sim_schedule *s)
+{
+    struct maker m = *of;
+    m.key = rng_key(s->seed, "lose server");
+    m.draws = 0;
+    if (s->mode != SIM_LATE || schedule_freezes(s)) {
+        return;
+    }
+    for (uint64_t i = chance(&m, 50) ? between(&m, 1, 3) : 0; i > 0; i--) {
+        struct sim_fault *f = maker_fault(&m, FAULT_CRASH, maker_any_ps(&m));
+        f->at_us = 5 * SIM_MS + below(&m, of->length_us + 100 * SIM_MS);
+        f->until_us = f->at_us + about(&m, 1 * SIM_MS, 5 * SIM_S);
+    }
+}
+
 /* Clients that ask for traces, several at once, and some go away. With draws of their own, so that
  * all else of a seed is as it was. What `number` says, rounds.c reads. */
 static void traces(const struct maker *of, struct sim_schedule *s, uint32_t percent)
@@ -528,6 +545,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     }
     heard_late(&m, s);
     comes_back(&m, s);
+    lose_server(&m, s);
     traces(&m, s, traced_percent);
     followers(&m, s, s->mode == SIM_TABLES ? 60 : 25);
     fair_use(&m, s, fair_percent);

@@ -59,6 +59,24 @@ static void stand_still(struct maker *m, uint64_t most_us, bool copies)
     }
 }
 
+/* It is started again, perhaps while others stand still. With draws of their own, so that all else
+ * of a seed is as it was. */
+static void master_dies(const struct maker *of)
+{
+    struct maker m = *of;
+    m.key = rng_key(m.s->seed, "master dies");
+    m.draws = 0;
+    for (uint64_t i = chance(&m, 50) ? between(&m, 1, 4) : 0; i > 0; i--) {
+        const bool midstep = chance(&m, 50);
+        const uint64_t at_us = 5 * SIM_MS + below(&m, m.length_us * 3 / 2 + 100 * SIM_MS);
+        const uint64_t until_us = at_us + about(&m, 1 * SIM_MS, 10 * SIM_S);
+        struct sim_fault *f = add(&m, midstep ? FAULT_MIDSTEP : FAULT_CRASH, 0, at_us, until_us);
+        if (f != NULL) {
+            f->number = (uint32_t)below(&m, 8);
+        }
+    }
+}
+
 /* What else there is would cost a server its memory or its shard. */
 static void calm_down(struct maker *m, struct sim_knobs *k)
 {
@@ -100,6 +118,9 @@ void maker_still(const struct maker *of, struct sim_schedule *s, uint32_t percen
     bool copies = !only || chance(&m, 20);
     for (uint64_t i = 0; i < times; i++) {
         stand_still(&m, most_us, copies);
+    }
+    if (only) {
+        master_dies(&m);
     }
     s->live_us += 4 * timeout_us;
 }

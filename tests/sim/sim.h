@@ -472,12 +472,12 @@ struct event {
     X(CRASH, "no core crashes")                                                                    \
     X(ONCE, "a batch is applied at most once on a shard")                                          \
     X(ALL, "every batch is applied exactly once on every shard in the end")                        \
-    X(ERA,                                                                                         \
-      "each version is made with the update section that the job's row says, and clients know")    \
+    X(ERA, "each version is made with the update section of the job's row, as clients know")       \
     X(SAME, "all shards apply the same batches in a step")                                         \
     X(EXAMPLES, "the examples of an update are those of its batches")                              \
     X(VERSION, "a shard's version rises by one")                                                   \
     X(READ, "a reader sees one version")                                                           \
+    X(PINS, "a shard keeps one version for a sync point, and gives it back before the next")       \
     X(GIVEN, "what workers bring is there before anybody reads it, and is not taken twice")        \
     X(FENCE, "a request of an old generation, or of a stranger, changes nothing")                  \
     X(SKEW, "shards of a sync job are one step apart at most")                                     \

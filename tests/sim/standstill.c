@@ -147,3 +147,27 @@ void check_steady(struct world *w, uint32_t job, const struct job_record *r)
     }
     j->steady_step = r->step;
 }
+
+/* Nothing that was due is passed over, although masters die: before the next one is due, by steps
+ * (in sync, where nobody is ahead of them) or by epochs, it is there. */
+void check_evaluated(struct world *w, uint32_t job, const struct job_record *r)
+{
+    const struct sim_job *j = &w->jobs[job];
+    const struct field_interval *every = &j->stop.every;
+    const double apart = (double)every->count;
+    const bool ends = r->state == JOB_SUCCEEDED && j->state != r->state && r->evaluation_count > 0;
+    const bool strict = every->epochs || (j->first.mode == TRAINING_SYNC && !j->changed);
+    if (!ends || !w->steady || r->resumes > 0 || j->unsteady || apart == 0 || !strict) {
+        return;
+    }
+    double due = apart;
+    for (size_t i = 0; i < r->evaluation_count; i++) {
+        const struct job_evaluation *e = &r->evaluations[i];
+        const double at = every->epochs ? e->epoch : (double)e->step;
+        if (at >= due + apart) {
+            violated(w, INVARIANT_STEADY, "%s has no evaluation of %s %g; there is one of %g",
+                     r->id, every->epochs ? "epoch" : "step", due, at);
+        }
+        due = at >= due ? due + apart : due;
+    }
+}

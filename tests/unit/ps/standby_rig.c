@@ -155,7 +155,9 @@ void pair_receive(struct pair *p)
 void pair_settle(struct pair *p)
 {
     do {
-        while (pair_hear(p)) {
+        bool more = true;
+        while (more) {
+            more = pair_hear(p);
         }
         pair_receive(p);
         if (shard_wants_snapshot(p->primary.shard)) {
