@@ -368,7 +368,7 @@ def row(head, methods, calls):
 # In the order of the tables: ps_methods; jobs_methods, cluster_methods and the answers of fuzz_master.c;
 # worker_shell_methods.
 PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Exchange", "Pin", "Unpin", "Checkpoint",
-      "Stats", "Trace", "Fill", "Read"]
+      "Stats", "Trace", "Fill", "Read", "Record"]
 MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Remove", "Nodes", "DropNode", "Submit", "Set", "Trace", "Tables", "Follow", "Watch", "Join", "Heartbeat", "Leave",
           "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure", "DataInfo", "ShardState",
           "CheckpointShardResponse", "EvaluateResponse", "AssignResponse", "TraceResponse", "StatsResponse"]

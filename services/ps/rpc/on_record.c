@@ -142,9 +142,9 @@ static int begin(struct ps_record_stream *s, struct rpc_msg *msg, struct err *er
     }
     const enum shard_record_kind kind = s->request->event.record.kind;
     const uint64_t elements = s->shard->elements;
-    const bool fits = m->number > 0 && (kind == SHARD_RECORD_UPDATE ? m->total == elements
-                                                                     : kind == SHARD_RECORD_FILL &&
-                                                                           m->total <= elements);
+    const bool fits = m->number > 0 && (kind == SHARD_RECORD_UPDATE
+                                            ? m->total == elements
+                                            : kind == SHARD_RECORD_FILL && m->total <= elements);
     return fits ? 0
                 : err_set(err, ERR_INVALID,
                           "record %" PRIu64 " has %" PRIu64 " elements; the shard has %" PRIu64,

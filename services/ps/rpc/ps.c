@@ -14,6 +14,15 @@
 
 /* ---- life ---- */
 
+static void end_links(struct ps *ps)
+{
+    if (ps->links != NULL) {
+        loop_stop(ps->links);
+        loop_join(ps->links);
+        loop_free(ps->links);
+    }
+}
+
 struct ps *ps_new(const struct ps_options *o, struct err *err)
 {
     if (o->shards_max < 1 || o->shards_max > PS_SHARDS_MAX || o->chunk_bytes < sizeof(float) ||
@@ -48,16 +57,17 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->opens = ps->work == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-opens", err);
     ps->files = ps->opens == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-files", err);
     ps->copies = ps->files == NULL ? NULL : pool_new(COPY_THREADS, POOL_QUEUE, "ps-copies", err);
-    ps->links = loop_new(LINKS_QUEUE);
+    ps->links = o->standby ? loop_new(LINKS_QUEUE) : NULL;
     ps->credentials = o->credentials;
     gradient_memory_init(&ps->gradient_memory, o->gradient_bytes_max, ps->work, o->meters);
-    if (ps->copies == NULL || loop_start(ps->links, "ps-links", err) != 0) {
+    const bool linked = ps->links == NULL || loop_start(ps->links, "ps-links", err) == 0;
+    if (ps->copies == NULL || !linked) {
         pool_free(ps->copies);
         pool_free(ps->files);
         pool_free(ps->opens);
         pool_free(ps->work);
         thread_team_free(ps->team);
-        loop_free(ps->links);
+        end_links(ps);
         ps_unref(ps);
         return NULL;
     }
@@ -88,9 +98,7 @@ void ps_free(struct ps *ps)
     pool_free(ps->files);
     pool_free(ps->copies);
     thread_team_free(ps->team);
-    loop_stop(ps->links);
-    loop_join(ps->links);
-    loop_free(ps->links);
+    end_links(ps);
     ps_unref(ps);
 }
 
@@ -171,6 +179,10 @@ const struct rpc_method ps_methods[] = {
     {.name = "Stats", .request = ps_on_stats},
     {.name = "Trace", .request = ps_on_trace},
     {.name = "Fill", .request = ps_on_fill, .done = ps_unary_done, .request_bulk = PS_VALUES_FIELD},
+    {.name = "Read",
+     .request = ps_on_read,
+     .done = ps_unary_done,
+     .response_bulk = PS_VALUES_FIELD},
     {.name = "Record",
      .request = ps_on_record,
      .open = ps_record_open,
@@ -178,9 +190,5 @@ const struct rpc_method ps_methods[] = {
      .done = ps_record_done,
      .request_bulk = PS_VALUES_FIELD,
      .flags = RPC_END_ON_STOP},
-    {.name = "Read",
-     .request = ps_on_read,
-     .done = ps_unary_done,
-     .response_bulk = PS_VALUES_FIELD},
 };
 const size_t ps_method_count = sizeof ps_methods / sizeof ps_methods[0];

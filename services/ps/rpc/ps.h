@@ -31,8 +31,8 @@ struct ps_options {
     unsigned apply_threads;      /* threads that compute one update; 0: ps_apply_threads() */
     bool shared_memory;          /* values may pass in memory with workers on this host */
     struct rpc_polling *polling; /* of the RPC server; borrowed; NULL: none */
-    const struct rpc_credentials *credentials; /* of connections to other servers; borrows; NULL:
-                                                  plain */
+    bool standby;                /* shards may have backups on other servers */
+    const struct rpc_credentials *credentials; /* of connections to those; borrows; NULL: plain */
     struct meter_registry *meters;             /* borrows */
     /* @call was refused, as @why says, for who made it was not sent by the job's master; NULL:
      * nobody wants to know. Any thread. */

@@ -111,8 +111,7 @@ static struct ps_copy *copy_of(struct ps_shard *s, const struct buffer *from)
         (void)ps_shard_ref(s);
     }
     struct copying all = {c->floats.data, from->floats.data, s->elements};
-    parallel_for(s->ps->team, (s->elements + COPY_FLOATS - 1) / COPY_FLOATS, copy_some, NULL,
-                 &all);
+    parallel_for(s->ps->team, (s->elements + COPY_FLOATS - 1) / COPY_FLOATS, copy_some, NULL, &all);
     c->has_norms = from->has_norms;
     c->norm_count = from->norm_count;
     if (c->norms != NULL && from->has_norms) {
@@ -188,7 +187,7 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
         r->what.decision.replicas = memcpy(r->decision, d->replicas, d->bytes);
     }
     if (a->record.kind == SHARD_RECORD_UPDATE) {
-        r->gradient = a->buffer == NULL        ? NULL
+        r->gradient = a->buffer == NULL      ? NULL
                       : a->record.rounds > 0 ? f->reduced
                                              : copy_of(s, a->buffer);
         f->reduced = a->record.rounds > 0 && a->buffer != NULL ? NULL : f->reduced;
@@ -334,6 +333,9 @@ static void connect_stream(struct ps_follow *f)
 
 int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location, struct err *err)
 {
+    if (s->ps->links == NULL) {
+        return err_set(err, ERR_UNSUPPORTED, "shards of this server have no backups");
+    }
     struct ps_follow *f = mem_new(1, sizeof *f);
     *f = (struct ps_follow){.shard = s, .opening = location->opening};
     atomic_store(&f->refs, 1);

@@ -18,8 +18,7 @@ size_t ps_memory_bases(const struct ps_shard *s, const struct consistency *c, si
 int ps_memory_reserve_bases(struct ps_shard *s, size_t bases, struct err *err)
 {
     const size_t slots = plan_memory_base_slots(&s->spec.update, bases);
-    int rc =
-        snapshots_reserve(&s->snapshots, bases + s->reader_versions + s->pin_reserved, err);
+    int rc = snapshots_reserve(&s->snapshots, bases + s->reader_versions + s->pin_reserved, err);
     if (s->base_pool.count > slots) {
         (void)buffer_pool_trim(&s->base_pool, s->base_pool.count - slots, slots);
     }
@@ -89,8 +88,7 @@ static int check_memory(struct ps_shard *s, size_t gradients, bool has_backup, s
     }
     (void)snprintf(what, sizeof what,
                    "%s snapshots, %s%zu slots%s and %zu gradient%s of %" PRIu64 " elements",
-                   s->pin_reserved ? "three" : "two", bases,
-                   update_slot_count(s->update),
+                   s->pin_reserved ? "three" : "two", bases, update_slot_count(s->update),
                    update_slot_count(s->update) == 0 ? "" : ", their copy for checkpoints",
                    gradients + has_backup, gradients + has_backup == 1 ? "" : "s", s->elements);
     int rc = budget_take(&s->ps->budget, bytes, what, err);

@@ -224,6 +224,7 @@ int ps_service_start(struct service_context *sc, struct err *err)
                                  .apply_threads = (unsigned)c->apply_threads,
                                  .shared_memory = service_common(sc)->shared_memory,
                                  .polling = service_polling(sc),
+                                 .standby = true,
                                  .credentials = service_credentials(sc),
                                  .meters = service_meters(sc),
                                  .refused = refused,

@@ -110,7 +110,9 @@ static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, 
         .ledger = &s->ledger,
         .workers = (const char *const *)r->workers,
         .worker_count = r->n_workers,
-        .role = r->is_backup ? SHARD_BACKUP : r->backup != NULL ? SHARD_PRIMARY : SHARD_ALONE,
+        .role = r->is_backup        ? SHARD_BACKUP
+                : r->backup != NULL ? SHARD_PRIMARY
+                                    : SHARD_ALONE,
         .backup = r->backup == NULL ? 0 : r->backup->opening,
     };
     if (o.role != SHARD_ALONE && s->spec.model.table_count > 0) {

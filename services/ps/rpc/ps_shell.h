@@ -79,7 +79,8 @@ struct ps {
     struct pool
         *files; /* writes checkpoints; one thread, so that no file is written twice at once */
     struct pool *copies; /* copies slots for pins */
-    struct loop *links;  /* ends connections to backups, and waits before the next one */
+    /* ends connections to backups, and waits before the next one; NULL: shards have none */
+    struct loop *links;
     const struct rpc_credentials *credentials; /* of those; NULL: plain */
     struct ps_meters meters;
     struct trace trace;
@@ -177,8 +178,8 @@ struct ps_shard {
 
     struct gradient_pool gradients;
     struct buffer_pool slot_copies; /* copies of all slots, one behind the other */
-    struct ps_follow *follow; /* a primary: the way to its backup; NULL: it has none */
-    bool pin_reserved;        /* a backup: memory for a version that is pinned is reserved */
+    struct ps_follow *follow;       /* a primary: the way to its backup; NULL: it has none */
+    bool pin_reserved;              /* a backup: memory for a version that is pinned is reserved */
     struct ps_record_stream *record_streams;
     const struct shard_event *stepped; /* the event whose actions are done */
     pthread_mutex_t standby_lock;      /* guards: */

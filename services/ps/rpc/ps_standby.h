@@ -25,7 +25,7 @@ struct ps_copy {
 struct ps_record {
     struct ps_record *next;
     struct shard_record what;
-    uint8_t *decision; /* that it borrows */
+    uint8_t *decision;          /* that it borrows */
     struct ps_request *request; /* whose event it tells; NULL: an update, a decision */
     struct ps_copy *gradient;   /* of an update with examples */
     struct buf totals[SHARD_ROUNDS_MAX];
