@@ -129,8 +129,16 @@ static void drop_reserved(struct ps_follow *f)
 
 /* ---- the list of records ---- */
 
-static void record_free(struct ps_record *r)
+static void show(const struct ps_shard *s, const struct ps_record *r, double sign)
 {
+    const uint64_t floats = ps_record_floats(r);
+    meter_change(s->ps->meters.unreceived, sign);
+    meter_change(s->ps->meters.unreceived_bytes, sign * (double)(floats * sizeof(float)));
+}
+
+static void record_free(const struct ps_shard *s, struct ps_record *r)
+{
+    show(s, r, -1);
     if (r->gradient != NULL) {
         ps_copy_unref(r->gradient);
     }
@@ -153,7 +161,7 @@ static void trim(struct ps_follow *f, uint64_t received)
         struct ps_record *r = f->first;
         f->first = r->next;
         f->sending = f->sending == r ? r->next : f->sending;
-        record_free(r);
+        record_free(f->shard, r);
     }
     f->end = f->first == NULL ? &f->first : f->end;
 }
@@ -202,6 +210,7 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
     f->end = &r->next;
     f->sending = f->sending == NULL ? r : f->sending;
     meter_add(s->ps->meters.records, 1);
+    show(s, r, 1);
     send_all(f);
 }
 

@@ -154,6 +154,13 @@ static const float *values_of(const struct ps_record *r, uint64_t *count)
     return fills ? r->request->event.given : NULL;
 }
 
+uint64_t ps_record_floats(const struct ps_record *r)
+{
+    uint64_t count;
+    (void)values_of(r, &count);
+    return count;
+}
+
 int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, const struct ps_record *r,
                    uint64_t *at, struct err *err)
 {

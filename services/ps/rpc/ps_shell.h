@@ -51,6 +51,7 @@ struct ps_meters {
     struct meter *bytes;
     struct meter *values_received, *values_sent;
     struct meter *records, *record_bytes;
+    struct meter *unreceived, *unreceived_bytes; /* records */
     struct meter *checkpoint_seconds;
     struct meter *checkpoint_bytes;
     struct meter *table_rows, *table_bytes;

@@ -58,6 +58,7 @@ void ps_follow_end(struct ps_shard *s);
  * one. Errors: those of rpc_stream_send(). */
 int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, const struct ps_record *r,
                    uint64_t *at, struct err *err);
+uint64_t ps_record_floats(const struct ps_record *r); /* values that go with it */
 /* What the first message of a record says, into the event of @r, which keeps the message. Errors:
  * ERR_INVALID. */
 int ps_record_read(struct ps_request *r, const Gradus__V1__RecordRequest *m, struct err *err);
