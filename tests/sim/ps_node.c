@@ -286,6 +286,11 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
     if (e.kind == SHARD_MEMBERSHIP) {
         budget_membership(w, s, &e);
     }
+    for (size_t i = 0; i < before.pins && e.forget_pins; i++) {
+        if (strcmp(before.pinned[i].id, e.keep_pin) != 0) {
+            evaluation_dropped(w, s->job, before.pinned[i].id);
+        }
+    }
     shard_take(w, s, &e);
     if (e.kind == SHARD_MEMBERSHIP && n->life == life) {
         struct shard_info after;
