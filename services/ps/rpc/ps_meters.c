@@ -69,8 +69,9 @@ void ps_meters_init(struct ps *ps, struct meter_registry *r)
                                       "Bytes of values that were sent to backups", NULL, 0),
         .unreceived = meter_gauge(r, "ps_records_unreceived",
                                   "Changes that backups have not received yet", NULL, 0),
-        .unreceived_bytes = meter_gauge(r, "ps_record_bytes_unreceived",
-                                        "Bytes of values that go with them", NULL, 0),
+        .unreceived_bytes = meter_gauge(
+            r, "ps_record_bytes_unreceived",
+            "Bytes of values that go with changes that backups have not received", NULL, 0),
         .checkpoint_seconds =
             meter_histogram(r, "ps_checkpoint_seconds", "Time of writing a shard's file",
                             METER_SECONDS, METER_SECONDS_COUNT, NULL, 0),
