@@ -376,6 +376,11 @@ static void test_shards(void **state)
                            "dropped\n"
                            "shard 1     version 0, 0 examples, 0 duplicates\n"));
     buf_release(&out);
+    char backup[] = "ps-2";
+    x.shards[0].backup = backup;
+    output_status_text(&x.s.job, TERMINAL_ANY, &out);
+    assert_non_null(strstr(buf_str(&out), ", 2 dropped, backup on ps-2\nshard 1 "));
+    buf_release(&out);
 }
 
 /* Long histories are cut to their end. */
