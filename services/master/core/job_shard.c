@@ -85,7 +85,7 @@ void standby_show(struct job *j)
     job_changed(j);
 }
 
-void shards_open(struct master *m, struct job *j)
+void shards_ask(struct master *m, struct job *j)
 {
     job_record_set_shards(&j->record, j->shard_count);
     standby_show(j);
