@@ -76,10 +76,10 @@ void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const ch
     if (s->standby == NULL) {
         s->standby = mem_new(1, sizeof *s->standby);
     }
-    *s->standby = (struct ps_standby){.role = info->role,
-                                      .records = info->records,
-                                      .received = info->received,
-                                      .since_ms = info->unreceived_ms};
+    s->standby->role = info->role;
+    s->standby->records = info->records;
+    s->standby->received = info->received;
+    s->standby->since_ms = info->unreceived_ms;
     text_copy(s->standby->problem, sizeof s->standby->problem,
               info->broken != NULL ? info->broken->msg : problem);
     pthread_mutex_unlock(&s->standby_lock);
@@ -95,8 +95,23 @@ void ps_standby_get(struct ps_shard *s, struct ps_standby *out)
     pthread_mutex_unlock(&s->standby_lock);
 }
 
+void ps_standby_sent(struct ps_shard *s, uint64_t number, uint64_t end)
+{
+    pthread_mutex_lock(&s->standby_lock);
+    struct ps_standby *said = s->standby;
+    const bool further = said != NULL && (number > said->sent_number ||
+                                          (number == said->sent_number && end > said->sent_end));
+    if (further) {
+        said->sent_number = number;
+        said->sent_end = end;
+        said->sent_ms = chrono_now_ms();
+    }
+    pthread_mutex_unlock(&s->standby_lock);
+}
+
 uint64_t ps_standby_waits_ms(const struct ps_standby *said)
 {
     const uint64_t now_ms = chrono_now_ms();
-    return said->since_ms == 0 || now_ms <= said->since_ms ? 0 : now_ms - said->since_ms;
+    const uint64_t since_ms = said->sent_ms > said->since_ms ? said->sent_ms : said->since_ms;
+    return said->since_ms == 0 || now_ms <= since_ms ? 0 : now_ms - since_ms;
 }

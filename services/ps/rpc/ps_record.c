@@ -154,6 +154,20 @@ static const float *values_of(const struct ps_record *r, uint64_t *count)
     return fills ? r->request->event.given : NULL;
 }
 
+/* A part of a gradient that gRPC has. */
+struct part {
+    struct ps_copy *copy;
+    uint64_t number, end;
+};
+
+static void part_left(void *ctx)
+{
+    struct part *part = ctx;
+    ps_standby_sent(part->copy->shard, part->number, part->end);
+    ps_copy_unref(part->copy);
+    free(part);
+}
+
 uint64_t ps_record_floats(const struct ps_record *r)
 {
     uint64_t count;
@@ -181,8 +195,10 @@ int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, const struct p
     const struct rpc_piece piece = {values + *at, n * sizeof(float)};
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
     if (r->gradient != NULL) { /* initial values are copied: they come once */
-        blob.release = ps_copy_unref;
-        blob.ctx = ps_copy_ref(r->gradient);
+        struct part *part = mem_new(1, sizeof *part);
+        *part = (struct part){ps_copy_ref(r->gradient), m.number, *at + n};
+        blob.release = part_left;
+        blob.ctx = part;
     }
     const int rc = rpc_stream_send(stream, &m.base, &blob, err);
     if (rc != 0) {

@@ -102,8 +102,13 @@ void ps_record_streams_end(struct ps_shard *s);
 struct ps_standby {
     enum shard_role role;
     uint64_t records, received, since_ms;
+    /* The furthest part of a gradient that has left, and when: a large one takes its time. What is
+     * sent again after a break is nothing new. */
+    uint64_t sent_number, sent_end, sent_ms;
     char problem[256];
 };
+/* Any thread: element @end of record @number has left. */
+void ps_standby_sent(struct ps_shard *s, uint64_t number, uint64_t end);
 /* On the strand: notes it for others. */
 void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const char *problem);
 void ps_standby_get(struct ps_shard *s, struct ps_standby *out); /* any thread */
