@@ -43,6 +43,7 @@ const struct auth_row auth_rows[] = {
     {.method = PS "OpenShard", .roles = AUTH_NODE},
     {.method = PS "Fill", .roles = AUTH_NODE},
     {.method = PS "SetMembership", .roles = AUTH_NODE},
+    {.method = PS "Record", .roles = AUTH_NODE}, /* other servers: a primary to its backup */
     {.method = PS "Pull", .roles = AUTH_NODE},
     {.method = PS "Read", .roles = READERS}, /* with the key of Jobs.Follow */
     {.method = PS "Exchange", .roles = AUTH_NODE},

@@ -15,7 +15,7 @@
 #include "base/err.h"
 
 #define MEMBERSHIP_ID_BYTES 129 /* with the NUL */
-#define MEMBERSHIP_JOBS_MAX 64  /* jobs of one heartbeat: more than any node may hold */
+#define MEMBERSHIP_JOBS_MAX 128 /* of one heartbeat: more than any node may hold */
 
 struct membership;
 struct pulse;
@@ -31,11 +31,20 @@ struct membership_node {
 };
 
 struct membership_jobs; /* the list of a heartbeat in the making */
-/* Name a job that this node holds a shard or an assignment of; copies. Ignored when full.
- * @generation: a worker: of the newest assignment that was taken; @opening: a server: which one the
- * shard is of; 0: none. */
+/* Name a job that this worker holds an assignment of; copies. Ignored when full. @generation: of
+ * the newest one that was taken; @start: with which it was started; 0: none. */
 void membership_jobs_add(struct membership_jobs *jobs, const char *job, uint64_t generation,
-                         uint64_t opening);
+                         uint64_t start);
+struct membership_shard { /* HeldJob and Standby of the proto */
+    uint64_t opening;
+    uint32_t number;
+    int role; /* 0: it has no backup and is none, and the rest is not said */
+    uint64_t records, received, waits_ms;
+    const char *problem;
+};
+/* Likewise a shard that this server holds. */
+void membership_jobs_add_shard(struct membership_jobs *jobs, const char *job,
+                               const struct membership_shard *shard);
 
 #define MEMBERSHIP_WORKS_MAX 8 /* in one heartbeat */
 struct membership_works;       /* the list of a heartbeat in the making */

@@ -8,6 +8,7 @@
 
 struct membership_jobs {
     Gradus__V1__HeldJob items[MEMBERSHIP_JOBS_MAX], *list[MEMBERSHIP_JOBS_MAX];
+    Gradus__V1__Standby standbys[MEMBERSHIP_JOBS_MAX];
     size_t count;
 };
 struct membership_works {

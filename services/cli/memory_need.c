@@ -40,6 +40,7 @@ enum part {
     PART_BASES,
     PART_GRADIENTS,
     PART_TABLES,
+    PART_STANDBY,
     PART_COUNT
 };
 
@@ -57,6 +58,8 @@ static uint64_t part_floats(const struct output_update *u, uint32_t shard, enum 
         return m->bases;
     case PART_TABLES:
         return m->tables;
+    case PART_STANDBY:
+        return m->standby;
     default: /* gradients in shared memory count for the workers */
         return shared_memory ? 0 : m->gradients;
     }
@@ -66,7 +69,8 @@ static void add_servers(struct memory_need *need, const struct output_update *u,
 {
     static const char *const NAMES[PART_COUNT] = {
         "values, and a pinned version", "slots",     "their copy for checkpoints",
-        "what each worker read",        "gradients", "tables, and copies of rows"};
+        "what each worker read",        "gradients", "tables, and copies of rows",
+        "the backup of another one"};
     const uint32_t shards = u->plan->shard_count;
     add(need, MEMORY_PS, "the process", PS_BYTES, shards, shards * PS_BYTES);
     for (enum part p = 0; p < PART_COUNT; p++) {

@@ -307,6 +307,7 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
                "times back to a checkpoint or the beginning", out);
     count_line("adopted", job->adoptions, "time, by a master that was started again",
                "times, by masters that were started again", out);
+    count_line("taken over", job->takeovers, "time by a backup", "times by backups", out);
     count_line("preempted", job->preemptions, "time", "times", out);
     text_best(job, out);
     if (job->started_from[0] != '\0') {
@@ -366,6 +367,9 @@ static void shard_line(const Gradus__V1__ShardProgress *s, struct buf *out)
     counted(s->duplicates, "duplicate", "duplicates", out);
     if (s->dropped > 0) {
         buf_printf(out, ", %" PRIu64 " dropped", s->dropped);
+    }
+    if (s->backup[0] != '\0') {
+        buf_printf(out, ", backup on %s", s->backup);
     }
     buf_add_char(out, '\n');
 }

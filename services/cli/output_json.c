@@ -26,6 +26,7 @@ static json_t *memory_of(const struct output_update *o, uint32_t shard)
     json_put(memory, "bases", json_integer((json_int_t)m->bases * 4));
     json_put(memory, "slot_copy", json_integer((json_int_t)m->pins * 4));
     json_put(memory, "tables", json_integer((json_int_t)m->tables * 4));
+    json_put(memory, "standby", json_integer((json_int_t)m->standby * 4));
     json_put(memory, "gradients", json_integer((json_int_t)m->gradients * 4));
     json_put(memory, "total", json_integer((json_int_t)m->total * 4));
     return memory;

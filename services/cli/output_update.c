@@ -66,6 +66,23 @@ static int measure_shard(struct output_update *o, uint32_t shard, const struct c
     return 0;
 }
 
+/* Counts backups where they lie: each server has that of the shard before its own. */
+static void place_backups(struct output_update *o)
+{
+    const uint32_t shards = o->plan->shard_count;
+    if (o->memory[0].standby == 0) {
+        return;
+    }
+    uint64_t before = o->memory[shards - 1].standby - o->plan->shard_elements[shards - 1];
+    for (uint32_t s = 0; s < shards; s++) {
+        struct plan_memory *m = &o->memory[s];
+        const uint64_t sends = o->plan->shard_elements[s], own = m->standby - sends;
+        m->total = m->total - m->standby + before + sends;
+        m->standby = before + sends;
+        before = own;
+    }
+}
+
 int output_update_init(struct output_update *o, const struct plan *plan,
                        const struct job_spec *spec, struct err *err)
 {
@@ -84,7 +101,9 @@ int output_update_init(struct output_update *o, const struct plan *plan,
     }
     if (rc != 0) {
         output_update_release(o);
+        return rc;
     }
+    place_backups(o);
     return rc;
 }
 
@@ -212,6 +231,7 @@ static void say_memory(const struct output_update *o, struct buf *out)
         say_floats(s, bases, "", m->bases, out);
         say_floats(s, "gradients, at least", "", m->gradients, out);
         say_floats(s, "tables, and copies of rows", "", m->tables, out);
+        say_floats(s, "the backup of another one", "", m->standby, out);
         say_floats(s, "total", "", m->total, out);
     }
 }

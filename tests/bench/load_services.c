@@ -355,6 +355,7 @@ static const struct rpc_method PS_METHODS[] = {
     {.name = "Checkpoint", .request = on_checkpoint},
     {.name = "CloseShard", .request = on_close},
     {.name = "Stats", .request = on_unknown},
+    {.name = "Record", .request = on_unknown},
     {.name = "Trace", .request = on_unknown},
 };
 

@@ -61,6 +61,7 @@ static void open_shard(struct fuzz_input *in)
     const enum plan_rig_more more = (rule & 4) != 0    ? PLAN_RIG_CLIPS
                                     : (rule & 8) != 0  ? PLAN_RIG_TABLES
                                     : (rule & 16) != 0 ? PLAN_RIG_GIVEN
+                                    : (rule & 32) != 0 ? PLAN_RIG_BACKUP
                                                        : PLAN_RIG_PLAIN;
     plan_rig_open(mode, rules[rule % 4], more, &request);
     fuzz_require(served_call(&methods[open_method], (const uint8_t *)request.data, request.len, 0),

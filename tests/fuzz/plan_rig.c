@@ -80,6 +80,7 @@ void plan_rig_open(unsigned mode, const char *rule, enum plan_rig_more more, str
     ref.job = job;
     ref.generation = 1;
     ref.opening = PLAN_RIG_OPENING;
+    r.is_backup = more == PLAN_RIG_BACKUP;
     r.shard = &ref;
     r.text = plan_rig_text(mode, rule, more);
     r.plan = &plan_message;

@@ -15,8 +15,15 @@
 /* Ids and texts that are somewhere in that job, NULL-terminated: for the mutator. */
 extern const char *const plan_rig_words[];
 
-/* Two tables of two and one floats, clipping by norm, or initial values that workers bring. */
-enum plan_rig_more { PLAN_RIG_PLAIN, PLAN_RIG_CLIPS, PLAN_RIG_TABLES, PLAN_RIG_GIVEN };
+/* Two tables of two and one floats, clipping by norm, initial values that workers bring; or the
+ * shard is a backup. */
+enum plan_rig_more {
+    PLAN_RIG_PLAIN,
+    PLAN_RIG_CLIPS,
+    PLAN_RIG_TABLES,
+    PLAN_RIG_GIVEN,
+    PLAN_RIG_BACKUP
+};
 
 /* The job file; @mode of enum training_mode; owned. */
 char *plan_rig_text(unsigned mode, const char *rule, enum plan_rig_more more);

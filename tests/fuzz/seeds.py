@@ -368,7 +368,7 @@ def row(head, methods, calls):
 # In the order of the tables: ps_methods; jobs_methods, cluster_methods and the answers of fuzz_master.c;
 # worker_shell_methods.
 PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Exchange", "Pin", "Unpin", "Checkpoint",
-      "Stats", "Trace", "Fill", "Read"]
+      "Stats", "Trace", "Fill", "Read", "Record"]
 MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Remove", "Nodes", "Logs", "DropNode", "Submit", "Set", "Trace", "Tables", "Follow", "Watch", "Join", "Heartbeat", "Leave",
           "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure", "DataInfo", "ShardState",
           "CheckpointShardResponse", "EvaluateResponse", "AssignResponse", "TraceResponse", "StatsResponse"]
@@ -407,6 +407,15 @@ def ps_calls():
         ("Pin", "PinRequest", f'{ref} pin_id: "pin-1"'),
         ("Exchange", "ExchangeRequest", f'exchange: 4 {ref} worker: "w0" rows {{ pin_id: "pin-1" counts: [2, 0] }} total: 2 values: "{keys}"'),
         ("Unpin", "PinRequest", f'{ref} pin_id: "pin-1"')]))
+    write("ps", "record", row([0, 32, 0], PS, [
+        ("Record", "RecordRequest", ref),
+        ("Record", "RecordRequest", f'number: 1 generation: 1 update {{ examples: 10 pushes: 2 }} total: 9 {values}'),
+        ("Record", "RecordRequest", 'number: 2 generation: 1 version: 1 pin { pin_id: "a" slots: true }'),
+        ("Record", "RecordRequest", 'number: 3 generation: 1 version: 1 membership { workers: "w1" } generation_next: 2'),
+        ("Record", "RecordRequest", 'number: 4 generation: 2 version: 1 unpin { pin_id: "a" }'),
+        ("SetMembership", "SetMembershipRequest", 'shard { job: "j-1" generation: 3 opening: 7 } workers: "w0" promote: true'),
+        ("Exchange", "ExchangeRequest", f'exchange: 1 {ref.replace("generation: 1", "generation: 3")} worker: "w0" training {{ pull {{ }} }}'),
+        ("Record", "RecordRequest", 'number: 5 generation: 2 version: 1 update { }')]))
     write("ps", "read", row([0, 8, 0], PS, [
         ("Read", "ReadRequest", f'{ref} pin_id: "a" pin_ms: 60000 pin {{ }}'),
         ("Read", "ReadRequest", f'{ref} pin_id: "b" pin_ms: 60000 pin {{ exact: true version: 1 }}'),

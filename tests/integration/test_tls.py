@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -137,6 +138,18 @@ class Tls(ClusterTest):
         self.assertGreater(result["metrics"]["test"]["accuracy"], 0.85)
         plain = self.run_job(cluster__workers=2, cluster__ps=2, training__replicas=2, training__epochs=6)
         self.assertEqual(result["metrics"]["test"], plain["metrics"]["test"])
+
+    def test_servers_among_each_other(self):
+        """A shard follows the other one's server through TLS, and takes over."""
+        master = self.start_tls_cluster(ps=2)
+        self.submit(master, cluster__ps=2, cluster__standby="follower", training__epochs=ENDLESS)
+        self.wait_for("steps", lambda: self.job_status(master)["steps"] > 0)
+        victim = next(s for s in self.services if s is not master)
+        victim.stop(signal.SIGKILL)
+        self.wait_for("the takeover", lambda: self.job_status(master).get("takeovers") == 1)
+        steps = self.job_status(master)["steps"]
+        status = self.wait_for("more steps", lambda: (lambda s: s if s["steps"] > steps else None)(self.job_status(master)))
+        self.assertEqual(status.get("recoveries", 0), 0)
 
     def test_versions(self):
         master = self.start_tls_cluster(ps=0, workers=0)

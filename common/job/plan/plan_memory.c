@@ -75,4 +75,9 @@ void plan_memory_of(const struct update *u, const struct job_spec *spec,
         out->pins += out->slots[k];
     }
     out->total += 2 * out->pins; /* the slots, and their copy */
+    if (spec->cluster.standby != STANDBY_NONE && plan->shard_count > 1) {
+        /* the same, and one more version, which may be pinned: on a backup no update waits */
+        out->standby = out->total + version + elements;
+        out->total += out->standby;
+    }
 }

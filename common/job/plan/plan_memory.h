@@ -35,6 +35,7 @@ struct plan_memory { /* floats */
     uint64_t gradients; /* at least; one more that is empty where one is needed */
     uint64_t pins;      /* the copy of the slots that goes with a version for a checkpoint */
     uint64_t tables;    /* and copies of their rows */
+    uint64_t standby;   /* its backup, on another server, and a gradient that is sent there */
     uint64_t total;
 };
 /* Bytes of one version: its values, and the values as they travel, if those are other bytes. */

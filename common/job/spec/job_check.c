@@ -370,6 +370,41 @@ static void check_update_async(const struct job_reader *r)
     }
 }
 
+/* A backup makes the updates that its shard says, and has nothing of what workers read. */
+static void check_standby(const struct job_reader *r)
+{
+    const struct job_spec *spec = r->spec;
+    const struct training_spec *t = &spec->training;
+    if (!r->sound[JOB_SECTION_CLUSTER] || spec->cluster.standby == STANDBY_NONE) {
+        return;
+    }
+    if (spec->cluster.ps < 2) {
+        job_report(r, "cluster.standby",
+                   "cluster.standby: a shard and its copy are on two servers, and cluster.ps is "
+                   "%" PRId64 "; allowed: at least 'ps: 2'",
+                   spec->cluster.ps);
+    }
+    if (spec->model.table_count > 0) {
+        job_report(r, "cluster.standby",
+                   "cluster.standby: rows of model.tables have no copies; allowed: none");
+    }
+    if (!r->sound[JOB_SECTION_TRAINING] || t->mode == TRAINING_SYNC) {
+        return;
+    }
+    if (t->staleness_policy == POLICY_DELAY_COMPENSATION) {
+        job_report(r, "cluster.standby",
+                   "cluster.standby: a copy has not what each worker read, which "
+                   "'staleness_policy: delay_compensation' wants; allowed: none, another policy or "
+                   "'mode: sync'");
+    }
+    if (spec->update.rule != NULL && spec->update.rule->base != RULE_BASE_NONE) {
+        job_report(r, "cluster.standby",
+                   "cluster.standby: a copy has not what each worker read, which %s wants; "
+                   "allowed: none, another rule or 'mode: sync'",
+                   spec->update.rule->name);
+    }
+}
+
 #define TENSORBOARD_BYTES_MAX 1000
 
 static void check_tensorboard(const struct job_reader *r)
@@ -405,7 +440,7 @@ void job_check(struct job_reader *r)
         check_weights,    check_sources,    check_columns,     check_record_weight,
         check_sampling,   check_separator,  check_update,      check_update_async,
         job_tables_check, job_groups_check, job_program_check, job_onnx_check,
-        job_stop_check,   job_from_check,   check_tensorboard,
+        job_stop_check,   job_from_check,   check_tensorboard, check_standby,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](r);

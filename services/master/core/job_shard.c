@@ -32,6 +32,28 @@ struct node *shard_give_up(struct shard_state *s)
     return n;
 }
 
+bool job_has_shard_on(const struct job *j, const struct node *n)
+{
+    for (size_t i = 0; i < j->shard_count; i++) {
+        if (j->shards[i].node == n || j->shards[i].backup.node == n) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool job_has_opening(const struct job *j, const struct node *n, uint64_t opening)
+{
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct shard_state *s = &j->shards[i];
+        if ((s->node == n && s->opening == opening) ||
+            (s->backup.node == n && s->backup.opening == opening)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- backups ---- */
 
 void standby_place(struct job *j)
@@ -63,7 +85,7 @@ void standby_show(struct job *j)
     job_changed(j);
 }
 
-void shards_begin(struct master *m, struct job *j)
+void shards_ask(struct master *m, struct job *j)
 {
     job_record_set_shards(&j->record, j->shard_count);
     standby_show(j);
@@ -99,6 +121,13 @@ static void note_handover(struct job *j, size_t i, bool taken)
     from->backup_opening = 0;
 }
 
+/* The job has its shards, and workers may be told where. */
+static bool stands(const struct job *j)
+{
+    bool waits = j->record.state == JOB_RECOVERING && (j->phase == PHASE_WAIT || j->adopts);
+    return (j->record.state == JOB_RUNNING || waits) && !j->restartable && !job_is_ending(j);
+}
+
 static void moved(struct job *j, const char *what)
 {
     j->standby_moved = true;
@@ -111,7 +140,7 @@ void standby_drop(struct master *m, struct job *j, uint32_t shard, const char *w
 {
     struct shard_backup *b = &j->shards[shard].backup;
     struct node *n = b->node;
-    if (n == NULL || !job_stands(j)) {
+    if (n == NULL || !stands(j)) {
         return;
     }
     char quoted[256];
@@ -125,6 +154,18 @@ void standby_drop(struct master *m, struct job *j, uint32_t shard, const char *w
     *b = (struct shard_backup){0};
     note_handover(j, shard, false);
     moved(j, what);
+}
+
+/* Those of @n's shards that have a backup that can take over; false: one has none. */
+bool standby_covers(const struct job *j, const struct node *n)
+{
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct shard_backup *b = &j->shards[i].backup;
+        if (j->shards[i].node == n && (b->node == NULL || !b->node->alive || !b->answered)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* The calls about its pinned version go to the backup, when that knows the generation. */
@@ -165,7 +206,7 @@ static void take_over(struct master *m, struct job *j, size_t i)
 /* Its backups take the shards of @n over. False: not all have one, or the job does not stand. */
 static bool takes_over(struct master *m, struct job *j, const struct node *n, const char *what)
 {
-    if (!job_has_shard_on(j, n) || !standby_covers(j, n)) {
+    if (!stands(j) || !job_has_shard_on(j, n) || !standby_covers(j, n)) {
         return false;
     }
     struct buf words = {0};

@@ -6,24 +6,18 @@
 
 #include "master/core/job.h"
 
-/* job_standby.c */
-bool job_has_shard_on(const struct job *j, const struct node *n); /* or the backup of one */
-bool job_has_opening(const struct job *j, const struct node *n, uint64_t opening);
-/* The job has its shards, and workers may be told where they are. */
-bool job_stands(const struct job *j);
-/* All shards on @n have backups that can take over: @j can do without it. */
-bool standby_covers(const struct job *j, const struct node *n);
-
-/* job_shard.c */
 /* The node has opened the shard; the job gives the shard up, and the node is returned (NULL: it is
  * gone). */
 void shard_opened(struct shard_state *s);
 struct node *shard_give_up(struct shard_state *s);
+bool job_has_shard_on(const struct job *j, const struct node *n); /* or the backup of one */
+bool job_has_opening(const struct job *j, const struct node *n, uint64_t opening);
 void standby_place(struct job *j); /* each shard has a server: chooses those of the backups */
 void standby_show(struct job *j);  /* the record says where shards and backups are */
-void shards_begin(struct master *m, struct job *j); /* asks the servers for shards and backups */
+void shards_ask(struct master *m, struct job *j); /* asks the servers for shards and backups */
 /* The shard goes on without its backup, when it has been told. */
 void standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why);
+bool standby_covers(const struct job *j, const struct node *n); /* @j can do without @n */
 /* The server is gone, or has lost its shard: backups take over, or the job goes back. */
 void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why);
 /* What @n says of the shard of @opening. */

@@ -31,24 +31,38 @@ uint64_t nodes_watch_ms(const struct master *m)
     return ms < WATCH_MS_MAX ? ms : WATCH_MS_MAX;
 }
 
-/* All that its shards have their backups have, too. */
-static bool is_covered(const struct node *n)
+/* The shards of @j on @n have backups on servers that speak, which will take over. */
+static bool is_covered(const struct master *m, const struct job *j, const struct node *n)
 {
-    bool covered = true;
-    for (size_t i = 0; i < n->job_count; i++) {
-        covered = covered && standby_covers(n->jobs[i], n);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct shard_backup *b = &j->shards[i].backup;
+        const bool speaks = b->node != NULL && b->node->alive && b->answered && !b->node->unheard &&
+                            !node_is_silent(m, b->node, m->now_ms);
+        if (j->shards[i].node == n && (!speaks || j->record.state != JOB_RUNNING)) {
+            return false;
+        }
     }
-    return covered;
+    return true;
 }
 
-/* The batches of a lost worker are computed again by others at once, and a server without a shard
- * has nothing to lose. What a shard has since its last checkpoint is nowhere else, unless it has a
- * backup. */
+/* It has something that is nowhere else. */
+static bool is_needed(const struct master *m, const struct node *n)
+{
+    for (size_t i = 0; i < n->job_count && n->shards_open > 0; i++) {
+        if (!is_covered(m, n->jobs[i], n)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The batches of a lost worker are computed again by others at once, and a server without a shard,
+ * or with backups elsewhere, has nothing to lose. What any other shard has since its last
+ * checkpoint is nowhere else. */
 uint64_t node_patience_ms(const struct master *m, const struct node *n)
 {
     uint64_t beats_ms = m->config.heartbeat_timeout_ms;
-    const bool waited = n->shards_open > 0 && !is_covered(n);
-    uint64_t ps_ms = waited && !MUTANT(server_as_a_worker) ? m->config.ps_timeout_ms : 0;
+    uint64_t ps_ms = is_needed(m, n) && !MUTANT(server_as_a_worker) ? m->config.ps_timeout_ms : 0;
     ps_ms = n->shards_open > 0 && MUTANT(waited_for_ever) ? UINT64_MAX / 2 : ps_ms;
     return ps_ms > beats_ms ? ps_ms : beats_ms;
 }

@@ -236,7 +236,7 @@ void start_open(struct master *m, struct job *j)
                                          j->step_map.step)
                          : "opens the shards");
     data_note(j);
-    shards_begin(m, j);
+    shards_ask(m, j);
 }
 
 /* @from is NULL or "": the tables begin empty. */

@@ -133,7 +133,12 @@ static void run_heartbeat(struct request *r)
     const char **jobs = mem_new(count + 1, sizeof *jobs);
     uint64_t *generations = mem_new(count + 1, sizeof *generations);
     uint64_t *openings = mem_new(count + 1, sizeof *openings);
+    struct master_standby_said *standbys = mem_new(count + 1, sizeof *standbys);
     for (size_t i = 0; i < count; i++) {
+        const Gradus__V1__Standby *said = q->jobs[i]->standby;
+        if (said != NULL) {
+            standbys[i] = (struct master_standby_said){said->waits_ms, said->problem};
+        }
         jobs[i] = q->jobs[i]->job;
         generations[i] = q->jobs[i]->generation;
         openings[i] = q->jobs[i]->opening;
@@ -151,11 +156,13 @@ static void run_heartbeat(struct request *r)
         .jobs = jobs,
         .generations = generations,
         .openings = openings,
+        .standbys = standbys,
         .job_count = count,
         .works = works,
         .work_count = work_count,
     };
     request_event(r, &e, answer_heartbeat);
+    free(standbys);
     free(openings);
     free(generations);
     free(jobs);

@@ -347,6 +347,22 @@ static void worker_call(struct shell *s, const struct master_call *call)
     }
 }
 
+/* The place of a backup, into @room; NULL: there is none. */
+static Gradus__V1__ShardLocation *backup_of(const struct master_call *call,
+                                            Gradus__V1__ShardLocation *room)
+{
+    const struct master_shard_location *at = &call->standby.backup;
+    if (at->node == NULL) {
+        return NULL;
+    }
+    gradus__v1__shard_location__init(room);
+    room->shard = at->shard;
+    room->node = borrow(at->node);
+    room->address = borrow(at->address);
+    room->opening = at->opening;
+    return room;
+}
+
 static void open_shard(struct shell *s, const struct master_call *call, Gradus__V1__ShardRef *ref)
 {
     Gradus__V1__OpenShardRequest q = GRADUS__V1__OPEN_SHARD_REQUEST__INIT;
@@ -369,6 +385,9 @@ static void open_shard(struct shell *s, const struct master_call *call, Gradus__
     q.workers = borrow_list(call->workers);
     q.n_workers = call->worker_count;
     q.incarnation = call->incarnation;
+    Gradus__V1__ShardLocation backup;
+    q.backup = backup_of(call, &backup);
+    q.is_backup = call->standby.is_backup;
     struct era_wire eras;
     era_wire_init(&eras, call->eras, call->era_count);
     q.eras = eras.list;
@@ -389,6 +408,9 @@ static void set_membership(struct shell *s, const struct master_call *call,
     q.n_workers = call->worker_count;
     q.forget_pins = call->forget_pins;
     q.keep_pin = borrow(call->keep_pin == NULL ? "" : call->keep_pin);
+    Gradus__V1__ShardLocation backup;
+    q.backup = backup_of(call, &backup);
+    q.promote = call->standby.promote;
     if (call->ledger != NULL) { /* otherwise nothing but the membership changes */
         wire_consistency_to_proto(call->consistency, &consistency);
         wire_ledger_to_proto(call->ledger, &ledger);

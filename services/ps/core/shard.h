@@ -160,6 +160,7 @@ struct shard_event {
      * and the totals of its rounds, borrowed. */
     struct shard_record record;
     const struct exchange_totals *totals;
+    const struct err *cannot; /* why the shell cannot make this change; NULL: it can */
 
     /* SHARD_RECEIPT: the backup that was opened as @backup has all records up to this one */
     uint64_t received;

@@ -233,6 +233,10 @@ static int take(struct shard *s, const struct shard_event *e, struct shard_actio
                        ", but the backup is at %" PRIu64 " and %" PRIu64,
                        r->number, r->version, r->generation, s->version, s->generation);
     }
+    if (e->cannot != NULL) {
+        out->err = *e->cannot;
+        return out->err.code;
+    }
     return takes[r->kind](s, e, out);
 }
 

@@ -6,7 +6,7 @@
 #include "base/chrono.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "ps/rpc/ps_shell.h"
+#include "ps/rpc/ps_standby.h"
 #include "wire/wire.h"
 
 /* ---- OpenShard ---- */
@@ -113,8 +113,9 @@ static void told(const struct ps_opening *o, const struct err *err)
     const Gradus__V1__ShardRef *ref = request_of(o)->shard;
     log_quote(ref == NULL ? "" : ref->job, job, sizeof job);
     if (err == NULL) {
-        log_info("shard_opened", "job=%s generation=%llu", job,
-                 (unsigned long long)ref->generation);
+        log_info("shard_opened", "job=%s generation=%llu%s", job,
+                 (unsigned long long)ref->generation,
+                 request_of(o)->is_backup ? " role=backup" : "");
     } else {
         log_warn("shard_refused", "job=%s error=%s", job,
                  log_quote(err->msg, quoted, sizeof quoted));
@@ -134,9 +135,11 @@ static void make(struct ps_opening *o)
         return;
     }
     if (ps_insert(o->ps, s, &err) == 0) {
+        ps_shard_wake(s); /* connects to its backup */
         told(o, NULL);
         answer_opening(o, s);
     } else {
+        ps_follow_end(s);
         (void)ps_shard_wrap(s, &err);
         fail_opening(o, &err);
     }
@@ -227,35 +230,6 @@ void ps_on_open_shard(struct rpc_call *call, struct rpc_msg *msg, void *service)
 
 /* ---- SetMembership ---- */
 
-static int read_change(struct ps_request *r, const Gradus__V1__SetMembershipRequest *m,
-                       struct err *err)
-{
-    if (m->promote || m->backup != NULL) {
-        return err_set(err, ERR_UNSUPPORTED, "this server does not serve standby shards yet");
-    }
-    int rc = 0;
-    r->event.workers = (const char *const *)m->workers;
-    r->event.worker_count = m->n_workers;
-    r->event.forget_pins = m->forget_pins != 0;
-    r->event.keep_pin = m->keep_pin;
-    r->event.version = m->version;
-    r->change = mem_new(1, sizeof *r->change);
-    if (m->consistency != NULL) {
-        rc = wire_consistency_from_proto(m->consistency, &r->change->consistency, err);
-        r->event.consistency = &r->change->consistency;
-    }
-    if (m->ledger != NULL && rc == 0) {
-        rc = wire_ledger_from_proto(m->ledger, &r->change->ledger, err);
-        r->event.ledger = &r->change->ledger;
-    }
-    if (m->n_eras > 0 && rc == 0) {
-        rc = ps_eras_make(r->shard, m->eras, m->n_eras, &r->change->eras, err);
-        r->event.eras = r->change->eras.eras;
-        r->event.era_count = r->change->eras.count;
-    }
-    return rc;
-}
-
 void ps_on_set_membership(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     const Gradus__V1__SetMembershipRequest *m = (const Gradus__V1__SetMembershipRequest *)msg->body;
@@ -265,7 +239,7 @@ void ps_on_set_membership(struct rpc_call *call, struct rpc_msg *msg, void *serv
         return;
     }
     struct err err;
-    if (read_change(r, m, &err) != 0) {
+    if (ps_read_change(r, m, &err) != 0) {
         (void)ps_shard_wrap(r->shard, &err);
         (void)rpc_fail(call, &err);
         ps_request_unref(r);

@@ -4,13 +4,24 @@
 #include "ps/rpc/ps.h"
 
 #include "base/mem.h"
-#include "ps/rpc/ps_shell.h"
+#include "execution/loop.h"
+#include "ps/rpc/ps_standby.h"
 
 #define POOL_QUEUE 1024
+#define LINKS_QUEUE 4096
 /* one thread may stay with the strand that it copied for, while that is busy */
 #define COPY_THREADS 4
 
 /* ---- life ---- */
+
+static void end_links(struct ps *ps)
+{
+    if (ps->links != NULL) {
+        loop_stop(ps->links);
+        loop_join(ps->links);
+        loop_free(ps->links);
+    }
+}
 
 struct ps *ps_new(const struct ps_options *o, struct err *err)
 {
@@ -46,12 +57,17 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->opens = ps->work == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-opens", err);
     ps->files = ps->opens == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-files", err);
     ps->copies = ps->files == NULL ? NULL : pool_new(COPY_THREADS, POOL_QUEUE, "ps-copies", err);
+    ps->links = o->standby ? loop_new(LINKS_QUEUE) : NULL;
+    ps->credentials = o->credentials;
     gradient_memory_init(&ps->gradient_memory, o->gradient_bytes_max, ps->work, o->meters);
-    if (ps->copies == NULL) {
+    const bool linked = ps->links == NULL || loop_start(ps->links, "ps-links", err) == 0;
+    if (ps->copies == NULL || !linked) {
+        pool_free(ps->copies);
         pool_free(ps->files);
         pool_free(ps->opens);
         pool_free(ps->work);
         thread_team_free(ps->team);
+        end_links(ps);
         ps_unref(ps);
         return NULL;
     }
@@ -82,6 +98,7 @@ void ps_free(struct ps *ps)
     pool_free(ps->files);
     pool_free(ps->copies);
     thread_team_free(ps->team);
+    end_links(ps);
     ps_unref(ps);
 }
 
@@ -92,12 +109,24 @@ void ps_set_incarnation(struct ps *ps, uint64_t incarnation)
 
 /* ---- all shards ---- */
 
-void ps_held(struct ps *ps, void (*each)(void *ctx, const char *job, uint64_t opening), void *ctx)
+void ps_held(struct ps *ps, void (*each)(void *ctx, const struct ps_held *held), void *ctx)
 {
     struct ps_shard *shards[PS_SHARDS_MAX];
     size_t n = ps_list(ps, NULL, shards);
     for (size_t i = 0; i < n; i++) {
-        each(ctx, shards[i]->job, shards[i]->opening);
+        struct ps_standby said;
+        ps_standby_get(shards[i], &said);
+        const struct ps_held held = {
+            .job = shards[i]->job,
+            .opening = shards[i]->opening,
+            .shard = shards[i]->number,
+            .role = (int)said.role,
+            .records = said.records,
+            .received = said.received,
+            .waits_ms = ps_standby_waits_ms(&said),
+            .problem = said.problem,
+        };
+        each(ctx, &held);
         ps_shard_unref(shards[i]);
     }
 }
@@ -154,5 +183,12 @@ const struct rpc_method ps_methods[] = {
      .request = ps_on_read,
      .done = ps_unary_done,
      .response_bulk = PS_VALUES_FIELD},
+    {.name = "Record",
+     .request = ps_on_record,
+     .open = ps_record_open,
+     .half_close = ps_record_half_close,
+     .done = ps_record_done,
+     .request_bulk = PS_VALUES_FIELD,
+     .flags = RPC_END_ON_STOP},
 };
 const size_t ps_method_count = sizeof ps_methods / sizeof ps_methods[0];

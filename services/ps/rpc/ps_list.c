@@ -16,6 +16,26 @@ static struct ps_shard *find(const struct ps *ps, const char *job, uint32_t numb
     return NULL;
 }
 
+static bool has_job(const struct ps *ps, const char *job, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(ps->shards[i]->job, job) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The number of jobs that have shards here, with @job. */
+static size_t jobs_with(const struct ps *ps, const char *job)
+{
+    size_t jobs = has_job(ps, job, ps->shard_count) ? 0 : 1;
+    for (size_t i = 0; i < ps->shard_count; i++) {
+        jobs += has_job(ps, ps->shards[i]->job, i) ? 0 : 1;
+    }
+    return jobs;
+}
+
 struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct err *err)
 {
     if (ref == NULL) {
@@ -54,9 +74,9 @@ int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err)
         rc = err_set(err, ERR_UNAVAILABLE, "the server is shutting down");
     } else if (find(ps, s->job, s->number) != NULL) {
         rc = err_set(err, ERR_EXISTS, "it is open already");
-    } else if (ps->shard_count == ps->shards_max) {
-        rc = err_set(err, ERR_EXHAUSTED, "%zu shards are open, which is shards_max",
-                     ps->shard_count);
+    } else if (jobs_with(ps, s->job) > ps->shards_max || ps->shard_count == PS_SHARDS_MAX) {
+        rc = err_set(err, ERR_EXHAUSTED, "%zu jobs have shards here, which is shards_max",
+                     jobs_with(ps, s->job) - 1);
     } else {
         ps->shards[ps->shard_count++] = ps_shard_ref(s);
         meter_set(ps->meters.shards, (double)ps->shard_count);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "job/plan/plan_memory.h"
+#include "ps/rpc/ps_standby.h"
 
 size_t ps_memory_bases(const struct ps_shard *s, const struct consistency *c, size_t workers)
 {
@@ -17,7 +18,7 @@ size_t ps_memory_bases(const struct ps_shard *s, const struct consistency *c, si
 int ps_memory_reserve_bases(struct ps_shard *s, size_t bases, struct err *err)
 {
     const size_t slots = plan_memory_base_slots(&s->spec.update, bases);
-    int rc = snapshots_reserve(&s->snapshots, bases + s->reader_versions, err);
+    int rc = snapshots_reserve(&s->snapshots, bases + s->reader_versions + s->pin_reserved, err);
     if (s->base_pool.count > slots) {
         (void)buffer_pool_trim(&s->base_pool, s->base_pool.count - slots, slots);
     }
@@ -32,7 +33,7 @@ int ps_memory_reserve_readers(struct ps_shard *s, size_t readers, struct err *er
     shard_info(s->core, &info);
     const size_t again = s->reader_versions > 0 ? 1 : 0;
     const size_t versions = readers == 0 ? again : readers + info.pins;
-    int rc = snapshots_reserve(&s->snapshots, s->bases + versions, err);
+    int rc = snapshots_reserve(&s->snapshots, s->bases + versions + s->pin_reserved, err);
     if (rc == 0) {
         s->reader_versions = versions;
         s->readers = readers;
@@ -62,7 +63,7 @@ static uint64_t bytes_needed(const struct ps_shard *s, size_t gradients)
     const uint64_t version =
         plan_memory_version(s->elements, (enum value_type)s->spec.training.wire_parameters);
     const size_t slots = update_slot_count(s->update);
-    uint64_t bytes = (2 + s->bases) * floats_bytes_max(version);
+    uint64_t bytes = (2 + s->bases + s->pin_reserved) * floats_bytes_max(version);
     bytes += gradients * floats_bytes_max(s->elements);
     bytes += update_needs_gradient(s->update) ? floats_bytes_max(s->elements) : 0;
     for (size_t i = 0; i < slots; i++) {
@@ -75,21 +76,21 @@ static uint64_t bytes_needed(const struct ps_shard *s, size_t gradients)
 }
 
 /* Checks what the shard takes at least, so that a job that cannot fit is told all of it at once. */
-static int check_memory(struct ps_shard *s, size_t gradients, struct err *err)
+static int check_memory(struct ps_shard *s, size_t gradients, bool has_backup, struct err *err)
 {
     char what[224];
     char bases[64] = "";
-    const uint64_t bytes = bytes_needed(s, gradients);
+    const uint64_t bytes = bytes_needed(s, gradients + has_backup);
     if (s->bases > 0) {
         (void)snprintf(bases, sizeof bases, "a version%s for each of %zu workers, ",
                        plan_memory_base_slots(&s->spec.update, s->bases) > 0 ? " and a slot" : "",
                        s->bases);
     }
     (void)snprintf(what, sizeof what,
-                   "two snapshots, %s%zu slots%s and %zu gradient%s of %" PRIu64 " elements", bases,
-                   update_slot_count(s->update),
+                   "%s snapshots, %s%zu slots%s and %zu gradient%s of %" PRIu64 " elements",
+                   s->pin_reserved ? "three" : "two", bases, update_slot_count(s->update),
                    update_slot_count(s->update) == 0 ? "" : ", their copy for checkpoints",
-                   gradients, gradients == 1 ? "" : "s", s->elements);
+                   gradients + has_backup, gradients + has_backup == 1 ? "" : "s", s->elements);
     int rc = budget_take(&s->ps->budget, bytes, what, err);
     if (rc == 0) {
         budget_give(&s->ps->budget, bytes);
@@ -118,7 +119,8 @@ int ps_memory_take(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r,
     s->bases = ps_memory_bases(s, &s->consistency, r->n_workers);
     size_t gradients =
         plan_memory_gradients(&s->consistency, r->n_workers, ps_eras_rounds(&s->eras));
-    int rc = check_memory(s, gradients, err);
+    s->pin_reserved = r->is_backup;
+    int rc = check_memory(s, gradients, r->backup != NULL, err);
     rc = rc != 0 ? rc
                  : snapshots_init(&s->snapshots, s->elements, type, r->version, &ps->budget, freed,
                                   s, err);
@@ -145,6 +147,7 @@ void ps_memory_let_go(struct ps_shard *s)
     }
     s->let_go = true;
     ps_streams_end(s);
+    ps_record_streams_end(s);
     gradient_pool_close(&s->gradients);
     for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
         floats_release(&s->slots[i], &s->ps->budget);

@@ -63,6 +63,15 @@ void ps_meters_init(struct ps *ps, struct meter_registry *r)
                                          "Bytes of gradients as they came", NULL, 0),
         .values_sent = meter_counter(r, "ps_value_bytes_sent_total",
                                      "Bytes of parameters as they were sent", NULL, 0),
+        .records = meter_counter(r, "ps_records_total",
+                                 "Changes that were said to backups of shards", NULL, 0),
+        .record_bytes = meter_counter(r, "ps_record_bytes_total",
+                                      "Bytes of values that were sent to backups", NULL, 0),
+        .unreceived = meter_gauge(r, "ps_records_unreceived",
+                                  "Changes that backups have not received yet", NULL, 0),
+        .unreceived_bytes = meter_gauge(
+            r, "ps_record_bytes_unreceived",
+            "Bytes of values that go with changes that backups have not received", NULL, 0),
         .checkpoint_seconds =
             meter_histogram(r, "ps_checkpoint_seconds", "Time of writing a shard's file",
                             METER_SECONDS, METER_SECONDS_COUNT, NULL, 0),

@@ -62,6 +62,8 @@ static void free_shard(struct ps_shard *s)
     shard_free(s->core);
     shard_actions_release(&s->actions);
     release_memory(s);
+    pthread_mutex_destroy(&s->standby_lock);
+    free(s->standby);
     release_sums(&s->sums);
     ps_eras_release(&s->eras);
     ledger_release(&s->ledger);

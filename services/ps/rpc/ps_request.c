@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/recycle.h"
 #include "ps/rpc/ps_rows.h"
-#include "ps/rpc/ps_shell.h"
+#include "ps/rpc/ps_standby.h"
 #include "wire/wire.h"
 
 static struct recycler requests = RECYCLER(sizeof(struct ps_request), 1024);
@@ -187,6 +187,17 @@ void ps_answer_state(struct ps_request *r, const struct shard_action *a, const s
     }
     m.n_pins = info.pins;
     m.pins = pin_list;
+    struct ps_standby said;
+    Gradus__V1__Standby standby = GRADUS__V1__STANDBY__INIT;
+    ps_standby_get(r->shard, &said);
+    if (info.role != SHARD_ALONE) {
+        standby.role = (Gradus__V1__Standby__Role)info.role;
+        standby.records = info.records;
+        standby.received = info.received;
+        standby.waits_ms = ps_standby_waits_ms(&said);
+        standby.problem = said.problem;
+        m.standby = &standby;
+    }
     if (a->ledger != NULL) {
         wire_ledger_to_proto(a->ledger, &ledger);
         m.ledger = &ledger;

@@ -61,6 +61,23 @@ static void step_read(struct ps_shard *s, struct ps_request *r)
     ps_shard_step(s, &r->event); /* what it did not take goes back */
 }
 
+/* A record of an update that there is no memory for cannot be followed: on a backup nothing frees
+ * some. */
+static void step_record(struct ps_shard *s, struct ps_request *r)
+{
+    struct err err;
+    const struct shard_record *record = &r->event.record;
+    if (record->kind == SHARD_RECORD_MEMBERSHIP) {
+        ps_shard_step_membership(s, r);
+        return;
+    }
+    if (record->kind == SHARD_RECORD_UPDATE && record->number > 0 && !ps_shard_can_update(s)) {
+        (void)err_set(&err, ERR_EXHAUSTED, "there is no memory for one more version");
+        r->event.cannot = &err;
+    }
+    ps_shard_step(s, &r->event);
+}
+
 static void run_request(struct strand_task *task)
 {
     struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, task));
@@ -68,6 +85,8 @@ static void run_request(struct strand_task *task)
     atomic_fetch_add(&r->refs, 1);
     if (r->event.kind == SHARD_MEMBERSHIP) {
         ps_shard_step_membership(s, r);
+    } else if (r->event.kind == SHARD_RECORD) {
+        step_record(s, r);
     } else if (r->event.kind == SHARD_READ) {
         step_read(s, r);
     } else if (r->event.kind == SHARD_EXCHANGE) {

@@ -156,9 +156,18 @@ static void on_stop_opening(void *ctx, uint64_t opening)
     }
 }
 
-static void add_shard(void *ctx, const char *job, uint64_t opening)
+static void add_shard(void *ctx, const struct ps_held *held)
 {
-    membership_jobs_add(ctx, job, 0, opening);
+    const struct membership_shard shard = {
+        .opening = held->opening,
+        .number = held->shard,
+        .role = held->role,
+        .records = held->records,
+        .received = held->received,
+        .waits_ms = held->waits_ms,
+        .problem = held->problem,
+    };
+    membership_jobs_add_shard(ctx, held->job, &shard);
 }
 
 static void on_jobs(void *ctx, struct membership_jobs *jobs)
@@ -215,6 +224,8 @@ int ps_service_start(struct service_context *sc, struct err *err)
                                  .apply_threads = (unsigned)c->apply_threads,
                                  .shared_memory = service_common(sc)->shared_memory,
                                  .polling = service_polling(sc),
+                                 .standby = true,
+                                 .credentials = service_credentials(sc),
                                  .meters = service_meters(sc),
                                  .refused = refused,
                                  .refused_ctx = sc};

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A shard: how it is opened, the actions of its core, and its end. */
-#include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "job/plan/plan_memory.h"
 #include "ps/rpc/ps_memory.h"
 #include "ps/rpc/ps_rows.h"
+#include "ps/rpc/ps_standby.h"
 #include "ps/rpc/ps_shell.h"
 #include "wire/wire.h"
 
@@ -38,8 +38,8 @@ static int parse_spec(const Gradus__V1__OpenShardRequest *r, struct job_spec *sp
 
 static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
-    if (r->is_backup || r->backup != NULL) {
-        return err_set(err, ERR_UNSUPPORTED, "this server does not serve standby shards yet");
+    if (r->is_backup && r->backup != NULL) {
+        return err_set(err, ERR_INVALID, "a backup has no backup");
     }
     int rc = wire_id_check(r->shard->job, "job", err);
     rc = rc != 0 ? rc : parse_spec(r, &s->spec, err);
@@ -110,7 +110,14 @@ static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, 
         .ledger = &s->ledger,
         .workers = (const char *const *)r->workers,
         .worker_count = r->n_workers,
+        .role = r->is_backup        ? SHARD_BACKUP
+                : r->backup != NULL ? SHARD_PRIMARY
+                                    : SHARD_ALONE,
+        .backup = r->backup == NULL ? 0 : r->backup->opening,
     };
+    if (o.role != SHARD_ALONE && s->spec.model.table_count > 0) {
+        return err_set(err, ERR_INVALID, "a shard with a backup, of a job with tables");
+    }
     s->core = shard_new(&o, err);
     return s->core == NULL ? ERR_INVALID : 0;
 }
@@ -125,6 +132,7 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     s->opening = r->shard->opening;
     ps_keep_secret(s, r->shard);
     atomic_store(&s->refs, 1);
+    pthread_mutex_init(&s->standby_lock, NULL);
     s->run_wake = run_wake;
     int rc = read_request(s, r, err);
     rc = rc != 0 ? rc : make_update(s, r, err);
@@ -132,6 +140,7 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     rc = rc != 0 ? rc : ps_tables_open(s, r->version, err);
     rc = rc != 0 ? rc : make_core(s, r, err);
     rc = rc != 0 ? rc : fill(s, r, err);
+    rc = rc != 0 || r->backup == NULL ? rc : ps_follow_new(s, r->backup, err);
     if (rc != 0) {
         (void)ps_shard_wrap(s, err);
         ps_shard_unref(s);
@@ -176,6 +185,7 @@ static void sum(struct ps_shard *s, const struct shard_action *a)
     bool traced = trace_on(&s->ps->trace);
     uint64_t began_ns = traced ? chrono_now_ns() : 0;
     if (a->kind == SHARD_REDUCE) {
+        ps_follow_reduce(s, a);
         ps_reduce(s, a);
     } else {
         ps_add(s, a->buffer, a->source);
@@ -198,6 +208,7 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         break;
     case SHARD_ABANDON:
         s->update_begun = false;
+        ps_follow_abandon(s);
         break;
     case SHARD_APPLY:
         ps_apply(s, a, a + 1, behind);
@@ -239,15 +250,17 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
             reply(s, a);
         }
         break;
-    case SHARD_EMIT: /* OpenShard makes no shard with a backup yet */
-        assert(false);
+    case SHARD_EMIT:
+        ps_follow_emit(s, a, s->stepped);
         break;
     }
 }
 
-static void act_all(struct ps_shard *s)
+/* @e was stepped. */
+static void act_all(struct ps_shard *s, const struct shard_event *e)
 {
     struct shard_actions *actions = &s->actions;
+    s->stepped = e;
     s->update_time = (struct ps_update_time){0};
     for (size_t i = 0; i < actions->count; i++) {
         act(s, &actions->items[i], actions->count - i - 1);
@@ -261,6 +274,10 @@ static void show(struct ps_shard *s)
     struct snapshots_usage usage;
     shard_info(s->core, &info);
     s->consistency = info.consistency;
+    if (info.closed || info.role != SHARD_PRIMARY) {
+        ps_follow_end(s);
+    }
+    ps_standby_show(s, &info, ps_follow_problem(s));
     ps_tables_follow(s);
     snapshots_usage(&s->snapshots, &usage);
     usage.held = info.closed ? 0 : usage.held;
@@ -281,7 +298,7 @@ static void show(struct ps_shard *s)
 /* True if an update may begin. A file that is being written needs the pinned rows, and only this
  * server can write it: updates wait for the file rather than take the room of its copies. Nothing
  * waits for other readers of a pin, who may themselves wait for updates. */
-static bool can_update(struct ps_shard *s)
+bool ps_shard_can_update(struct ps_shard *s)
 {
     if (s->let_go || !snapshots_can_update(&s->snapshots)) {
         return false;
@@ -293,7 +310,7 @@ static bool can_update(struct ps_shard *s)
 static void go_on(struct ps_shard *s, uint64_t now_ms)
 {
     while (!s->let_go && shard_wants_snapshot(s->core)) {
-        if (!can_update(s)) {
+        if (!ps_shard_can_update(s)) {
             if (!snapshots_can_update(&s->snapshots)) {
                 snapshots_want(&s->snapshots);
             }
@@ -301,7 +318,7 @@ static void go_on(struct ps_shard *s, uint64_t now_ms)
         }
         struct shard_event more = {.kind = SHARD_SNAPSHOT, .now_ms = now_ms, .can_apply = true};
         shard_step(s->core, &more, &s->actions);
-        act_all(s);
+        act_all(s, &more);
     }
 }
 
@@ -311,12 +328,12 @@ void ps_shard_step(struct ps_shard *s, struct shard_event *e)
     if (s->elements >= PS_SHARED_FLOATS_MIN) {
         work_begin(&s->work, e->kind == SHARD_MEMBERSHIP ? "SetMembership" : "update", 0, "");
     }
-    e->can_apply = e->ask.has_push && can_update(s);
+    e->can_apply = e->ask.has_push && ps_shard_can_update(s);
     shard_step(s->core, e, &s->actions);
     if (s->actions.err.code != 0) {
         (void)ps_shard_wrap(s, &s->actions.err);
     }
-    act_all(s);
+    act_all(s, e);
     if (s->slots_to != NULL) { /* copied before any update */
         show(s);
         ps_keep_slots(s);
@@ -353,6 +370,11 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     if ((bases > s->bases && ps_memory_reserve_bases(s, bases, &err) != 0) ||
         (gradients > had && gradient_pool_reserve(&s->gradients, gradients, &err) != 0)) {
         (void)ps_memory_reserve_bases(s, s->bases, NULL); /* no more than it had before */
+        if (e->kind == SHARD_RECORD) {
+            r->event.cannot = &err;
+            ps_shard_step(s, &r->event);
+            return;
+        }
         struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
         (void)ps_shard_wrap(s, &err);
         ps_request_answer(r, &refused, &err);
@@ -362,6 +384,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     shard_info(s->core, &after);
     if (after.generation != before.generation) {
         s->bases = ps_memory_bases(s, &after.consistency, e->worker_count);
+        s->pin_reserved = after.role == SHARD_BACKUP;
         if (eras != NULL) {
             ps_eras_take(s, eras, after.version);
         }
@@ -379,6 +402,11 @@ static void run_wake(struct strand_task *task)
 {
     struct ps_shard *s = (struct ps_shard *)((char *)task - offsetof(struct ps_shard, wake));
     atomic_store(&s->waking, false);
+    struct shard_event heard = {.kind = SHARD_RECEIPT, .backup = ps_follow_opening(s)};
+    heard.received = ps_follow_hear(s);
+    if (heard.received > 0) {
+        ps_shard_step(s, &heard);
+    }
     struct shard_event e = {.kind = SHARD_SNAPSHOT};
     ps_shard_step(s, &e);
     ps_shard_unref(s);

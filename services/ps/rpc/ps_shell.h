@@ -28,7 +28,11 @@
 /* Shards below it are updated by one thread: waking another takes as long. */
 #define PS_SHARED_FLOATS_MIN (UINT64_C(1) << 20)
 
+struct loop;
+struct ps_copy;
+struct ps_follow;
 struct ps_opening;
+struct ps_record_stream;
 struct ps_request;
 struct ps_rows;
 struct ps_stream;
@@ -46,6 +50,8 @@ struct ps_meters {
     struct meter *shards;
     struct meter *bytes;
     struct meter *values_received, *values_sent;
+    struct meter *records, *record_bytes;
+    struct meter *unreceived, *unreceived_bytes; /* records */
     struct meter *checkpoint_seconds;
     struct meter *checkpoint_bytes;
     struct meter *table_rows, *table_bytes;
@@ -74,6 +80,9 @@ struct ps {
     struct pool
         *files; /* writes checkpoints; one thread, so that no file is written twice at once */
     struct pool *copies; /* copies slots for pins */
+    /* ends connections to backups, and waits before the next one; NULL: shards have none */
+    struct loop *links;
+    const struct rpc_credentials *credentials; /* of those; NULL: plain */
     struct ps_meters meters;
     struct trace trace;
 
@@ -170,6 +179,13 @@ struct ps_shard {
 
     struct gradient_pool gradients;
     struct buffer_pool slot_copies; /* copies of all slots, one behind the other */
+    struct ps_follow *follow;       /* a primary: the way to its backup; NULL: it has none */
+    bool pin_reserved;              /* a backup: memory for a version that is pinned is reserved */
+    struct ps_record_stream *record_streams;
+    const struct shard_event *stepped; /* the event whose actions are done */
+    pthread_mutex_t standby_lock;      /* guards: */
+    struct ps_standby *standby;        /* what it says of itself; NULL: nothing yet */
+
     struct strand_task wake;
     void (*run_wake)(struct strand_task *task); /* steps the shard; who made it has set it */
     atomic_bool waking;
@@ -231,6 +247,7 @@ struct ps_request {
     X(close_shard)                                                                                 \
     X(pull)                                                                                        \
     X(read)                                                                                        \
+    X(record)                                                                                      \
     X(exchange)                                                                                    \
     X(pin)                                                                                         \
     X(unpin)                                                                                       \
@@ -244,6 +261,9 @@ PS_HANDLERS(X)
 void ps_stream_open(struct rpc_call *call, void *service);
 void ps_stream_half_close(struct rpc_call *call, void *service);
 void ps_stream_done(struct rpc_call *call, bool cancelled, void *service);
+void ps_record_open(struct rpc_call *call, void *service);
+void ps_record_half_close(struct rpc_call *call, void *service);
+void ps_record_done(struct rpc_call *call, bool cancelled, void *service);
 /* Tells of shards that are being opened, and of those that wait for that. */
 void ps_openings_tell(struct ps *ps, struct membership_works *out);
 
@@ -279,7 +299,10 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
                               struct err *err);
 /* On the strand: steps the core and carries out its actions. */
 void ps_shard_step(struct ps_shard *s, struct shard_event *e);
-/* On the strand: a SHARD_MEMBERSHIP of request @r, which may need other memory. */
+/* On the strand: there is a place for the next version, and nothing that must come before it. */
+bool ps_shard_can_update(struct ps_shard *s);
+/* On the strand: a SHARD_MEMBERSHIP, or a record of one, of request @r, which may need other
+ * memory. */
 void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r);
 /* On the strand: ends the shard, whatever its generation. */
 void ps_shard_end(struct ps_shard *s);

@@ -10,9 +10,15 @@ static void keep(struct buf *to, const void *data, size_t bytes)
     buf_add(to, data, bytes);
 }
 
-/* ps_sums_check() has given them to the update. */
+/* Those that a worker brings ps_sums_check() has given to the update. */
 void ps_settle(struct ps_shard *s, const struct shard_action *a)
 {
+    struct err err;
+    if (s->stepped->kind == SHARD_RECORD &&
+        update_settle(s->update, a->round.round, a->totals, a->totals_bytes, &err) != 0) {
+        s->failed = err;
+        (void)ps_shard_wrap(s, &s->failed);
+    }
     keep(&s->sums.totals[a->round.round], a->totals, a->totals_bytes);
 }
 

@@ -344,6 +344,11 @@ static void test_losses(void **state)
                                           "recoveries  2 times back to a checkpoint or the "
                                           "beginning\n"));
     buf_release(&out);
+    s.job.takeovers = 2;
+    output_status_text(&s.job, TERMINAL_ANY, &out);
+    assert_non_null(strstr(buf_str(&out), "\ntaken over  2 times by backups\n"));
+    buf_release(&out);
+    s.job.takeovers = 0;
     output_progress(&s.job, NULL, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), ", 1 ps  12 dropped  1 speculated  2 recoveries"));
     buf_release(&out);
@@ -370,6 +375,11 @@ static void test_shards(void **state)
                            "\nshard 0     ps-1: version 120, 61,234 examples, 1 duplicate, 2 "
                            "dropped\n"
                            "shard 1     version 0, 0 examples, 0 duplicates\n"));
+    buf_release(&out);
+    char backup[] = "ps-2";
+    x.shards[0].backup = backup;
+    output_status_text(&x.s.job, TERMINAL_ANY, &out);
+    assert_non_null(strstr(buf_str(&out), ", 2 dropped, backup on ps-2\nshard 1 "));
     buf_release(&out);
 }
 

@@ -216,6 +216,26 @@ static void test_replicas_and_workers(void **state)
     sets_taken(SETS("training.mode=async", "training.replicas_to_aggregate=9"));
 }
 
+static void test_standby(void **state)
+{
+    (void)state;
+    sets_refused(SETS("cluster.standby=follower", "cluster.ps=1"),
+                 "--set cluster.standby=follower: cluster.standby: a shard and its copy are on two "
+                 "servers, and cluster.ps is 1; allowed: at least 'ps: 2'\n");
+    sets_refused(SETS("cluster.standby=follower", "cluster.ps=2", "training.mode=async",
+                      "training.staleness_policy=delay_compensation"),
+                 "--set cluster.standby=follower: cluster.standby: a copy has not what each worker "
+                 "read, which 'staleness_policy: delay_compensation' wants; allowed: none, another "
+                 "policy or 'mode: sync'\n");
+    sets_refused(SETS("cluster.standby=follower", "cluster.ps=2", "training.mode=bounded",
+                      "update.rule=dc_asgd"),
+                 "--set cluster.standby=follower: cluster.standby: a copy has not what each worker "
+                 "read, which dc_asgd wants; allowed: none, another rule or 'mode: sync'\n");
+    sets_taken(SETS("cluster.standby=follower", "cluster.ps=2", "update.rule=dc_asgd",
+                    "training.staleness_policy=delay_compensation"));
+    sets_taken(SETS("cluster.standby=none", "cluster.ps=1"));
+}
+
 static void test_async_keys(void **state)
 {
     (void)state;
@@ -302,6 +322,7 @@ int main(void)
         cmocka_unit_test(test_values_out_of_range),
         cmocka_unit_test(test_what_does_not_fit_together),
         cmocka_unit_test(test_replicas_and_workers),
+        cmocka_unit_test(test_standby),
         cmocka_unit_test(test_async_keys),
         cmocka_unit_test(test_new_keys_are_checked_one_by_one),
         cmocka_unit_test(test_new_keys_are_read),

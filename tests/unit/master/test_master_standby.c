@@ -148,6 +148,28 @@ static void who_leaves_is_taken_over_from(void **state)
 }
 
 /* What has lost its backup goes back to a checkpoint when its server is lost, too. */
+/* A silent server is waited for only while it has what is nowhere else. */
+static void who_is_silent_is_taken_over_from(void **state)
+{
+    (void)state;
+    const struct master_config patient = {.ps_timeout_ms = 120000};
+    char id[64];
+    struct cluster *c = cluster_new_with(945, 2, 2, &patient);
+    cluster_submit(c, "demo", id, SETS(FOLLOWER, "training.epochs=3000"));
+    cluster_until_in(c, id, "TRAIN");
+    cluster_freeze(c, cluster_node(c, "ps-1"), 60000);
+    cluster_run_ms(c, 2500);
+    assert_int_equal(cluster_job(c, id)->takeovers, 0);
+    cluster_run_ms(c, 3000);
+    assert_int_equal(cluster_job(c, id)->takeovers, 1);
+    assert_string_equal(cluster_job(c, id)->shards[0].ps, "ps-2");
+    cluster_freeze(c, cluster_node(c, "ps-2"), 20000);
+    cluster_run_ms(c, 30000);
+    assert_int_equal(cluster_job(c, id)->recoveries, 0);
+    assert_int_equal(cluster_job(c, id)->takeovers, 1);
+    cluster_free(c);
+}
+
 static void the_second_loss_is_a_recovery(void **state)
 {
     (void)state;
@@ -248,6 +270,7 @@ int main(void)
         cmocka_unit_test(it_takes_over_at_any_work),
         cmocka_unit_test(it_takes_over_at_the_end),
         cmocka_unit_test(who_leaves_is_taken_over_from),
+        cmocka_unit_test(who_is_silent_is_taken_over_from),
         cmocka_unit_test(the_second_loss_is_a_recovery),
         cmocka_unit_test(a_backup_that_does_not_follow_is_given_up),
         cmocka_unit_test(what_a_server_does_not_name_is_lost),

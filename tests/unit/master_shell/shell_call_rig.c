@@ -70,6 +70,7 @@ static void on_request(const char *method, struct rpc_call *call, struct rpc_msg
     X(Checkpoint) \
     X(CloseShard) \
     X(Stats) \
+    X(Record) \
     X(Trace)
 #define WORKER_METHODS(X) \
     X(InspectData) \

@@ -173,6 +173,10 @@ static void look_heartbeat(const struct master_event *e)
     assert_int_equal(e->node.generations[1], 32);
     assert_int_equal(e->node.openings[0], 41);
     assert_int_equal(e->node.openings[1], 42);
+    assert_int_equal(e->node.standbys[0].waits_ms, 0);
+    assert_null(e->node.standbys[0].problem);
+    assert_int_equal(e->node.standbys[1].waits_ms, 51);
+    assert_string_equal(e->node.standbys[1].problem, "no memory");
     assert_int_equal(e->node.work_count, MASTER_WORKS_MAX); /* of more */
     const struct master_work *w = &e->node.works[MASTER_WORKS_MAX - 1];
     assert_string_equal(w->job, "demo-2");
@@ -200,6 +204,11 @@ static void heartbeats_say_what_is_held_and_done(void **state)
     for (size_t i = 0; i < MASTER_WORKS_MAX + 2; i++) {
         works[i] = &work;
     }
+    char problem[] = "no memory";
+    Gradus__V1__Standby standby = GRADUS__V1__STANDBY__INIT;
+    standby.waits_ms = 51;
+    standby.problem = problem;
+    held[1].standby = &standby;
     work.job = OTHER;
     work.what = what;
     work.unit = unit;

@@ -115,6 +115,47 @@ static void membership_says_what_changes(void **state)
     assert_null(rig.done.ledger);
 }
 
+static void expect_backup(const Gradus__V1__ShardLocation *at)
+{
+    assert_non_null(at);
+    assert_int_equal(at->shard, 1);
+    assert_string_equal(at->node, "ps-2");
+    assert_string_equal(at->address, "host-2:7");
+    assert_int_equal(at->opening, 24);
+}
+
+static void backups_are_named(void **state)
+{
+    (void)state;
+    const struct master_standby_call primary = {.backup = {1, "ps-2", "host-2:7", 24}};
+    Gradus__V1__Ledger message;
+    Gradus__V1__ShardState well = a_state(&message);
+    struct master_call call = call_of(MASTER_CALL_OPEN);
+    call.plan = &plan;
+    call.ledger = &ledger;
+    call.restore = "";
+    call.consistency = &consistency;
+    call.standby = primary;
+    const Gradus__V1__OpenShardRequest *o =
+        (const Gradus__V1__OpenShardRequest *)call_carry_out(&call, "OpenShard", &well.base);
+    expect_backup(o->backup);
+    assert_false(o->is_backup);
+    call.standby = (struct master_standby_call){.is_backup = true};
+    o = (const Gradus__V1__OpenShardRequest *)call_carry_out(&call, "OpenShard", &well.base);
+    assert_true(o->backup == NULL && o->is_backup);
+    call = call_of(MASTER_CALL_MEMBERSHIP);
+    call.standby = primary;
+    const Gradus__V1__SetMembershipRequest *q =
+        (const Gradus__V1__SetMembershipRequest *)call_carry_out(&call, "SetMembership",
+                                                                 &well.base);
+    expect_backup(q->backup);
+    assert_false(q->promote);
+    call.standby = (struct master_standby_call){.promote = true};
+    q = (const Gradus__V1__SetMembershipRequest *)call_carry_out(&call, "SetMembership",
+                                                                 &well.base);
+    assert_true(q->backup == NULL && q->promote);
+}
+
 static void pins_are_named(void **state)
 {
     (void)state;
@@ -191,8 +232,11 @@ static void shards_are_closed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(open_shard_says_all), cmocka_unit_test(membership_says_what_changes),
-        cmocka_unit_test(pins_are_named),      cmocka_unit_test(checkpoints_are_of_an_owner),
+        cmocka_unit_test(open_shard_says_all),
+        cmocka_unit_test(membership_says_what_changes),
+        cmocka_unit_test(backups_are_named),
+        cmocka_unit_test(pins_are_named),
+        cmocka_unit_test(checkpoints_are_of_an_owner),
         cmocka_unit_test(shards_are_closed),
     };
     return cmocka_run_group_tests_name("shell_call_ps", tests, call_set_up, call_tear_down);

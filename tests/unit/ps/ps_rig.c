@@ -63,6 +63,7 @@ void ps_rig_start_full(struct ps_rig *rig, uint64_t memory_bytes_max, uint64_t g
                                  .chunk_bytes = 64 << 10,
                                  .apply_threads = apply_threads,
                                  .shared_memory = true,
+                                 .standby = true,
                                  .meters = rig->meters,
                                  .refused = on_refused,
                                  .refused_ctx = rig};
@@ -251,6 +252,14 @@ int ps_rig_open_as(struct ps_rig *rig, const struct ps_rig_opening *o, struct rp
     if (o->restore != NULL) {
         r.restore = o->restore;
     }
+    Gradus__V1__ShardLocation backup = GRADUS__V1__SHARD_LOCATION__INIT;
+    if (o->backup_at != NULL) {
+        backup.shard = o->shard;
+        backup.address = o->backup_at;
+        backup.opening = o->backup;
+        r.backup = &backup;
+    }
+    r.is_backup = o->is_backup;
     if (o->rows_from != NULL) {
         r.rows_from = o->rows_from;
         r.rows_manifest = o->rows_manifest;

@@ -103,7 +103,7 @@ static void test_refusals_say_what_and_where(void **state)
     ps_rig_expect(ps_rig_open(&rig, bad, "sync", "sgd", 1, 1, &err), ERR_INVALID, &err, "begins");
     ps_rig_expect(ps_rig_open(&rig, other, "sync", "sgd", 1, 2, &err), 0, &err, "");
     ps_rig_expect(ps_rig_open(&rig, third, "sync", "sgd", 1, 2, &err), ERR_EXHAUSTED, &err,
-                  "2 shards are open, which is shards_max");
+                  "2 jobs have shards here, which is shards_max");
     ps_rig_expect(ps_rig_push(&rig, other, 0, 0, 1, gradient, 5, 1, NULL, &err), ERR_INVALID, &err,
                   "5 gradient elements; expected 60060");
     ps_rig_expect(ps_rig_push(&rig, other, 7, 0, 1, gradient, ELEMENTS, 1, NULL, &err), ERR_RANGE,

@@ -101,9 +101,16 @@ static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *servi
     if (hold) {
         seen.held = rpc_call_ref(call);
     }
-    if (r->n_jobs == 1) {
+    if (r->n_jobs == 3) {
+        const Gradus__V1__Standby *s = r->jobs[1]->standby;
         snprintf(seen.jobs, sizeof seen.jobs, "%s/%d/%d", r->jobs[0]->job,
                  (int)r->jobs[0]->generation, (int)r->jobs[0]->opening);
+        assert_true(r->jobs[0]->standby == NULL && r->jobs[2]->standby == NULL);
+        assert_true(r->jobs[1]->opening == 9 && r->jobs[1]->shard == 2 && s != NULL);
+        assert_true(s->role == GRADUS__V1__STANDBY__ROLE__BACKUP && s->records == 3 &&
+                    s->received == 4 && s->waits_ms == 5);
+        assert_string_equal(s->problem, "no memory");
+        assert_true(r->jobs[2]->opening == 10 && r->jobs[2]->shard == 3);
     }
     if (r->n_works == 1) {
         const Gradus__V1__Work *w = r->works[0];
@@ -211,6 +218,16 @@ static void jobs(void *ctx, struct membership_jobs *list)
 {
     (void)ctx;
     membership_jobs_add(list, "job-3", 7, 8);
+    const struct membership_shard backup = {.opening = 9,
+                                            .number = 2,
+                                            .role = GRADUS__V1__STANDBY__ROLE__BACKUP,
+                                            .records = 3,
+                                            .received = 4,
+                                            .waits_ms = 5,
+                                            .problem = "no memory"};
+    membership_jobs_add_shard(list, "job-3", &backup);
+    const struct membership_shard alone = {.opening = 10, .number = 3};
+    membership_jobs_add_shard(list, "job-3", &alone);
 }
 
 static void works(void *ctx, struct membership_works *list)

@@ -31,7 +31,8 @@ static inline void not_served(struct rpc_call *call, struct rpc_msg *msg, void *
             {.name = "Pin", .request = not_served}, {.name = "Unpin", .request = not_served},      \
             {.name = "Checkpoint", .request = not_served},                                         \
             {.name = "CloseShard", .request = not_served},                                         \
-            {.name = "Stats", .request = not_served}, {.name = "Trace", .request = not_served},    \
+            {.name = "Stats", .request = not_served}, {.name = "Record", .request = not_served},   \
+            {.name = "Trace", .request = not_served},                                              \
     }
 
 #endif

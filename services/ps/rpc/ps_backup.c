@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams of records at a backup: references, the list of its shard, their end with that; and what
+ * a standby shard says of itself. */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "ps/rpc/ps_standby.h"
+
+void ps_record_stream_unref(struct ps_record_stream *s)
+{
+    if (atomic_fetch_sub(&s->refs, 1) != 1) {
+        return;
+    }
+    if (s->shard != NULL) {
+        ps_shard_unref(s->shard);
+    }
+    rpc_call_unref(s->call);
+    free(s);
+}
+
+static void end(struct ps_record_stream *s)
+{
+    struct err err;
+    (void)err_set(&err, ERR_NOT_FOUND, "closed");
+    (void)ps_shard_wrap(s->shard, &err);
+    (void)rpc_abandon(s->call, &err);
+}
+
+void ps_record_stream_begin(struct ps_record_stream *s)
+{
+    struct ps_shard *shard = s->shard;
+    if (shard->let_go) {
+        end(s);
+        return;
+    }
+    s->next = shard->record_streams;
+    s->link = &shard->record_streams;
+    if (s->next != NULL) {
+        s->next->link = &s->next;
+    }
+    shard->record_streams = s;
+}
+
+void ps_record_stream_unlink(struct ps_record_stream *s)
+{
+    if (s->link == NULL) {
+        return;
+    }
+    *s->link = s->next;
+    if (s->next != NULL) {
+        s->next->link = s->link;
+    }
+    s->link = NULL;
+}
+
+void ps_record_streams_end(struct ps_shard *shard)
+{
+    while (shard->record_streams != NULL) {
+        struct ps_record_stream *s = shard->record_streams;
+        ps_record_stream_unlink(s);
+        end(s);
+    }
+}
+
+/* ---- what it says of itself ---- */
+
+void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const char *problem)
+{
+    if (info->role == SHARD_ALONE && s->standby == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&s->standby_lock);
+    if (s->standby == NULL) {
+        s->standby = mem_new(1, sizeof *s->standby);
+    }
+    s->standby->role = info->role;
+    s->standby->records = info->records;
+    s->standby->received = info->received;
+    s->standby->since_ms = info->unreceived_ms;
+    text_copy(s->standby->problem, sizeof s->standby->problem,
+              info->broken != NULL ? info->broken->msg : problem);
+    pthread_mutex_unlock(&s->standby_lock);
+}
+
+void ps_standby_get(struct ps_shard *s, struct ps_standby *out)
+{
+    *out = (struct ps_standby){.role = SHARD_ALONE};
+    pthread_mutex_lock(&s->standby_lock);
+    if (s->standby != NULL) {
+        *out = *s->standby;
+    }
+    pthread_mutex_unlock(&s->standby_lock);
+}
+
+void ps_standby_sent(struct ps_shard *s, uint64_t number, uint64_t end)
+{
+    pthread_mutex_lock(&s->standby_lock);
+    struct ps_standby *said = s->standby;
+    const bool further = said != NULL && (number > said->sent_number ||
+                                          (number == said->sent_number && end > said->sent_end));
+    if (further) {
+        said->sent_number = number;
+        said->sent_end = end;
+        said->sent_ms = chrono_now_ms();
+    }
+    pthread_mutex_unlock(&s->standby_lock);
+}
+
+uint64_t ps_standby_waits_ms(const struct ps_standby *said)
+{
+    const uint64_t now_ms = chrono_now_ms();
+    const uint64_t since_ms = said->sent_ms > said->since_ms ? said->sent_ms : said->since_ms;
+    return said->since_ms == 0 || now_ms <= since_ms ? 0 : now_ms - since_ms;
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A record of a standby shard as messages: written out of what the primary keeps of it, and read
+ * into the event of its backup. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "ps/rpc/ps_standby.h"
+
+struct ps_copy *ps_copy_ref(struct ps_copy *c)
+{
+    atomic_fetch_add(&c->refs, 1);
+    (void)ps_shard_ref(c->shard);
+    return c;
+}
+
+void ps_copy_unref(void *copy)
+{
+    struct ps_copy *c = copy;
+    struct ps_shard *s = c->shard;
+    if (atomic_fetch_sub(&c->refs, 1) == 1) {
+        floats_release(&c->floats, c->reserved ? &s->ps->budget : NULL);
+        free(c->norms);
+        free(c);
+    }
+    ps_shard_unref(s);
+}
+
+/* ---- to messages ---- */
+
+/* What the first message says points here. */
+struct room {
+    Gradus__V1__ShardRef ref;
+    Gradus__V1__UpdateRecord update;
+    Gradus__V1__Decision decision;
+    Gradus__V1__Push push;
+    ProtobufCBinaryData totals[SHARD_ROUNDS_MAX];
+    Gradus__V1__FillRecord fill;
+    Gradus__V1__PinRequest pin;
+    Gradus__V1__SetMembershipRequest membership;
+};
+
+static uint8_t *borrow(const void *bytes)
+{
+    uint8_t *out; /* messages that are sent are only read */
+    memcpy(&out, &bytes, sizeof out);
+    return out;
+}
+
+static void write_decision(const struct exchange_decision *d, Gradus__V1__Decision *out)
+{
+    gradus__v1__decision__init(out);
+    out->step = d->step;
+    out->replicas = (ProtobufCBinaryData){d->bytes, borrow(d->replicas)};
+}
+
+static void write_update(const struct ps_shard *s, const struct ps_record *r, struct room *room,
+                         Gradus__V1__RecordRequest *m)
+{
+    const struct shard_record *w = &r->what;
+    gradus__v1__update_record__init(&room->update);
+    m->what_case = GRADUS__V1__RECORD_REQUEST__WHAT_UPDATE;
+    m->update = &room->update;
+    m->update->examples = w->examples;
+    m->update->pushes = w->pushes;
+    if (w->decision.bytes > 0) {
+        write_decision(&w->decision, &room->decision);
+        m->update->decision = &room->decision;
+    }
+    for (uint32_t i = 0; i < w->rounds; i++) {
+        room->totals[i] = (ProtobufCBinaryData){r->totals[i].len, borrow(r->totals[i].data)};
+    }
+    m->update->totals = room->totals;
+    m->update->n_totals = w->rounds;
+    if (s->consistency.mode == TRAINING_SYNC) {
+        return;
+    }
+    gradus__v1__push__init(&room->push);
+    room->push.epoch = w->epoch;
+    room->push.split = w->split;
+    room->push.batch = w->batch;
+    room->push.batch_end = w->batch_end;
+    room->push.base_version = w->base_version;
+    if (r->gradient != NULL && r->gradient->has_norms) {
+        room->push.norms = r->gradient->norms;
+        room->push.n_norms = r->gradient->norm_count;
+    }
+    m->update->push = &room->push;
+}
+
+static void write_pin(const struct ps_request *r, Gradus__V1__PinRequest *out)
+{
+    *out = *(const Gradus__V1__PinRequest *)r->msg->body;
+    out->shard = NULL;
+}
+
+static void write_membership(const struct ps_request *r, struct room *room,
+                             Gradus__V1__RecordRequest *m)
+{
+    room->membership = *(const Gradus__V1__SetMembershipRequest *)r->msg->body;
+    room->membership.shard = NULL;
+    room->membership.backup = NULL;
+    room->membership.promote = 0;
+    m->what_case = GRADUS__V1__RECORD_REQUEST__WHAT_MEMBERSHIP;
+    m->membership = &room->membership;
+    m->generation_next = r->event.generation;
+}
+
+static void write_what(const struct ps_shard *s, const struct ps_record *r, struct room *room,
+                       Gradus__V1__RecordRequest *m)
+{
+    m->generation = r->what.generation;
+    m->version = r->what.version;
+    switch (r->what.kind) {
+    case SHARD_RECORD_UPDATE:
+        write_update(s, r, room, m);
+        break;
+    case SHARD_RECORD_DECISION:
+        write_decision(&r->what.decision, &room->decision);
+        m->what_case = GRADUS__V1__RECORD_REQUEST__WHAT_DECISION;
+        m->decision = &room->decision;
+        break;
+    case SHARD_RECORD_FILL:
+        gradus__v1__fill_record__init(&room->fill);
+        room->fill.first = r->request->event.first;
+        m->what_case = GRADUS__V1__RECORD_REQUEST__WHAT_FILL;
+        m->fill = &room->fill;
+        break;
+    case SHARD_RECORD_PIN:
+        write_pin(r->request, &room->pin);
+        m->what_case = GRADUS__V1__RECORD_REQUEST__WHAT_PIN;
+        m->pin = &room->pin;
+        break;
+    case SHARD_RECORD_UNPIN:
+        write_pin(r->request, &room->pin);
+        m->what_case = GRADUS__V1__RECORD_REQUEST__WHAT_UNPIN;
+        m->unpin = &room->pin;
+        break;
+    case SHARD_RECORD_MEMBERSHIP:
+        write_membership(r->request, room, m);
+        break;
+    }
+}
+
+static const float *values_of(const struct ps_record *r, uint64_t *count)
+{
+    const bool fills = r->what.kind == SHARD_RECORD_FILL;
+    *count = fills ? r->request->event.elements : 0;
+    if (r->gradient != NULL) {
+        *count = r->gradient->shard->elements;
+        return r->gradient->floats.data;
+    }
+    return fills ? r->request->event.given : NULL;
+}
+
+/* A part of a gradient that gRPC has. */
+struct part {
+    struct ps_copy *copy;
+    uint64_t number, end;
+};
+
+static void part_left(void *ctx)
+{
+    struct part *part = ctx;
+    ps_standby_sent(part->copy->shard, part->number, part->end);
+    ps_copy_unref(part->copy);
+    free(part);
+}
+
+uint64_t ps_record_floats(const struct ps_record *r)
+{
+    uint64_t count;
+    (void)values_of(r, &count);
+    return count;
+}
+
+int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, const struct ps_record *r,
+                   uint64_t *at, struct err *err)
+{
+    struct room room;
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    const float *values = values_of(r, &m.total);
+    const uint64_t left = m.total - *at;
+    const uint64_t n = left < PS_RECORD_FLOATS_MAX ? left : PS_RECORD_FLOATS_MAX;
+    m.number = r->what.number;
+    if (*at == 0) {
+        write_what(s, r, &room, &m);
+    }
+    if (n == 0) {
+        const int rc = rpc_stream_send(stream, &m.base, NULL, err);
+        return rc != 0 ? rc : 1;
+    }
+    m.offset = *at;
+    const struct rpc_piece piece = {values + *at, n * sizeof(float)};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    if (r->gradient != NULL) { /* initial values are copied: they come once */
+        struct part *part = mem_new(1, sizeof *part);
+        *part = (struct part){ps_copy_ref(r->gradient), m.number, *at + n};
+        blob.release = part_left;
+        blob.ctx = part;
+    }
+    const int rc = rpc_stream_send(stream, &m.base, &blob, err);
+    if (rc != 0) {
+        return rc;
+    }
+    *at += n;
+    meter_add(s->ps->meters.record_bytes, n * sizeof(float));
+    return *at == m.total ? 1 : 0;
+}
+
+/* ---- from messages ---- */
+
+static int read_decision(const Gradus__V1__Decision *m, struct shard_record *out, struct err *err)
+{
+    if (m == NULL) {
+        return 0;
+    }
+    if (m->replicas.len > EXCHANGE_DECISION_BYTES_MAX) {
+        return err_set(err, ERR_INVALID, "a decision on %zu bytes of replicas; at most %d",
+                       m->replicas.len, EXCHANGE_DECISION_BYTES_MAX);
+    }
+    out->decision = (struct exchange_decision){m->step, m->replicas.data, m->replicas.len};
+    return 0;
+}
+
+static int read_update(struct ps_request *r, const Gradus__V1__UpdateRecord *m, struct err *err)
+{
+    struct shard_record *out = &r->event.record;
+    out->kind = SHARD_RECORD_UPDATE;
+    out->examples = m->examples;
+    out->pushes = m->pushes;
+    if (m->push != NULL) {
+        out->epoch = m->push->epoch;
+        out->split = m->push->split;
+        out->batch = m->push->batch;
+        out->batch_end = m->push->batch_end;
+        out->base_version = m->push->base_version;
+    }
+    if (m->n_totals > SHARD_ROUNDS_MAX) {
+        return err_set(err, ERR_INVALID, "the totals of %zu rounds; at most %d", m->n_totals,
+                       SHARD_ROUNDS_MAX);
+    }
+    out->rounds = (uint32_t)m->n_totals;
+    if (m->n_totals > 0) {
+        struct exchange_totals *totals = mem_new(m->n_totals, sizeof *totals);
+        for (size_t i = 0; i < m->n_totals; i++) {
+            totals[i] = (struct exchange_totals){
+                {out->version, (uint32_t)i}, m->totals[i].data, m->totals[i].len};
+        }
+        r->kept = totals;
+        r->event.totals = totals;
+    }
+    return read_decision(m->decision, out, err);
+}
+
+/* Without memory for a copy of the slots the core says that it cannot follow. */
+static void read_pin(struct ps_request *r, enum shard_record_kind kind,
+                     const Gradus__V1__PinRequest *m)
+{
+    r->event.record.kind = kind;
+    r->event.pin_id = m->pin_id;
+    r->event.slots = m->slots != 0;
+    if (kind == SHARD_RECORD_PIN && m->slots && update_slot_count(r->shard->update) > 0) {
+        r->event.slots_buffer = buffer_get(&r->shard->slot_copies, NULL);
+    }
+}
+
+int ps_record_read(struct ps_request *r, const Gradus__V1__RecordRequest *m, struct err *err)
+{
+    struct shard_record *out = &r->event.record;
+    out->number = m->number;
+    out->generation = m->generation;
+    out->version = m->version;
+    r->event.generation = m->generation;
+    if (m->number == 0) {
+        return 0;
+    }
+    switch (m->what_case) {
+    case GRADUS__V1__RECORD_REQUEST__WHAT_UPDATE:
+        return read_update(r, m->update, err);
+    case GRADUS__V1__RECORD_REQUEST__WHAT_DECISION:
+        out->kind = SHARD_RECORD_DECISION;
+        return read_decision(m->decision, out, err);
+    case GRADUS__V1__RECORD_REQUEST__WHAT_FILL:
+        out->kind = SHARD_RECORD_FILL;
+        r->event.first = m->fill->first;
+        return 0;
+    case GRADUS__V1__RECORD_REQUEST__WHAT_PIN:
+        read_pin(r, SHARD_RECORD_PIN, m->pin);
+        return 0;
+    case GRADUS__V1__RECORD_REQUEST__WHAT_UNPIN:
+        read_pin(r, SHARD_RECORD_UNPIN, m->unpin);
+        return 0;
+    case GRADUS__V1__RECORD_REQUEST__WHAT_MEMBERSHIP:
+        out->kind = SHARD_RECORD_MEMBERSHIP;
+        r->event.generation = m->generation_next;
+        return ps_read_change(r, m->membership, err);
+    default:
+        return err_set(err, ERR_INVALID, "record %" PRIu64 " says nothing that this server knows",
+                       m->number);
+    }
+}

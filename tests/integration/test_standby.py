@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""With `cluster.standby: follower` a parameter server may die: its shards go on elsewhere, and no step is lost."""
+
+import random
+import signal
+
+from cluster import SOURCE, gradus
+from faults import Digits, FaultTest, main
+
+SILENCE_MS = 1500
+
+
+class Standby(Digits, FaultTest):
+    replicas = {"training__replicas": 4}
+
+    def begin(self, workers=2, ps=2, silence_ms=None, **sets):
+        """A cluster, and a job on it whose shards have backups."""
+        self.cluster(workers=workers, ps=ps, silence_ms=silence_ms)
+        job = self.start_job(**{"cluster__ps": ps, "cluster__partitions": ps, "cluster__workers": workers,
+                                "cluster__standby": "follower", **self.replicas, **sets})
+        servers = [shard["ps"] for shard in self.shards(job)]
+        self.assertEqual(len(set(servers)), ps)
+        self.assertEqual(self.backups(job), servers[1:] + servers[:1])
+        return job
+
+    def shards(self, job):
+        return self.status(self.master, job)["shards"]
+
+    def backups(self, job):
+        return [shard.get("backup", "") for shard in self.shards(job)]
+
+    def wait_taken_over(self, job, count=1):
+        return self.wait_for("a takeover", lambda: (
+            lambda s: s if s.get("takeovers", 0) >= count else None)(self.status(self.master, job)))
+
+    def wait_alone(self, job):
+        """Until no shard has a backup any more, and the job goes on; its status then."""
+        self.wait_for("shards without backups", lambda: not any(self.backups(job)))
+        steps = self.now(job)["steps"]
+        return self.wait_for("more steps", lambda: (lambda s: s if s["steps"] > steps + 10 else None)(self.status(self.master, job)))
+
+    def assert_as_quiet(self, job, takeovers, **sets):
+        """It has ended as if nothing had happened."""
+        status = self.wait_end(job)
+        self.assertEqual((status.get("recoveries", 0), status.get("takeovers", 0)), (0, takeovers), status["reason"])
+        quiet = self.quiet("plain", training__epochs=status["epochs"], **self.replicas, **sets)
+        self.assertEqual(self.bits(job), self.bits(quiet["job"], "plain"))
+        self.assert_learned(status)
+        return status
+
+    def assert_each_once(self, job, takeovers):
+        status = self.wait_end(job)
+        self.assertEqual((status.get("recoveries", 0), status.get("takeovers", 0)), (0, takeovers), status["reason"])
+        self.assert_each_record_once(status)
+        self.assert_learned(status)
+
+
+class Sync(Standby):
+    def kill(self, victim, **sets):
+        job = self.begin(**sets)
+        self.wait_done(job, random.random() * 0.8)
+        name = self.node_of(self.servers[victim])
+        self.servers[victim].stop(signal.SIGKILL)
+        status = self.wait_taken_over(job)
+        self.assertNotIn(name, [shard["ps"] for shard in status["shards"]])
+        return job
+
+    def test_the_first_server_killed(self):
+        self.assert_as_quiet(self.kill(0), 1)
+
+    def test_the_second_server_killed(self):
+        self.assert_as_quiet(self.kill(1), 1)
+
+    def test_sums_over_whole_variables(self):
+        keys = {"update__rule": "lamb", "update__learning_rate": 0.01, "update__clip_global_norm": 1, "update__accumulate": 2}
+        self.assert_as_quiet(self.kill(0, **keys), 1, **keys)
+
+    def test_two_servers_of_four_one_after_the_other(self):
+        """Those that have nothing from each other."""
+        job = self.begin(ps=4)
+        self.wait_done(job, 0.2)
+        self.servers[0].stop(signal.SIGKILL)
+        shards = self.wait_taken_over(job)["shards"]
+        covered = {shard["ps"] for shard in shards} - {shard["ps"] for shard in shards if not shard.get("backup")}
+        self.assertEqual(len(covered), 1, shards)
+        self.wait_done(job, 0.4)
+        next(s for s in self.servers[1:] if self.node_of(s) in covered).stop(signal.SIGKILL)
+        self.wait_taken_over(job, 2)
+        self.assert_as_quiet(job, 2)
+
+    def test_a_worker_killed_with_a_server(self):
+        job = self.begin()
+        self.wait_done(job, 0.4)
+        self.servers[1].stop(signal.SIGKILL)
+        self.replace_worker(0)
+        self.wait_taken_over(job)
+        self.assert_as_quiet(job, 1)
+
+    def test_a_server_leaves(self):
+        job = self.begin()
+        self.wait_done(job, 0.3)
+        self.assertEqual(self.servers[0].stop(), 0)
+        self.wait_taken_over(job)
+        self.assert_as_quiet(job, 1)
+
+    def test_killed_while_checkpoints_are_written(self):
+        job = self.begin(training__checkpoint_every="5 steps")
+        self.wait_checkpoint(job)
+        self.servers[0].stop(signal.SIGKILL)
+        self.wait_taken_over(job)
+        before = self.now(job)["checkpoint"]
+        self.wait_for("another checkpoint", lambda: self.now(job)["checkpoint"] != before)
+        self.assert_as_quiet(job, 1)
+
+    def test_a_server_stands_still(self):
+        """Its shard is taken over, that of the other one goes on alone, and it has nothing to say when it comes back."""
+        job = self.begin(silence_ms=SILENCE_MS)
+        self.wait_done(job, 0.2)
+        name = self.node_of(self.servers[1])
+        self.servers[1].process.send_signal(signal.SIGSTOP)
+        self.wait_taken_over(job)
+        status = self.wait_alone(job)
+        self.assertIn(name, self.log_of(self.master).split("event=backup_lost", 1)[1].splitlines()[0])
+        self.servers[1].process.send_signal(signal.SIGCONT)
+        self.assertNotIn(name, [shard["ps"] for shard in status["shards"]])
+        self.wait_for("its return", lambda: self.node_of(self.servers[1]))
+        self.assert_as_quiet(job, 1)
+
+    def test_the_second_loss_goes_back_to_the_checkpoint(self):
+        job = self.begin(training__checkpoint_every="5 steps")
+        self.wait_checkpoint(job)
+        self.servers[0].stop(signal.SIGKILL)
+        self.wait_taken_over(job)
+        self.servers[0] = self.start_ps()
+        self.replace_ps(1)
+        self.wait_for("the recovery", lambda: self.now(job)["recoveries"] == 1)
+        status = self.wait_done(job, 0)
+        self.assertTrue(all(self.backups(job)), status)
+        status = self.wait_end(job)
+        quiet = self.quiet("plain", training__epochs=status["epochs"], **self.replicas)
+        self.assertEqual(self.bits(job), self.bits(quiet["job"], "plain"))
+
+
+class Master(Standby):
+    def test_started_again_before_a_server_dies(self):
+        job = self.begin()
+        self.wait_done(job, 0.2)
+        self.replace_master()
+        self.wait_for("the adoption", lambda: self.now(job)["adoptions"] == 1 and self.now(job)["state"] == "RUNNING")
+        self.servers[0].stop(signal.SIGKILL)
+        self.wait_taken_over(job)
+        self.assert_as_quiet(job, 1)
+
+    def test_started_again_after_a_takeover(self):
+        job = self.begin()
+        self.wait_done(job, 0.2)
+        self.servers[1].stop(signal.SIGKILL)
+        self.wait_taken_over(job)
+        self.replace_master()
+        self.wait_for("the adoption", lambda: self.now(job)["adoptions"] == 1 and self.now(job)["state"] == "RUNNING")
+        self.assert_as_quiet(job, 1)
+
+
+class OtherModes(Standby):
+    replicas = {}
+
+    def kill(self, **sets):
+        job = self.begin(workers=3, **sets)
+        self.wait_done(job, random.random() * 0.8)
+        self.servers[random.randrange(2)].stop(signal.SIGKILL)
+        self.wait_taken_over(job)
+        return job
+
+    def test_async(self):
+        self.assert_each_once(self.kill(training__mode="async"), 1)
+
+    def test_bounded(self):
+        self.assert_each_once(self.kill(training__mode="bounded", training__staleness=2), 1)
+
+    def test_async_with_clips_by_norm(self):
+        self.assert_each_once(self.kill(training__mode="async", update__clip_norm=1, training__staleness_policy="max_staleness",
+                                        training__max_staleness=2), 1)
+
+    def test_sync_without_the_last_replica(self):
+        job = self.kill(training__replicas=3, training__replicas_to_aggregate=2)
+        status = self.wait_end(job)
+        self.assertEqual((status.get("recoveries", 0), status.get("takeovers", 0)), (0, 1), status["reason"])
+        self.assert_learned(status)
+
+
+class Refused(Standby):
+    def refused(self, *words, **sets):
+        done = gradus("validate", self.file, *self.sets(**{"cluster__ps": 2, "cluster__standby": "follower", **sets}))
+        self.assertEqual(done.returncode, 2, done.stdout)
+        text = " ".join(done.stderr.split())
+        self.assertIn("cluster.standby: ", text)
+        for word in words:
+            self.assertIn(word, text)
+
+    def test_one_server(self):
+        self.refused("on two servers, and cluster.ps is 1", cluster__ps=1)
+
+    def test_tables(self):
+        done = gradus("validate", SOURCE + "/examples/ratings-mf.yaml", "--set", "cluster.ps=2", "--set", "cluster.standby=follower")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("rows of model.tables have no copies", " ".join(done.stderr.split()))
+
+    def test_gradients_that_need_what_was_read(self):
+        self.refused("delay_compensation", training__mode="async", training__staleness_policy="delay_compensation")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Record: what a backup makes of a stream of records that is not as it should be. */
+#include "ps_rig.h"
+
+#include "support/wait_until.h"
+
+#define BACKUP UINT64_C(8)
+
+static char job[] = "a-1";
+static uint8_t secret[] = {9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7, 6, 5, 4, 3};
+static float gradient[ELEMENTS];
+
+/* A stream of records, and what came of it. */
+struct says {
+    struct rpc_stream *stream;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t receipts, received;
+    bool over;
+    struct err err;
+};
+
+static void on_receipt(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
+{
+    (void)stream;
+    struct says *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    s->receipts++;
+    s->received = ((const Gradus__V1__RecordResponse *)msg->body)->received;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_over(struct rpc_stream *stream, const struct rpc_status *status, void *ctx)
+{
+    (void)stream;
+    struct says *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    s->over = true;
+    s->err = status->err;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void says_begin(struct says *s, struct ps_rig *rig)
+{
+    static const struct rpc_stream_events events = {.message = on_receipt, .done = on_over};
+    struct err err;
+    const struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
+                                        .method = "Record",
+                                        .request_bulk = VALUES,
+                                        .wait_for_ready = true};
+    *s = (struct says){.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    s->stream = rpc_stream_open(rig->channel, &request, &events, s, &err);
+    assert_non_null(s->stream);
+}
+
+static void say(struct says *s, const Gradus__V1__RecordRequest *m, size_t floats)
+{
+    struct err err;
+    struct rpc_piece piece = {gradient, floats * sizeof(float)};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    (void)rpc_stream_send(s->stream, &m->base, floats > 0 ? &blob : NULL, &err); /* or it is over */
+}
+
+/* Names the shard, and waits for what it has. */
+static void greet(struct says *s, struct ps_rig *rig, uint64_t opening)
+{
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    says_begin(s, rig);
+    ref.opening = opening;
+    ref.secret = (ProtobufCBinaryData){sizeof secret, secret};
+    m.shard = &ref;
+    say(s, &m, 0);
+    pthread_mutex_lock(&s->lock);
+    wait_until_signalled(s->receipts > 0 || s->over, &s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void wait_received(struct says *s, uint64_t receipts, uint64_t received)
+{
+    pthread_mutex_lock(&s->lock);
+    wait_until_signalled(s->receipts == receipts || s->over, &s->changed, &s->lock);
+    assert_int_equal(s->received, received);
+    assert_false(s->over);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void says_end(struct says *s)
+{
+    rpc_stream_cancel(s->stream);
+    pthread_mutex_lock(&s->lock);
+    wait_until_signalled(s->over, &s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    rpc_stream_free(s->stream);
+}
+
+/* It ends with this error. */
+static void refused(struct says *s, int code, const char *words)
+{
+    pthread_mutex_lock(&s->lock);
+    wait_until_signalled(s->over, &s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    ps_rig_expect(s->err.code, code, &s->err, words);
+    rpc_stream_free(s->stream);
+}
+
+static void open_shard(struct ps_rig *rig, bool backup)
+{
+    const struct ps_rig_opening o = {.job = job,
+                                     .rule = "sgd",
+                                     .generation = 1,
+                                     .opening = BACKUP,
+                                     .secret = {sizeof secret, secret},
+                                     .is_backup = backup,
+                                     .consistency = ps_rig_consistency("sync", 1)};
+    struct err err;
+    ps_rig_expect(ps_rig_open_as(rig, &o, NULL, &err), 0, &err, "");
+}
+
+static int promote(struct ps_rig *rig, uint64_t generation, struct err *err)
+{
+    Gradus__V1__SetMembershipRequest q = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, generation);
+    ref.opening = BACKUP;
+    ref.secret = (ProtobufCBinaryData){sizeof secret, secret};
+    q.shard = &ref;
+    q.promote = true;
+    return ps_rig_call(rig, "SetMembership", &q.base, NULL, 0, NULL, err);
+}
+
+static Gradus__V1__RecordRequest update(uint64_t number, uint64_t version,
+                                        Gradus__V1__UpdateRecord *room)
+{
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    gradus__v1__update_record__init(room);
+    room->examples = 10;
+    room->pushes = 1;
+    m.number = number;
+    m.generation = 1;
+    m.version = version;
+    m.what_case = GRADUS__V1__RECORD_REQUEST__WHAT_UPDATE;
+    m.update = room;
+    m.total = ELEMENTS;
+    return m;
+}
+
+/* A whole one, in two messages. */
+static void say_update(struct says *s, uint64_t number, uint64_t version)
+{
+    Gradus__V1__UpdateRecord room;
+    Gradus__V1__RecordRequest m = update(number, version, &room);
+    say(s, &m, ELEMENTS / 2);
+    m.what_case = GRADUS__V1__RECORD_REQUEST__WHAT__NOT_SET;
+    m.offset = ELEMENTS / 2;
+    say(s, &m, ELEMENTS / 2);
+}
+
+static void each_record_counts_once(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct says s;
+    struct err err;
+    ps_rig_start(&rig, 0);
+    open_shard(&rig, true);
+    greet(&s, &rig, BACKUP);
+    wait_received(&s, 1, 0);
+    say_update(&s, 1, 0);
+    wait_received(&s, 2, 1);
+    say_update(&s, 1, 0); /* again */
+    wait_received(&s, 3, 1);
+    say_update(&s, 2, 1);
+    wait_received(&s, 4, 2);
+    says_end(&s);
+    greet(&s, &rig, BACKUP); /* after a break it says what it has */
+    wait_received(&s, 1, 2);
+    say_update(&s, 4, 3);
+    refused(&s, ERR_RANGE, "record 4, but the next one is 3");
+    ps_rig_expect(promote(&rig, 2, &err), 0, &err, "");
+    greet(&s, &rig, BACKUP);
+    refused(&s, ERR_ABORTED, "this shard is a primary");
+    ps_rig_stop(&rig);
+}
+
+static void strangers_are_refused(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct says s;
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    ps_rig_start(&rig, 0);
+    says_begin(&s, &rig);
+    say(&s, &m, 0);
+    refused(&s, ERR_INVALID, "does not name a shard");
+    greet(&s, &rig, BACKUP);
+    refused(&s, ERR_NOT_FOUND, "not on this server");
+    open_shard(&rig, true);
+    greet(&s, &rig, BACKUP + 1);
+    refused(&s, ERR_ABORTED, "");
+    secret[0]++;
+    greet(&s, &rig, BACKUP);
+    secret[0]--;
+    refused(&s, ERR_UNAUTHENTICATED, "");
+    ps_rig_stop(&rig);
+}
+
+static void shards_that_are_no_backup_refuse(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct says s;
+    ps_rig_start(&rig, 0);
+    open_shard(&rig, false);
+    greet(&s, &rig, BACKUP);
+    refused(&s, ERR_ABORTED, "this shard is a primary");
+    ps_rig_stop(&rig);
+}
+
+/* The shard is as it was: nothing of such a record is taken. */
+static void what_is_no_record_is_refused(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct says s;
+    struct err err;
+    Gradus__V1__UpdateRecord room;
+    ps_rig_start(&rig, 0);
+    open_shard(&rig, true);
+
+    greet(&s, &rig, BACKUP);
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    m.number = 1;
+    say(&s, &m, 0);
+    refused(&s, ERR_INVALID, "record 1 says nothing that this server knows");
+
+    greet(&s, &rig, BACKUP);
+    m = update(1, 0, &room);
+    m.total = ELEMENTS + 1;
+    say(&s, &m, 1);
+    refused(&s, ERR_INVALID, "the shard has");
+
+    greet(&s, &rig, BACKUP);
+    m = update(1, 0, &room);
+    m.offset = 1;
+    say(&s, &m, ELEMENTS - 1);
+    refused(&s, ERR_INVALID, "the next one is 0");
+
+    greet(&s, &rig, BACKUP);
+    m = update(1, 0, &room);
+    say(&s, &m, 0);
+    refused(&s, ERR_INVALID, "0 bytes of values");
+
+    greet(&s, &rig, BACKUP);
+    m = update(1, 0, &room);
+    say(&s, &m, ELEMENTS / 2);
+    m.number = 2;
+    say(&s, &m, ELEMENTS / 2);
+    refused(&s, ERR_INVALID, "record 2 before the end of record 1");
+
+    greet(&s, &rig, BACKUP);
+    m = update(1, 0, &room);
+    say(&s, &m, ELEMENTS / 2);
+    says_end(&s); /* half of one: its memory is free again */
+
+    greet(&s, &rig, BACKUP);
+    say_update(&s, 1, 0);
+    wait_received(&s, 2, 1);
+    says_end(&s);
+    ps_rig_expect(promote(&rig, 2, &err), 0, &err, "");
+    ps_rig_stop(&rig);
+}
+
+/* From then on it is of no use. */
+static void what_it_cannot_follow_breaks_it(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct says s;
+    struct err err;
+    Gradus__V1__UpdateRecord room;
+    ps_rig_start(&rig, 0);
+    open_shard(&rig, true);
+    greet(&s, &rig, BACKUP);
+    Gradus__V1__RecordRequest m = update(1, 0, &room);
+    m.total = 0;
+    say(&s, &m, 0);
+    refused(&s, ERR_CORRUPT, "an update with 0 elements");
+    greet(&s, &rig, BACKUP);
+    refused(&s, ERR_CORRUPT, "does not follow any more");
+    ps_rig_expect(promote(&rig, 2, &err), ERR_CORRUPT, &err, "this backup cannot be the primary");
+    ps_rig_stop(&rig);
+}
+
+/* One in the air does not keep its shard. */
+static void streams_end_with_the_shard(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct says s;
+    Gradus__V1__UpdateRecord room;
+    ps_rig_start(&rig, 0);
+    open_shard(&rig, true);
+    greet(&s, &rig, BACKUP);
+    Gradus__V1__RecordRequest m = update(1, 0, &room);
+    say(&s, &m, ELEMENTS / 2);
+    ps_drop(rig.ps, job, BACKUP);
+    refused(&s, ERR_NOT_FOUND, "closed");
+    ps_rig_stop(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_record_counts_once),
+        cmocka_unit_test(strangers_are_refused),
+        cmocka_unit_test(shards_that_are_no_backup_refuse),
+        cmocka_unit_test(what_is_no_record_is_refused),
+        cmocka_unit_test(what_it_cannot_follow_breaks_it),
+        cmocka_unit_test(streams_end_with_the_shard),
+    };
+    return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
+}
