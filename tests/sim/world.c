@@ -152,6 +152,7 @@ static void clear(struct world *w)
                 shard_free(n->shards[k]->core);
                 shard_actions_release(&n->shards[k]->actions);
                 tables_close(w, n->shards[k]->tables);
+                standby_end(n->shards[k]);
                 free(n->shards[k]);
             }
         }
@@ -284,6 +285,7 @@ static bool is_stale(const struct world *w, const struct event *e)
     case EVENT_RECORD_DUE:
     case EVENT_ROWS_DUE:
     case EVENT_FILL_DUE:
+    case EVENT_SAY:
         return e->life != w->nodes[e->node].life;
     default:
         return false; /* messages and files look for themselves */
@@ -361,6 +363,9 @@ static void dispatch(struct world *w, const struct event *e)
         break;
     case EVENT_FILL_DUE:
         worker_fill_due(w, e->node, e->arg);
+        break;
+    case EVENT_SAY:
+        standby_say_again(w, e->node, e->arg);
         break;
     case EVENT_FAULT:
     case EVENT_FAULT_END:
