@@ -460,9 +460,13 @@ static bool is_clean(const struct world *w)
     return trace_open(w) == NULL;
 }
 
-/* Whoever copies slots does nothing else for the shards meanwhile; in order, later. */
+/* Whoever copies slots does nothing else for the shards meanwhile; in order, later. Backups of
+ * others have strands of their own. */
 static uint64_t waits_until(const struct world *w, const struct event *e)
 {
+    if (e->kind == EVENT_REQUEST && w->unaries[e->arg >> 2].kind == UNARY_RECORD) {
+        return 0;
+    }
     bool of_shards = e->kind == EVENT_REQUEST || e->kind == EVENT_EXCHANGE ||
                      e->kind == EVENT_GONE || e->kind == EVENT_READER || e->kind == EVENT_READ ||
                      e->kind == EVENT_TAKEN;
