@@ -84,7 +84,7 @@ static void check_same(struct world *w, struct sim_shard *s, uint64_t version,
                        const struct ids *ids, uint64_t totals)
 {
     struct sim_job *j = &w->jobs[s->job];
-    if (version >= SIM_VERSIONS_MAX || s->opened != j->opened) {
+    if (version >= SIM_VERSIONS_MAX || s->opened != j->opened || standby_may_vanish(s)) {
         return;
     }
     bool sync = is_sync(s);
@@ -114,7 +114,7 @@ static void check_skew(struct world *w, struct sim_shard *s, uint64_t version)
         for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
             const struct sim_shard *o = w->nodes[n].shards[i];
             if (o == NULL || !o->open || o == s || o->job != s->job || o->opened != s->opened ||
-                !is_sync(o)) {
+                !is_sync(o) || !standby_is_present(w, o)) {
                 continue;
             }
             struct shard_info info;
@@ -161,7 +161,7 @@ void check_applied(struct world *w, struct sim_shard *s, const struct shard_acti
     check_era(w, s, a);
     check_same(w, s, a->version, g == NULL ? &none : &g->ids,
                s->begun ? s->totals[rounds - 1].value : 0);
-    if (is_sync(s)) {
+    if (is_sync(s) && standby_is_present(w, s)) {
         check_skew(w, s, a->version);
     }
 }

@@ -123,7 +123,7 @@ static void ask_all(struct world *w, uint32_t index, enum sim_read_kind kind)
         q->version = f->version;
         q->ms = f->ms;
         q->generation = f->generation;
-        q->opening = f->opening;
+        q->opening = f->of[s].opening;
         q->job = f->job;
         if (kind == SIM_READ_GONE) {
             q->request = f->of[s].asked;
@@ -146,10 +146,10 @@ static bool ask_master(struct world *w, struct sim_follower *f)
     }
     f->shards = (uint32_t)told.shard_count;
     f->generation = told.job->generation;
-    f->opening = told.fence.opening;
     f->sync = told.sync;
     for (uint32_t s = 0; s < f->shards; s++) {
         f->of[s].node = node_at(w, told.shards[s].address);
+        f->of[s].opening = told.shards[s].opening;
         f->of[s].asked = SIM_NONE;
         f->of[s].pinned = false;
     }

@@ -41,9 +41,10 @@ struct sim_follower {
     uint32_t turn; /* number of its next event */
     uint32_t rounds, job, shards, parts;
     bool busy, reading, dies, sync, exact;
-    uint64_t pin, generation, opening, version, ms;
+    uint64_t pin, generation, version, ms;
     struct sim_followed { /* shards */
         uint32_t node;
+        uint64_t opening;
         uint32_t asked, asked_serial; /* the request that waits; SIM_NONE */
         bool pinned;
         uint64_t version;

@@ -35,7 +35,9 @@ static void call(struct world *w, const struct master_call *c)
         j->opening = c->fence.opening;
         j->opened = c->generation;
         memset(j->granted, 0, sizeof j->granted);
+        j->standby = (struct sim_job_standby){0};
     }
+    standby_called(j, c);
     if (c->kind == MASTER_CALL_ASSIGN) {
         for (size_t i = 0; i < c->lease_count; i++) {
             check_lease(w, u->req.job, name_of(w, c->node), c->generation, &c->leases[i]);

@@ -24,6 +24,7 @@ static void fill_held(const struct world *w, uint32_t node, struct unary_request
     for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
         if (n->shards[i] != NULL && n->shards[i]->open) {
             hold(q, n->shards[i]->job, 0, n->shards[i]->fence.opening);
+            standby_tell(w, n->shards[i], q);
         }
     }
 }
@@ -175,7 +176,8 @@ static void check_leftovers(struct world *w, uint32_t node, const struct unary_r
         for (uint32_t k = 0; k < q->held_count && s != NULL; k++) {
             named = named || q->held[k].opening == s->fence.opening;
         }
-        if (s == NULL || !named || s->fence.opening == w->jobs[s->job].opening) {
+        if (s == NULL || !named || s->fence.opening == w->jobs[s->job].opening ||
+            s->fence.opening == w->jobs[s->job].standby.backups) {
             continue;
         }
         if (++s->leftover_beats > LEFTOVER_BEATS_MAX) {

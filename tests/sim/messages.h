@@ -11,6 +11,7 @@
 #include "master/core/trace_rounds.h"
 #include "ps/core/shard.h"
 #include "sim/plans.h"
+#include "sim/standby.h"
 #include "sim/tables.h"
 #include "worker/core/worker.h"
 
@@ -57,6 +58,7 @@ enum unary_kind {
     UNARY_STRANGER, /* as UNARY_CALL, of nobody */
     UNARY_TRACE,    /* of the master: `trace` says what */
     UNARY_FILL,     /* of a worker to a server */
+    UNARY_RECORD,   /* of a primary to its backup */
     UNARY_KIND_COUNT
 };
 
@@ -112,10 +114,12 @@ struct unary_request {
         uint64_t opened, checksum, version;
     } base;
     uint64_t first, count;
-    struct tensor given; /* UNARY_FILL */
-    bool begins;         /* INSPECT */
-    bool encoded;        /* INSPECT: with what the source has measured */
-    struct {             /* UNARY_TRACE */
+    struct tensor given;      /* UNARY_FILL, UNARY_RECORD */
+    struct sim_record record; /* UNARY_RECORD, with */
+    struct sim_sums totals[SIM_ROUNDS_MAX];
+    bool begins;  /* INSPECT */
+    bool encoded; /* INSPECT: with what the source has measured */
+    struct {      /* UNARY_TRACE */
         uint64_t id;
         uint32_t node; /* its number in the trace */
         bool told;     /* TRACE_DO_TELL */
@@ -161,9 +165,10 @@ struct unary_reply {
         bool slots;
     } pins[MASTER_PINS_MAX];
     uint32_t pin_count;
-    uint64_t count;  /* EVALUATE: test records, */
-    double accuracy; /* of these */
-    uint64_t filled; /* UNARY_FILL */
+    uint64_t count;    /* EVALUATE: test records, */
+    double accuracy;   /* of these */
+    uint64_t filled;   /* UNARY_FILL */
+    uint64_t received; /* UNARY_RECORD */
     char file[40];
     uint64_t bytes, checksum;
     bool delta;         /* CHECKPOINT */

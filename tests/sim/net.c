@@ -235,6 +235,9 @@ static void deliver(struct world *w, uint32_t index, uint32_t attempt, const str
     case UNARY_FILL:
         worker_filled(w, u->from, index, attempt);
         break;
+    case UNARY_RECORD:
+        standby_answered(w, u, r);
+        break;
     case UNARY_JOIN:
     case UNARY_HEARTBEAT:
     case UNARY_LEAVE:

@@ -49,6 +49,7 @@
     X(RESUMED, resumed) /* any of these: what has ended is resumed, time and again */              \
     X(UPDATES, updates) /* any of these: clients change update sections */                         \
     X(STILL, still)     /* any of these: processes stand still, and masters die */                 \
+    X(STANDBY, standby) /* any of these: shards have backups, and servers end */                   \
     X(ALL, all)         /* each of those before late, in proportion; some are traced */
 
 enum sim_mode {
@@ -144,6 +145,7 @@ struct sim_job_plan {
     int32_t priority;
     uint32_t owner; /* 0: nobody known */
     bool tables;    /* half of its elements are rows of tables */
+    bool standby;   /* its shards have backups */
     bool given;     /* workers bring its initial values */
     bool from;      /* likewise, those of a source */
     uint32_t again; /* how often a client resumes it when it has ended, */

@@ -97,6 +97,7 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
                               .ledger = &ledger,
                               .workers = workers,
                               .worker_count = q->worker_count};
+    standby_open(s, q, &o);
     load(w, s, q, &o, err);
     s->core = err->code != 0 ? NULL : shard_new(&o, err);
     if (s->core == NULL) {
@@ -147,5 +148,6 @@ void shard_release(struct world *w, struct sim_shard *s)
     shard_free(s->core);
     shard_actions_release(&s->actions);
     tables_close(w, s->tables);
+    standby_end(s);
     free(s);
 }

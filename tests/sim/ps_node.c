@@ -196,6 +196,55 @@ static enum shard_event_kind kind_of(enum master_call_kind call)
     }
 }
 
+void ps_membership(struct world *w, const struct unary_request *q, struct ps_told *told,
+                   struct shard_event *e)
+{
+    for (uint32_t i = 0; i < q->worker_count; i++) {
+        told->workers[i] = w->names[q->workers[i]];
+    }
+    e->workers = told->workers;
+    e->worker_count = q->worker_count;
+    e->version = q->version;
+    e->forget_pins = q->forget_pins;
+    e->keep_pin = q->keep_pin;
+    if (q->ledger.present) { /* otherwise nothing but the membership changes */
+        e->consistency = &q->consistency;
+        memcpy(told->done, q->ledger.done, sizeof told->done);
+        told->ledger =
+            (struct ledger){q->ledger.shape, q->ledger.epoch, q->ledger.split_count, told->done};
+        e->ledger = &told->ledger;
+        e->eras = told->eras;
+        e->era_count = eras_for_core(&w->jobs[q->job], q->eras, q->era_count, told->eras);
+    }
+}
+
+/* @q may be overwritten when the server dies in the middle. */
+void ps_take_membership(struct world *w, struct sim_shard *s, const struct unary_request *q,
+                        struct shard_event *e)
+{
+    const struct sim_node *n = &w->nodes[s->node];
+    const uint32_t life = n->life;
+    struct shard_info before;
+    shard_info(s->core, &before);
+    budget_membership(w, s, e);
+    for (size_t i = 0; i < before.pins && e->forget_pins; i++) {
+        if (strcmp(before.pinned[i].id, e->keep_pin) != 0) {
+            evaluation_dropped(w, s->job, before.pinned[i].id);
+        }
+    }
+    shard_take(w, s, e);
+    if (n->life != life) {
+        return;
+    }
+    struct shard_info after;
+    shard_info(s->core, &after);
+    if (after.generation != before.generation && e->era_count > 0) {
+        memcpy(s->eras, q->eras, sizeof s->eras);
+        s->era_count = q->era_count;
+    }
+    budget_membership_done(w, s, before.generation, q->worker_count);
+}
+
 void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
 {
     const struct unary_request *q = &w->unaries[unary].req;
@@ -218,7 +267,12 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         given_called(w, *there, unary, attempt);
         return;
     }
-    if (w->unaries[unary].kind == UNARY_FILL) {
+    if (w->unaries[unary].kind == UNARY_RECORD && there != NULL) {
+        standby_heard(w, *there, unary, attempt);
+        ps_sweep(w, node);
+        return;
+    }
+    if (w->unaries[unary].kind == UNARY_FILL || w->unaries[unary].kind == UNARY_RECORD) {
         unary_refuse(w, unary, attempt, ERR_NOT_FOUND, "the shard is not on this server");
         return;
     }
@@ -251,27 +305,12 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
     struct shard_event e = {
         .kind = kind_of(q->call), .generation = q->generation, .tag = request_tag(w, r)};
     e.fence = q->fence;
-    const char *workers[SIM_WORKERS_MAX];
-    uint32_t done[SIM_SPLITS_MAX];
-    struct ledger ledger;
-    struct era eras[SIM_ERAS_MAX];
+    struct ps_told told;
     if (e.kind == SHARD_MEMBERSHIP) {
-        for (uint32_t i = 0; i < q->worker_count; i++) {
-            workers[i] = w->names[q->workers[i]];
-        }
-        e.workers = workers;
-        e.worker_count = q->worker_count;
-        e.version = q->version;
-        e.forget_pins = q->forget_pins;
-        e.keep_pin = q->keep_pin;
-        if (q->ledger.present) { /* otherwise nothing but the membership changes */
-            e.consistency = &q->consistency;
-            memcpy(done, q->ledger.done, sizeof done);
-            ledger = (struct ledger){q->ledger.shape, q->ledger.epoch, q->ledger.split_count, done};
-            e.ledger = &ledger;
-            e.eras = eras;
-            e.era_count = eras_for_core(&w->jobs[q->job], q->eras, q->era_count, eras);
-        }
+        ps_membership(w, q, &told, &e);
+        e.promote = q->promote;
+        e.has_backup = q->has_backup;
+        e.backup = q->backup.opening;
     }
     e.pin_id = q->pin_id;
     e.slots = q->slots;
@@ -280,29 +319,16 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         s->gradients++;
     }
     uint32_t gradients = s->gradients;
-    uint32_t life = n->life;
-    struct shard_info before;
-    shard_info(s->core, &before);
+    const bool copies = e.kind == SHARD_PIN && q->slots;
+    const uint32_t job = q->job;
     if (e.kind == SHARD_MEMBERSHIP) {
-        budget_membership(w, s, &e);
+        const struct unary_request told_by = *q; /* the list of calls may move */
+        ps_take_membership(w, s, &told_by, &e);
+    } else {
+        shard_take(w, s, &e);
     }
-    for (size_t i = 0; i < before.pins && e.forget_pins; i++) {
-        if (strcmp(before.pinned[i].id, e.keep_pin) != 0) {
-            evaluation_dropped(w, s->job, before.pinned[i].id);
-        }
-    }
-    shard_take(w, s, &e);
-    if (e.kind == SHARD_MEMBERSHIP && n->life == life) {
-        struct shard_info after;
-        shard_info(s->core, &after);
-        if (after.generation != before.generation && e.era_count > 0) {
-            memcpy(s->eras, q->eras, sizeof s->eras);
-            s->era_count = q->era_count;
-        }
-        budget_membership_done(w, s, before.generation, q->worker_count);
-    }
-    if (e.kind == SHARD_PIN && q->slots && n->up && s->gradients == gradients && k->copy_us > 0) {
-        n->copy_job = q->job; /* it kept the buffer: the copy is made now */
+    if (copies && n->up && s->gradients == gradients && k->copy_us > 0) {
+        n->copy_job = job; /* it kept the buffer: the copy is made now */
         n->copy_us = w->now_us;
         n->copied_us = w->now_us + world_takes(w, "copy", k->copy_us);
     }

@@ -334,6 +334,7 @@ static void reply_unary(struct world *w, struct sim_shard *s, struct sim_request
         shard_info(s->core, &info);
         out->version = a->version;
         out->filled = a->filled;
+        out->received = a->received;
         out->generation = a->generation;
         out->examples = a->examples_applied;
         out->pushes = info.pushes_applied;
@@ -516,12 +517,14 @@ static void act(struct world *w, struct sim_shard *s, const struct shard_action 
         write_file(w, s, a);
         break;
     case SHARD_EMIT:
-        violated(w, INVARIANT_ORDER, "shard %u has no backup", s->number);
+        standby_say(w, s, a, s->standby.tag == NULL ? NULL : request_of(w, s, s->standby.tag));
+        break;
     case SHARD_REPLY:
         if (a->tag == NULL) {
             break; /* of a drop that nobody asked for */
         }
         r = request_of(w, s, a->tag);
+        standby_shows(w, s, r, a);
         if (r->read != SIM_NONE) {
             follower_answered(w, s, r, a);
         } else if (r->exchange != SIM_NONE) {
@@ -551,10 +554,12 @@ bool shard_do(struct world *w, struct sim_shard *s, struct shard_event *e)
     struct shard_info before;
     e->now_ms = node_ms(w, s->node);
     shard_info(s->core, &before);
+    s->standby.tag = e->tag;
     shard_step(s->core, e, &s->actions);
     if (!act_all(w, s)) {
         return false;
     }
+    standby_stepped(w, s);
     tables_follow(s);
     check_step(w, s, e, &before);
     followers_check(w, s);

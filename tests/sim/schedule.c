@@ -380,6 +380,37 @@ static void some_tables(struct sim_schedule *s, uint32_t percent)
     }
 }
 
+/* Backups of shards, where there can be some; servers end, for good or for a while, and cannot
+ * reach each other. With draws of their own, too. */
+static void standby(const struct maker *of, struct sim_schedule *s, uint32_t percent)
+{
+    struct maker m = *of;
+    m.key = rng_key(s->seed, "standby");
+    m.draws = 0;
+    bool any = false;
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        struct sim_job_plan *job = &s->jobs[i];
+        const size_t n = strlen(job->text);
+        if (!chance(&m, percent) || job->ps < 2 || job->tables ||
+            strstr(job->text, "delay_compensation") != NULL) {
+            continue;
+        }
+        job->standby = any = true;
+        (void)snprintf(job->text + n, sizeof job->text - n, "  standby: follower\n");
+    }
+    if (!any || schedule_freezes(s) || s->mode == SIM_STILL) {
+        return;
+    }
+    for (uint64_t i = below(&m, 4); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
+        crash(&m, maker_any_ps(&m));
+    }
+    for (uint64_t i = below(&m, 3); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
+        struct sim_fault *f =
+            maker_fault(&m, chance(&m, 50) ? FAULT_CUT : FAULT_SPLIT, maker_any_ps(&m));
+        f->other = 1 + f->node % s->ps_count;
+    }
+}
+
 /* Likewise; the jobs are made after it. */
 static void some_given(struct sim_schedule *s, uint32_t percent)
 {
@@ -481,6 +512,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     const uint32_t fair_percent = mode == SIM_FAIR ? 100 : mode == SIM_ALL ? 12 : 0;
     const uint32_t still_percent = mode == SIM_STILL ? 100 : mode == SIM_ALL ? 12 : 0;
     const uint32_t updates_percent = mode == SIM_UPDATES ? 100 : mode == SIM_ALL ? 12 : 0;
+    const uint32_t standby_percent = mode == SIM_STANDBY ? 100 : mode == SIM_ALL ? 12 : 0;
     const uint32_t again_percent = mode == SIM_RESUMED ? 100 : mode == SIM_ALL ? 12 : 0;
     mode = mode == SIM_ALL ? mode_of(seed) : mode;
     struct maker m = {.s = s, .key = rng_key(seed, "schedule"), .records_min = UINT64_MAX};
@@ -493,10 +525,12 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     if (mode == SIM_LATE) {
         mode = chance(&m, 50) ? SIM_BOUNDED : SIM_ANY;
     } else if (mode == SIM_MEMORY || mode == SIM_FAIR || mode == SIM_TABLES || mode == SIM_GIVEN ||
-               mode == SIM_RESUMED || mode == SIM_UPDATES || mode == SIM_STILL) {
+               mode == SIM_RESUMED || mode == SIM_UPDATES || mode == SIM_STILL ||
+               mode == SIM_STANDBY) {
         mode = mode_of(seed);
     }
-    s->ps_count = (uint32_t)between(&m, mode == SIM_SUMS ? 2 : 1, SIM_SHARDS_MAX);
+    const bool several = mode == SIM_SUMS || s->mode == SIM_STANDBY;
+    s->ps_count = (uint32_t)between(&m, several ? 2 : 1, SIM_SHARDS_MAX);
     s->worker_count = (uint32_t)between(&m, 1, 4);
     s->spare_count = chance(&m, 30) ? (uint32_t)between(&m, 1, 2) : 0;
     uint32_t two_jobs = s->mode == SIM_FAIR ? 85 : s->mode == SIM_MEMORY ? 40 : 10;
@@ -551,10 +585,11 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     lose_server(&m, s);
     traces(&m, s, traced_percent);
     followers(&m, s, s->mode == SIM_TABLES ? 60 : 25);
+    some_tables(s, tables_percent);
+    standby(&m, s, standby_percent);
     fair_use(&m, s, fair_percent);
     resumed(&m, s, again_percent);
     updates(&m, s, updates_percent);
-    some_tables(s, tables_percent);
     uint64_t steps = m.length_us * s->worker_count / s->knobs.compute_us + 1;
     s->live_us = LIVE_US + 4 * steps * s->knobs.file_us; /* there may be a checkpoint at each */
     s->live_us *= s->fair.on ? 2 : 1; /* jobs run one after the other, and stop for others */

@@ -217,7 +217,8 @@ void maker_job(struct maker *m, uint32_t index, enum sim_mode mode)
     m->goes_on = m->goes_on && most > 1;
     m->step_records = (uint32_t)(batch * replicas);
     job->least = (uint32_t)least;
-    job->ps = (uint32_t)between(m, mode == SIM_SUMS ? 2 : 1, m->s->ps_count);
+    const bool several = mode == SIM_SUMS || m->s->mode == SIM_STANDBY;
+    job->ps = (uint32_t)between(m, several ? 2 : 1, m->s->ps_count);
     put(&t, "cluster:\n  workers: %u..%u\n  ps: %u\n  partitioner: fixed\n  partitions: 3\n",
         (unsigned)least, (unsigned)most, (unsigned)job->ps);
     uint64_t steps = batches * epochs;

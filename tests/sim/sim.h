@@ -10,8 +10,9 @@
  * streams; member.c a node's place in the cluster; master_node.c, ps_node.c, ps_shard.c, ps_life.c,
  * ps_budget.c, worker_node.c, worker_answers.c, worker_act.c, worker_rows.c what services/ does in
  * threads; master_clients.c who asks the master; disk.c checkpoints; tables.h sparse tables;
- * followers.h readers of jobs; fault.c what goes wrong; rounds.c and recorder.c traces. check.c
- * knows what must hold. Time is in µs; cores see milliseconds of their node's clock. */
+ * followers.h readers of jobs; standby.h backups of shards; fault.c what goes wrong; rounds.c and
+ * recorder.c traces. check.c knows what must hold. Time is in µs; cores see milliseconds of their
+ * node's clock. */
 #ifndef GRADUS_SIM_SIM_H
 #define GRADUS_SIM_SIM_H
 
@@ -28,6 +29,7 @@
 #include "ps/core/shard.h"
 #include "membership/membership_core.h"
 #include "trace/recording.h"
+#include "sim/budget.h"
 #include "sim/followers.h"
 #include "sim/messages.h"
 #include "sim/plans.h"
@@ -62,6 +64,7 @@ struct sim_request { /* a tag of a shard's core */
 
 struct sim_shard { /* on a parameter server */
     struct sim_leases leases;
+    struct sim_standby standby;
     struct gradient_share share; /* where memory for gradients is tight: in `elements` */
     uint64_t reserve_before;     /* a change of membership */
     uint32_t taken;              /* gradients that come in, or that its core has */
@@ -96,21 +99,6 @@ struct sim_shard { /* on a parameter server */
     uint32_t modes;     /* that it was in: a bit for each */
     bool stepping;
     struct sim_tables *tables; /* NULL: the job has none */
-};
-
-/* Of a stream at a server whose memory for gradients is tight: what has arrived and is not read,
- * because a gradient waits for memory, or comes in. Or a push of a stranger, in a call of its own,
- * which waits for memory. */
-struct sim_inlet {
-    struct gradient_waiter waiter; /* the first member */
-    struct sim_inlet *next, *all;  /* free ones; all that were ever made */
-    bool used;
-    enum { INLET_READS, INLET_WAITS, INLET_COMES_IN } at;
-    uint32_t node;
-    uint32_t stream, first, last; /* exchanges, in order; stream SIM_NONE: a stranger's push */
-    uint32_t fault;               /* which is this one's */
-    struct sim_shard *shard;      /* of the first one, unless it is at INLET_READS */
-    uint64_t serial;
 };
 
 struct sim_link {    /* of a worker's job to a shard */
@@ -375,9 +363,10 @@ struct sim_job {
     uint64_t submit_order;                 /* of its row */
     uint64_t steady_step;                  /* that it has come to */
     uint64_t begun[SIM_VERSIONS_MAX / 64]; /* evaluations: a bit for each step */
-    uint64_t fits_us;                  /* since then it waits for what is free; 0: it does not */
-    uint64_t opened;                   /* the generation of the last start */
-    uint64_t opening;                  /* of the shards of that */
+    uint64_t fits_us; /* since then it waits for what is free; 0: it does not */
+    uint64_t opened;  /* the generation of the last start */
+    uint64_t opening; /* of the shards of that */
+    struct sim_job_standby standby;
     uint8_t addresses[SIM_SHARDS_MAX]; /* how often each shard has moved */
     uint64_t moved;                    /* the newest generation in which they might have */
     /* Per version of the present opening: what the first shard that made it applied. */
@@ -443,6 +432,7 @@ enum event_kind {
     EVENT_READER, /* a slow reader of a snapshot is done */
     EVENT_READ,
     EVENT_FOLLOW, /* a follower's request arrives; its turn has come */
+    EVENT_SAY,    /* a primary says to its backup again what that has not received: its serial */
     EVENT_ROOM,   /* a server tells who waited for memory */
     EVENT_TAKEN,  /* the last of a gradient has come in: stream, inlet; or who waits gives up */
     EVENT_FAULT,
@@ -480,6 +470,7 @@ struct event {
     X(PINS, "a shard keeps one version for a sync point, and gives it back before the next")       \
     X(GIVEN, "what workers bring is there before anybody reads it, and is not taken twice")        \
     X(FENCE, "a request of an old generation, or of a stranger, changes nothing")                  \
+    X(STANDBY, "what a shard has shown its backup has, and a generation has one primary of it")    \
     X(SKEW, "shards of a sync job are one step apart at most")                                     \
     X(BITS, "sync training gives the bits of the reference")                                       \
     X(ROWS, "tables have the rows of their batches, of one version, on any number of servers")     \
@@ -519,7 +510,7 @@ extern const char *const sim_invariant_texts[INVARIANT_COUNT];
 struct sim_counts {
     uint64_t events, messages, steps, dropped, recoveries, checkpoints, duplicates, old, speculated,
         stopped, resumed;
-    uint64_t given_up, memory_waits;
+    uint64_t given_up, memory_waits, records_received, takeovers;
     uint64_t rows_admitted, rows_evicted, rows_dropped, pins_given_up, tables_restored, deltas_read;
     uint64_t rows_ahead, versions_read;             /* with values, to compute; by followers */
     uint64_t traces, traces_answered, traces_whole; /* the last: of every node */

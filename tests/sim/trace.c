@@ -86,6 +86,8 @@ static void put_call(const struct world *w, struct text *t, const struct unary_r
             put(t, " %s", w->names[q->workers[i]]);
         }
         put(t, "%s%s", q->directory[0] != '\0' ? " restore " : "", q->directory);
+        put(t, "%s%s%s", q->is_backup ? " as a backup" : "", q->promote ? " promote" : "",
+            q->has_backup ? " with a backup" : "");
         break;
     case MASTER_CALL_ASSIGN:
         put(t, " generation %llu", (unsigned long long)q->generation);
@@ -121,6 +123,15 @@ static void put_call(const struct world *w, struct text *t, const struct unary_r
     }
 }
 
+static void put_record(struct text *t, const struct unary_request *q)
+{
+    static const char *const KINDS[] = {"update", "decision", "fill", "pin", "unpin", "membership"};
+    const struct shard_record *r = &q->record.what;
+    put(t, "Record %llu of shard %u: %s, version %llu generation %llu",
+        (unsigned long long)r->number, q->shard, KINDS[r->kind], (unsigned long long)r->version,
+        (unsigned long long)r->generation);
+}
+
 const char *trace_unary(const struct world *w, const struct unary *u, char *out, size_t n)
 {
     static const char *const NAMES[UNARY_KIND_COUNT] = {
@@ -139,6 +150,10 @@ const char *trace_unary(const struct world *w, const struct unary *u, char *out,
     put(&t, "→");
     put_node(w, &t, u->to);
     put(&t, " ");
+    if (u->kind == UNARY_RECORD) {
+        put_record(&t, q);
+        return out;
+    }
     if (u->kind == UNARY_CALL) {
         put_call(w, &t, q);
         return out;

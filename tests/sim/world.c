@@ -152,6 +152,7 @@ static void clear(struct world *w)
                 shard_free(n->shards[k]->core);
                 shard_actions_release(&n->shards[k]->actions);
                 tables_close(w, n->shards[k]->tables);
+                standby_end(n->shards[k]);
                 free(n->shards[k]);
             }
         }
@@ -284,6 +285,7 @@ static bool is_stale(const struct world *w, const struct event *e)
     case EVENT_RECORD_DUE:
     case EVENT_ROWS_DUE:
     case EVENT_FILL_DUE:
+    case EVENT_SAY:
         return e->life != w->nodes[e->node].life;
     default:
         return false; /* messages and files look for themselves */
@@ -361,6 +363,9 @@ static void dispatch(struct world *w, const struct event *e)
         break;
     case EVENT_FILL_DUE:
         worker_fill_due(w, e->node, e->arg);
+        break;
+    case EVENT_SAY:
+        standby_say_again(w, e->node, e->arg);
         break;
     case EVENT_FAULT:
     case EVENT_FAULT_END:
@@ -455,9 +460,13 @@ static bool is_clean(const struct world *w)
     return trace_open(w) == NULL;
 }
 
-/* Whoever copies slots does nothing else for the shards meanwhile; in order, later. */
+/* Whoever copies slots does nothing else for the shards meanwhile; in order, later. Backups of
+ * others have strands of their own. */
 static uint64_t waits_until(const struct world *w, const struct event *e)
 {
+    if (e->kind == EVENT_REQUEST && w->unaries[e->arg >> 2].kind == UNARY_RECORD) {
+        return 0;
+    }
     bool of_shards = e->kind == EVENT_REQUEST || e->kind == EVENT_EXCHANGE ||
                      e->kind == EVENT_GONE || e->kind == EVENT_READER || e->kind == EVENT_READ ||
                      e->kind == EVENT_TAKEN;

@@ -49,7 +49,7 @@ void call_send(struct master *m, struct call *c)
 
 void call_again(struct master *m, struct call *c)
 {
-    c->flying = false;
+    call_wait(c); /* while it may not be sent its node owes no answer */
     c->due_ms = is_blocked(m, c) ? UINT64_MAX : m->now_ms;
 }
 

@@ -34,5 +34,6 @@ void shard_on_receipt(struct shard *s, const struct shard_event *e, struct shard
     if (!shard_unreceived(s)) {
         shard_hold_let_go(s, out);
         shard_wake(s, out);
+        shard_readers_wake(s, e->now_ms, out);
     }
 }

@@ -6,11 +6,12 @@
 #include "base/mem.h"
 #include "ps/core/shard_internal.h"
 
-/* A refusal shows nothing; a pinned version was shown when it was pinned. */
+/* A refusal shows nothing; a pinned version was shown when it was pinned, and readers are told of
+ * no other. */
 static bool shows(const struct shard_event *e, const struct shard_action *a)
 {
-    bool of_a_pin = e->kind == SHARD_READ && e->read.kind != SHARD_READ_PIN;
-    return a->kind == SHARD_REPLY && a->code == 0 && !a->values && !a->rows && !of_a_pin;
+    return a->kind == SHARD_REPLY && a->code == 0 && !a->values && !a->rows &&
+           e->kind != SHARD_READ;
 }
 
 static void hold(struct shard_standby *b, const struct shard_action *reply)

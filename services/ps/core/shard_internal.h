@@ -124,7 +124,8 @@ struct shard_standby {
     uint64_t backup;  /* SHARD_PRIMARY: its opening */
     uint64_t records; /* SHARD_PRIMARY: said; SHARD_BACKUP: received */
     uint64_t received;
-    uint64_t unreceived_ms; /* since when one is on its way */
+    uint64_t unreceived_ms; /* since when one is on its way, */
+    uint64_t shown;         /* and the version that there was before */
     uint64_t now_ms;        /* of the step */
     struct shard_held *held;
     size_t held_count, held_capacity;
@@ -257,7 +258,7 @@ void shard_refuse_parked(struct shard *s, struct shard_actions *out);
 
 /* Ends those whose time is over at @now_ms. */
 void shard_readers_pass(struct shard *s, uint64_t now_ms, struct shard_actions *out);
-/* There is a new version: pins it for those who wait for it. */
+/* There is a new version, or it may be shown: pins it for those who wait for it. */
 void shard_readers_wake(struct shard *s, uint64_t now_ms, struct shard_actions *out);
 /* Ends those that wait, with the error in @out->err. */
 void shard_readers_refuse(struct shard *s, struct shard_actions *out);
@@ -337,6 +338,12 @@ static inline bool shard_has_backup(const struct shard *s)
 static inline bool shard_unreceived(const struct shard *s)
 {
     return shard_has_backup(s) && s->standby.received < s->standby.records;
+}
+
+/* The newest version that anybody may see. */
+static inline uint64_t shard_shown(const struct shard *s)
+{
+    return shard_unreceived(s) ? s->standby.shown : s->version;
 }
 
 /* ---- shard_spare.c: speculation ---- */

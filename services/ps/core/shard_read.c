@@ -116,7 +116,13 @@ static void take_pin(struct shard *s, const struct shard_event *e, struct shard_
     r->tag = e->tag;
     r->ms = e->read.ms;
     r->version = e->read.version;
-    if (!e->read.exact || r->version == s->version || MUTANT(reader_pins_any)) {
+    if (!e->read.exact) {
+        r->version = s->version; /* or a later one, where it waits */
+    }
+    if (shard_unreceived(s)) {
+        return;
+    }
+    if (r->version == s->version || MUTANT(reader_pins_any)) {
         pin(s, r, e->now_ms, out);
     }
 }
@@ -136,7 +142,7 @@ void shard_on_read(struct shard *s, const struct shard_event *e, struct shard_ac
         if (r != NULL && r->pinned) {
             release(r, out);
         }
-        reply(s, s->version, e->tag, out);
+        reply(s, shard_shown(s), e->tag, out);
         return;
     }
     if (r == NULL || !r->pinned) {
@@ -165,7 +171,7 @@ void shard_readers_pass(struct shard *s, uint64_t now_ms, struct shard_actions *
 
 void shard_readers_wake(struct shard *s, uint64_t now_ms, struct shard_actions *out)
 {
-    for (size_t i = 0; i < SHARD_READERS_MAX; i++) {
+    for (size_t i = 0; i < SHARD_READERS_MAX && !shard_unreceived(s); i++) {
         struct shard_reader *r = &s->readers[i];
         if (r->tag != NULL && r->version + MUTANT(reader_pins_late) <= s->version) {
             pin(s, r, now_ms, out);

@@ -24,6 +24,7 @@ static struct shard_action *emit(struct shard *s, enum shard_record_kind kind,
     }
     if (!shard_unreceived(s)) {
         b->unreceived_ms = b->now_ms;
+        b->shown = s->version;
     }
     struct shard_action *a = shard_act(out, SHARD_EMIT);
     a->record = (struct shard_record){

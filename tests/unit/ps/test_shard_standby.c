@@ -95,6 +95,43 @@ static void test_idle_workers_wait_too(void **state)
     pair_free(p);
 }
 
+static void read_pin(struct rig *r, uintptr_t tag, const char *id, bool exact, uint64_t version)
+{
+    struct shard_event e = {
+        .kind = SHARD_READ,
+        .now_ms = r->now_ms,
+        .generation = r->generation,
+        .tag = (void *)tag,
+        .pin_id = id,
+        .read = {.kind = SHARD_READ_PIN, .exact = exact, .version = version, .ms = 1000}};
+    rig_step(r, &e);
+}
+
+/* A reader pins what may be shown, and is told of nothing else. */
+static void test_readers_wait_for_what_they_pin(void **state)
+{
+    (void)state;
+    struct pair *p = open_mode(TRAINING_SYNC, 1);
+    struct rig *r = &p->primary;
+    read_pin(r, 1, "exact", true, 1);
+    push_and_pull(r, 2, 0, 0);
+    read_pin(r, 3, "any", false, 0);
+    assert_int_equal(r->kept[1], 0);
+    struct shard_event end = {.kind = SHARD_READ,
+                              .generation = 1,
+                              .tag = (void *)4,
+                              .pin_id = "none",
+                              .read = {.kind = SHARD_READ_END}};
+    rig_step(r, &end);
+    assert_int_equal(rig_replied(r, 4)->version, 0);
+    assert_int_equal(r->reply_count, 1);
+    pair_settle(p);
+    assert_int_equal(rig_replied(r, 1)->version, 1);
+    assert_int_equal(rig_replied(r, 3)->version, 1);
+    assert_int_equal(r->kept[1], 2);
+    pair_free(p);
+}
+
 static void test_async_pushes_are_updates_one_receipt_after_the_other(void **state)
 {
     (void)state;
@@ -573,6 +610,7 @@ int main(void)
         cmocka_unit_test(test_an_update_is_said_before_it_is_made_and_shown_when_it_is_received),
         cmocka_unit_test(test_no_update_begins_while_a_record_is_on_its_way),
         cmocka_unit_test(test_idle_workers_wait_too),
+        cmocka_unit_test(test_readers_wait_for_what_they_pin),
         cmocka_unit_test(test_async_pushes_are_updates_one_receipt_after_the_other),
         cmocka_unit_test(test_the_master_is_answered_when_the_backup_has_it),
         cmocka_unit_test(test_who_does_not_wait_any_more_is_not_answered),
