@@ -377,6 +377,10 @@ static void finish_part(struct world *w, struct op *op)
     const char *base = w->unaries[op->unary].req.base.directory;
     if (shard != NULL && p->present && shard_written_is(&shard->written, pin_id, base) &&
         p->checksum == shard->written.checksum) {
+        if (p->delta && base[0] == '\0') {
+            violated(w, INVARIANT_MANIFEST, "shard %u of %s is a delta, and was asked for whole",
+                     op->shard, op->name);
+        }
         op->part = *p;
         TRACE(w, op->node, "has shard %u of %s already", op->shard, op->name);
         return;

@@ -210,7 +210,7 @@ void maker_job(struct maker *m, uint32_t index, enum sim_mode mode)
     put_interval(m, &t, "checkpoint_every", 30);
     put_keep(m, &t, index);
     const uint64_t deltas = rng_key(m->s->seed, "deltas"); /* a key of its own: others stay */
-    if (rng_below(deltas, index, 100) < 40) {
+    if (rng_below(deltas, index, 100) < (m->s->mode == SIM_STILL ? 80 : 40)) {
         put(&t, "  checkpoint_full_every: %u\n", 2 + (unsigned)rng_below(deltas, 100 + index, 4));
     }
     put_mode(m, &t, mode, replicas);

@@ -81,10 +81,15 @@ static void master_dies(const struct maker *of)
     struct maker m = *of;
     m.key = rng_key(m.s->seed, "master dies");
     m.draws = 0;
+    if (chance(&m, 30)) {
+        m.s->knobs.file_us = (uint32_t)about(&m, 50000, 300000);
+    }
     for (uint64_t i = chance(&m, 60) ? between(&m, 1, 4) : 0; i > 0; i--) {
         const bool midstep = chance(&m, 50);
         const uint64_t at_us = 5 * SIM_MS + below(&m, m.length_us * 3 / 2 + 100 * SIM_MS);
-        const uint64_t until_us = at_us + about(&m, 1 * SIM_MS, 10 * SIM_S);
+        /* what it has asked for may still be under way when the next one asks */
+        const uint64_t until_us =
+            at_us + about(&m, 1 * SIM_MS, chance(&m, 50) ? 20 * SIM_MS : 10 * SIM_S);
         struct sim_fault *f = add(&m, midstep ? FAULT_MIDSTEP : FAULT_CRASH, 0, at_us, until_us);
         if (f != NULL) {
             f->number = (uint32_t)below(&m, 8);
