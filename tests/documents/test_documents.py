@@ -305,6 +305,12 @@ def short_job(page):
     page.submit(epochs=30)
 
 
+def short_job_of_two_workers(page):
+    page.write_job("digits", 30)
+    page.start_cluster()
+    page.submit_to_run("job.yaml --set cluster.workers=2", "digits-1")
+
+
 def job_that_has_ended(page):
     short_job(page)
     page.run("build/bin/gradus watch digits-1")
@@ -392,6 +398,7 @@ PREPARATIONS = [
     ("docs/cli.md", r"gradus table ", job_of_tables),
     ("docs/cli.md", r"gradus convert ", data_files),
     ("docs/cli.md", r"gradus watch ", short_job),
+    ("docs/cli.md", r"gradus logs ", short_job_of_two_workers),
     ("docs/cli.md", r"gradus export digits-1 model\.safetensors", job_that_has_ended),
     ("docs/cli.md", r"gradus export --from state/", checkpoint_of_the_text),
     ("docs/cli.md", r"gradus evaluate state/checkpoints/iris-1", iris),

@@ -19,7 +19,7 @@ class Stream:
     """Reads events of a path on a thread of its own."""
 
     def __init__(self, test, master, path="events", **headers):
-        self.test, self.seen, self.events, self.id = test, [], queue.Queue(), None
+        self.test, self.seen, self.events = test, [], queue.Queue()
         self.connection = http.client.HTTPConnection(master.http, timeout=240)
         self.connection.request("GET", "/api/v1/" + path, headers={k.replace("_", "-"): v for k, v in headers.items()})
         self.answer = self.connection.getresponse()
@@ -38,7 +38,6 @@ class Stream:
                 elif key == "data":
                     data.append(value)
                 elif key == "id":
-                    self.id = value
                     self.events.put(("id", value))
                 elif key == "" and data:
                     self.events.put((event, json.loads("\n".join(data))))
@@ -98,11 +97,11 @@ class Events(PageTest):
         master, _, _ = self.start_cluster(1, 1)
         stream = Stream(self, master)
         Stream(self, master)  # somebody stays
-        stream.wait("an id", lambda kind, data: kind == "id")
+        last = stream.wait("an id", lambda kind, data: kind == "id")  # it may hear more before it is closed
         job = self.submit(master, training__epochs=2)
         stream.close()
         self.wait_for("its end", lambda: master.job(job)["state"] == "SUCCEEDED")
-        again = Stream(self, master, Last_Event_ID=stream.id)
+        again = Stream(self, master, Last_Event_ID=last)
         told = again.wait("the job", lambda kind, data: kind == "job" and data["id"] == job)
         self.assertEqual(told["state"], "SUCCEEDED")
         again.wait("an id", lambda kind, data: kind == "id")
