@@ -22,6 +22,7 @@ const struct auth_row auth_rows[] = {
     {.method = JOBS "Nodes", .roles = READERS},
     {.method = JOBS "Tables", .roles = READERS},
     {.method = JOBS "Follow", .roles = READERS},
+    {.method = JOBS "Logs", .roles = READERS},
     {.method = JOBS "Cancel", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Checkpoint", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Set", .roles = AUTH_SUBMITTER, .own = true},

@@ -18,6 +18,7 @@
 static const char *log_service = "gradus";
 static enum log_level log_least = LOG_LEVEL_INFO;
 static enum log_format log_as = LOG_FORMAT_TEXT;
+static _Atomic(log_told_fn *) log_told;
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
 void log_init(const char *service, enum log_level level)
@@ -31,9 +32,13 @@ void log_set_format(enum log_format format)
     log_as = format;
 }
 
+void log_tell(log_told_fn *told)
+{
+    log_told = told;
+}
+
 static void write_line(char *line, size_t n)
 {
-    text_plain(line, n); /* one line, and nothing that a terminal obeys */
     char json[LINE_BYTES * 3];
     char *out = line;
     if (log_as == LOG_FORMAT_JSON) {
@@ -59,6 +64,7 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
     int k = snprintf(line + n, sizeof line - n, ".%03ldZ level=%s service=%s event=%s ",
                      now.tv_nsec / 1000000, level_names[level], log_service, event);
     n += k > 0 ? (size_t)k : 0;
+    const size_t head = n < sizeof line - 1 ? n : sizeof line - 1;
     va_list args;
     va_start(args, fmt);
     k = vsnprintf(line + n, sizeof line - n, fmt, args);
@@ -69,6 +75,12 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
     }
     while (n > 0 && line[n - 1] == ' ') {
         n--;
+    }
+    line[n] = '\0';
+    text_plain(line, n); /* one line, and nothing that a terminal obeys */
+    log_told_fn *told = log_told;
+    if (told != NULL) {
+        told(level, event, n > head ? line + head : "");
     }
     write_line(line, n);
 }

@@ -19,6 +19,10 @@ enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERRO
 void log_init(const char *service, enum log_level level);
 /* How lines are written from now on; call before other threads start. */
 void log_set_format(enum log_format format);
+/* Who is told of each line that is written, on the thread that logs, which holds no lock of ours:
+ * the event, and the text behind it. NULL: nobody. Any thread. */
+typedef void log_told_fn(enum log_level level, const char *event, const char *text);
+void log_tell(log_told_fn *told);
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Quotes and escapes @s into @out (cut to fit) when it needs it; returns @out. Control bytes come

@@ -196,6 +196,13 @@ static bool has_flag(const struct config_command *c, const char *name)
     return find_target(c, name, &target);
 }
 
+/* What a flag with one dash is short for; NULL: for none that the program has. */
+static const char *long_name(const struct config_command *c, const char *word)
+{
+    const char *name = strcmp(word, "-o") == 0 ? "out" : strcmp(word, "-f") == 0 ? "follow" : NULL;
+    return name != NULL && has_flag(c, name) ? name : NULL;
+}
+
 static void take_words(struct reader *r, int argc, char *const *argv)
 {
     bool flags = true;
@@ -207,8 +214,8 @@ static void take_words(struct reader *r, int argc, char *const *argv)
             take_own(r, OWN_HELP, NULL);
         } else if (flags && strncmp(word, "--", 2) == 0) {
             take_flag(r, word + 2, argc, argv, &i);
-        } else if (flags && strcmp(word, "-o") == 0 && has_flag(r->command, "out")) {
-            take_flag(r, "out", argc, argv, &i);
+        } else if (flags && long_name(r->command, word) != NULL) {
+            take_flag(r, long_name(r->command, word), argc, argv, &i);
         } else if (flags && word[0] == '-' && word[1] != '\0') {
             char shown[SHOWN_BYTES];
             diags_add(r->diags, r->command->program, 0, 0,

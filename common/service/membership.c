@@ -13,25 +13,19 @@
 #include <unistd.h>
 
 #include "base/chrono.h"
+#include "base/log_tail.h"
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "rpc/rpc.h"
 #include "execution/loop.h"
 #include "membership/membership_core.h"
+#include "service/membership_held.h"
+#include "service/membership_lines.h"
 #include "service/pulse.h"
 #include "service/tls_settings.h"
 
 #define CALL_TIMEOUT_MS 2000
 #define HOST_BYTES 256
-
-struct membership_jobs {
-    Gradus__V1__HeldJob items[MEMBERSHIP_JOBS_MAX], *list[MEMBERSHIP_JOBS_MAX];
-    size_t count;
-};
-struct membership_works {
-    Gradus__V1__Work items[MEMBERSHIP_WORKS_MAX], *list[MEMBERSHIP_WORKS_MAX];
-    size_t count;
-};
 
 struct membership {
     enum membership_role role;
@@ -50,6 +44,7 @@ struct membership {
     struct loop_timer timer;
     struct err last; /* why the last call failed */
     bool name_taken; /* node.id, that it had before */
+    uint64_t told;   /* the number of the last log line in the heartbeat that is open */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
@@ -58,34 +53,6 @@ struct membership {
     bool leaving;
     bool left;
 };
-
-void membership_jobs_add(struct membership_jobs *jobs, const char *job, uint64_t generation,
-                         uint64_t opening)
-{
-    if (jobs->count < MEMBERSHIP_JOBS_MAX) {
-        Gradus__V1__HeldJob *held = &jobs->items[jobs->count];
-        gradus__v1__held_job__init(held);
-        held->job = mem_strdup(job);
-        held->generation = generation;
-        held->opening = opening;
-        jobs->list[jobs->count++] = held;
-    }
-}
-
-void membership_works_add(struct membership_works *works, const struct membership_work *work)
-{
-    if (works->count < MEMBERSHIP_WORKS_MAX) {
-        Gradus__V1__Work *w = &works->items[works->count];
-        gradus__v1__work__init(w);
-        w->job = mem_strdup(work->job);
-        w->what = mem_strdup(work->what);
-        w->unit = mem_strdup(work->unit);
-        w->done = work->done;
-        w->total = work->total;
-        w->age_ms = work->age_ms;
-        works->list[works->count++] = w;
-    }
-}
 
 /* ---- calls ---- */
 
@@ -184,23 +151,25 @@ static void call_heartbeat(struct membership *m)
     r.n_jobs = jobs.count;
     r.works = works.list;
     r.n_works = works.count;
+    struct membership_lines *lines = membership_lines_new();
+    r.lines = lines->list;
+    r.n_lines = lines->count;
+    m->told = lines->last;
     start_call(m, "Heartbeat", &r.base);
-    for (size_t i = 0; i < jobs.count; i++) {
-        free(jobs.items[i].job);
-    }
-    for (size_t i = 0; i < works.count; i++) {
-        free(works.items[i].job);
-        free(works.items[i].what);
-        free(works.items[i].unit);
-    }
+    membership_lines_free(lines);
+    membership_held_release(&jobs, &works);
 }
 
 static void call_leave(struct membership *m)
 {
     Gradus__V1__LeaveRequest r = GRADUS__V1__LEAVE_REQUEST__INIT;
     Gradus__V1__NodeRef ref = node_ref(m);
+    struct membership_lines *lines = membership_lines_new();
     r.node = &ref;
+    r.lines = lines->list;
+    r.n_lines = lines->count;
     start_call(m, "Leave", &r.base);
+    membership_lines_free(lines);
 }
 
 /* ---- steps ---- */
@@ -242,7 +211,7 @@ static void read_answer(struct membership *m, struct membership_event *e, const 
     }
 }
 
-static void tell_stop_jobs(struct membership *m, const struct answer *a)
+static void heard_back(struct membership *m, const struct answer *a)
 {
     const struct membership_events *on = m->events;
     if (a->err.code != 0 || m->core.state != MEMBERSHIP_IN ||
@@ -250,6 +219,7 @@ static void tell_stop_jobs(struct membership *m, const struct answer *a)
         return;
     }
     const Gradus__V1__HeartbeatResponse *r = (const Gradus__V1__HeartbeatResponse *)a->reply->body;
+    log_tail_told(m->told);
     for (size_t i = 0; i < r->n_stop_jobs && on->stop_job != NULL; i++) {
         on->stop_job(m->ctx, r->stop_jobs[i]);
     }
@@ -295,7 +265,7 @@ static void step(struct membership *m, struct membership_event *e, struct answer
     membership_step(&m->core, e, &todo);
     tell(m, &todo, answer, e->now_ms);
     if (answer != NULL) {
-        tell_stop_jobs(m, answer);
+        heard_back(m, answer);
     }
     switch (todo.call) {
     case MEMBERSHIP_NO_CALL:
@@ -365,6 +335,7 @@ struct membership *membership_start(const struct membership_options *o, struct e
     }
     struct membership *m = mem_new(1, sizeof *m);
     init_sync(m);
+    log_tail_begin();
     m->role = o->role;
     m->name = mem_strdup(o->name == NULL ? "" : o->name);
     m->address = mem_strdup(o->address);

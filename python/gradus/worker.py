@@ -175,6 +175,9 @@ class Worker:
         self._result = _l.Result(size=ctypes.sizeof(_l.Result))
         self._result_at = ctypes.byref(self._result)
         self._open: Optional[Work] = None
+        buffered = getattr(sys.stdout, "reconfigure", None)
+        if buffered is not None:
+            buffered(line_buffering=True)  # what is printed is in the worker's log, and in `gradus logs`, at once
         self.job: Optional[Job] = None  #: that is described or trained now
         self._shapes: Dict[str, Tuple[int, ...]] = {}
         self._views: Dict[Tuple[int, bool], Dict[str, numpy.ndarray]] = {}

@@ -8,6 +8,7 @@
     X(list)                                                                                        \
     X(status)                                                                                      \
     X(watch)                                                                                       \
+    X(logs)                                                                                        \
     X(cancel)                                                                                      \
     X(pause)                                                                                       \
     X(resume)                                                                                      \

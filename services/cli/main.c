@@ -38,8 +38,6 @@ static const struct {
     {"jobs", "`gradus list` lists jobs"},
     {"ps", "`gradus list` lists jobs, `gradus nodes` workers and parameter servers"},
     {"workers", "`gradus nodes` lists workers and parameter servers"},
-    {"logs", "`gradus watch JOB` follows a job, `gradus status JOB` tells about it; `gradus run` "
-             "says where the logs of its processes are"},
     {"log", "`gradus watch JOB` follows a job, `gradus status JOB` tells about it; `gradus run` "
             "says where the logs of its processes are"},
     {"tail", "`gradus watch JOB` follows a job"},

@@ -22,6 +22,7 @@
 #include "gradus/v1/jobs.pb-c.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "master/shell/job_logs.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/shell.h"
 #include "service/access.h"
@@ -225,8 +226,10 @@ static void act(const struct master_action *a)
     case MASTER_CHANGED:
         watchers_changed(&shell, a->job);
         return;
-    case MASTER_PRUNE:
     case MASTER_LOG:
+        job_logs_add_own(&shell, &a->log);
+        return;
+    case MASTER_PRUNE:
         return;
     }
     step(&e);
@@ -317,6 +320,7 @@ static void close_shell(void)
     traces_end(&shell, "the master is stopping");
     watchers_end(&shell);
     name_index_release(&shell.watched);
+    job_logs_release(&shell);
     served_end();
     fuzz_require(shell.waiting_count == 0 && shell.watcher_count == 0, "nobody waits any more");
     peers_free(&shell);

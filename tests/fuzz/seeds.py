@@ -369,7 +369,7 @@ def row(head, methods, calls):
 # worker_shell_methods.
 PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Exchange", "Pin", "Unpin", "Checkpoint",
       "Stats", "Trace", "Fill", "Read"]
-MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Remove", "Nodes", "DropNode", "Submit", "Set", "Trace", "Tables", "Follow", "Watch", "Join", "Heartbeat", "Leave",
+MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Remove", "Nodes", "Logs", "DropNode", "Submit", "Set", "Trace", "Tables", "Follow", "Watch", "Join", "Heartbeat", "Leave",
           "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure", "DataInfo", "ShardState",
           "CheckpointShardResponse", "EvaluateResponse", "AssignResponse", "TraceResponse", "StatsResponse"]
 
@@ -456,11 +456,12 @@ def master_calls():
             ("ReportProgress", "ReportProgressRequest", node + " sequence: 1 position: 1 idle: true staleness: 1 "
              "epochs { batches: 1 examples: 10 sums { values: [1, 2] } } times { steps: 1 load_us: 2 }"),
             ("Heartbeat", "HeartbeatRequest", 'node { id: "worker-1" incarnation: 2 } jobs { job: "j-1" generation: 1 } '
-             'works { job: "j-1" what: "step" done: 1 total: 2 unit: "bytes" age_ms: 3 }')]))
+             'works { job: "j-1" what: "step" done: 1 total: 2 unit: "bytes" age_ms: 3 } lines { number: 1 time_ms: 5 level: "WARN" job: "j-1" event: "printed" text: "password=12345678" lost: 1 }'),
+            ("Logs", "LogsRequest", 'job: "j-1"')]))
     submit = ("Submit", "SubmitRequest", f'text: "{JOB_TEXT % "sync"}" sets: "training.epochs=1"')
     write("master", "clients", row([0, 0], MASTER, nodes + [
         submit, ("Watch", "GetJobRequest", 'job: "j-1"'), ("Get", "GetJobRequest", 'job: "j-1"'), ("List", "ListJobsRequest", ""),
-        ("Nodes", "NodesRequest", ""), ("DropNode", "DropNodeRequest", 'node: "ps-1"'), ("Remove", "RemoveJobRequest", 'job: "j-1" checkpoints: true'), ("Set", "SetJobRequest", 'job: "j-1" sets: "training.mode=async"'),
+        ("Nodes", "NodesRequest", ""), ("Logs", "LogsRequest", 'job: "j-1" node: "worker-1" after: 1'), ("DropNode", "DropNodeRequest", 'node: "ps-1"'), ("Remove", "RemoveJobRequest", 'job: "j-1" checkpoints: true'), ("Set", "SetJobRequest", 'job: "j-1" sets: "training.mode=async"'),
         ("Checkpoint", "GetJobRequest", 'job: "j-1"'), ("Trace", "TraceJobRequest", 'job: "j-1" steps: 2 timeout_ms: 9'),
         ("TraceResponse", "TraceResponse", 'clock_ns: 9 boot: "b" spans { kind: SPAN_STEP ns: 3 } workers: "w" steps: 2'),
         ("Tables", "TablesRequest", 'job: "j-1" table: "a"'), ("Follow", "FollowRequest", 'job: "j-1"'),

@@ -531,7 +531,7 @@ class Texts(unittest.TestCase):
 
     def test_words_of_other_programs(self):
         for word, hint in (("train", "gradus run JOB.yaml"), ("ls", "gradus list"), ("ps", "gradus nodes"), ("jobs", "gradus list"),
-                           ("logs", "gradus watch JOB"), ("stop", "gradus cancel JOB"), ("delete", "gradus rm JOB"), ("lst", "gradus list")):
+                           ("stop", "gradus cancel JOB"), ("delete", "gradus rm JOB"), ("lst", "gradus list")):
             done = gradus(word)
             self.assertEqual(done.returncode, 2)
             self.assertIn(f"`{hint}", done.stderr)

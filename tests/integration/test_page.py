@@ -253,19 +253,32 @@ class Driver:
 
     def __init__(self, test):
         self.test = test
-        self.process = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        test.addCleanup(self.end)
-        port = None
-        for line in self.process.stdout:
-            port = re.search(r"started successfully on port (\d+)", line)
-            if port:
-                break
-        self.base = f"http://127.0.0.1:{port.group(1)}/session"
+        self.base = f"http://127.0.0.1:{self.started()}/session"
         options = {"binary": BROWSER, "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                                               "--no-proxy-server", f"--user-data-dir={test.dir}/driven"]}
         answer = self.call("", {"capabilities": {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options,
                                                                  "unhandledPromptBehavior": "ignore"}}})
         self.base += "/" + answer["sessionId"]
+
+    def started(self):
+        """Its port. It ends when another process takes the port that it has found before it listens there, and is started anew."""
+        said = []
+        for _ in range(5):
+            process = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            self.test.addCleanup(self.ended, process)
+            for line in process.stdout:
+                port = re.search(r"started successfully on port (\d+)", line)
+                if port:
+                    self.test.addCleanup(self.end)
+                    return port.group(1)
+                said.append(line)
+        raise AssertionError("the driver does not start: " + "".join(said))
+
+    @staticmethod
+    def ended(process):
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
     def call(self, path, body=None, method=None):
         data = None if body is None else json.dumps(body).encode()
@@ -278,9 +291,6 @@ class Driver:
             self.call("", method="DELETE")
         except OSError:
             pass
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
 
     def open(self, url):
         self.call("/url", {"url": url})

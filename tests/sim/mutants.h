@@ -198,8 +198,8 @@
     X(never_adopts, STILL, "a master that is started again takes no job over")                     \
     X(pins_of_the_dead, STILL, "what an earlier master pinned stays pinned")                       \
     X(sync_point_lost, STILL, "an evaluation or checkpoint that was under way is forgotten")       \
-    X(pin_not_noted, CHANGE, "a row says nothing of the version that is being evaluated")          \
-    X(writes_for_any_base, TABLES, "a delta of an earlier master is taken for a whole file")       \
+    X(pin_not_noted, STILL, "a row says nothing of the version that is being evaluated")           \
+    X(writes_for_any_base, STILL, "a delta of an earlier master is taken for a whole file")        \
     X(adopted_from_the_start, ASYNC, "who takes a job over leases the epoch that it began with")   \
     X(handover_of_start, STILL, "a row names the nodes with which the job began")                  \
     X(adopted_into_next_epoch, STILL, "what is due between two epochs is passed over")             \

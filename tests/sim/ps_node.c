@@ -227,6 +227,11 @@ void ps_take_membership(struct world *w, struct sim_shard *s, const struct unary
     struct shard_info before;
     shard_info(s->core, &before);
     budget_membership(w, s, e);
+    for (size_t i = 0; i < before.pins && e->forget_pins; i++) {
+        if (strcmp(before.pinned[i].id, e->keep_pin) != 0) {
+            evaluation_dropped(w, s->job, before.pinned[i].id);
+        }
+    }
     shard_take(w, s, e);
     if (n->life != life) {
         return;

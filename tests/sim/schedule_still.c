@@ -3,6 +3,8 @@
  * has piled up. A parameter server with shards is waited for so long. */
 #include "sim/schedule_maker.h"
 
+#include <stdio.h>
+
 #define BREAKS_US                                                                                  \
     (15 * SIM_S) /* so long nothing answers, and whoever waits resets the connection */
 #define MARGIN_US (25 * SIM_S) /* until it is heard again, whatever is lost */
@@ -59,6 +61,19 @@ static void stand_still(struct maker *m, uint64_t most_us, bool copies)
     }
 }
 
+/* Clients change a job's mode just before. */
+static void changes(struct maker *m, uint64_t before_us)
+{
+    static const char *const MODES[] = {"sync", "async", "bounded"};
+    const uint64_t at_us =
+        before_us - below(m, before_us < 300 * SIM_MS ? before_us : 300 * SIM_MS);
+    struct sim_fault *f = add(m, FAULT_SET, 0, at_us, at_us);
+    if (f != NULL) {
+        f->number = (uint32_t)below(m, m->s->job_count);
+        snprintf(f->change[0], SIM_SET_BYTES, "training.mode=%s", MODES[below(m, 3)]);
+    }
+}
+
 /* It is started again, perhaps while others stand still. With draws of their own, so that all else
  * of a seed is as it was. */
 static void master_dies(const struct maker *of)
@@ -66,13 +81,16 @@ static void master_dies(const struct maker *of)
     struct maker m = *of;
     m.key = rng_key(m.s->seed, "master dies");
     m.draws = 0;
-    for (uint64_t i = chance(&m, 50) ? between(&m, 1, 4) : 0; i > 0; i--) {
+    for (uint64_t i = chance(&m, 60) ? between(&m, 1, 4) : 0; i > 0; i--) {
         const bool midstep = chance(&m, 50);
         const uint64_t at_us = 5 * SIM_MS + below(&m, m.length_us * 3 / 2 + 100 * SIM_MS);
         const uint64_t until_us = at_us + about(&m, 1 * SIM_MS, 10 * SIM_S);
         struct sim_fault *f = add(&m, midstep ? FAULT_MIDSTEP : FAULT_CRASH, 0, at_us, until_us);
         if (f != NULL) {
             f->number = (uint32_t)below(&m, 8);
+        }
+        if (chance(&m, 30)) {
+            changes(&m, at_us);
         }
     }
 }

@@ -331,6 +331,8 @@ void check_silence(struct world *w, const char *text, bool beats); /* of a node_
 void check_patience(struct world *w, const char *text);            /* of a job_state */
 void check_waited(struct world *w, uint32_t node);                 /* it is heard */
 void check_steady(struct world *w, uint32_t job, const struct job_record *r);
+void evaluation_begun(struct world *w, uint32_t job, const char *pin_id);
+void evaluation_dropped(struct world *w, uint32_t job, const char *pin_id);
 void check_evaluated(struct world *w, uint32_t job, const struct job_record *r);
 void stranger_pushes(struct world *w, struct sim_shard *s, uint32_t fault);
 

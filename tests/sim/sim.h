@@ -324,8 +324,7 @@ struct sim_job {
         } asked[SIM_ASKED_MAX];
     } update;
     enum job_state state;
-    bool has_plan;
-    bool tables, given;
+    bool has_plan, tables, given;
     bool from;  /* of a source that workers look at when it begins */
     bool named; /* its row names a checkpoint: it never begins anew */
     struct sim_table_plan table_plans[SIM_TABLE_COUNT];
@@ -359,13 +358,14 @@ struct sim_job {
     uint64_t stopped;              /* the step at which it ended early; 0: it did not */
     bool pausing, paused, shelved; /* a client wants it; was told; a life of the master did it */
     uint64_t pause_request, resume_request;
-    uint64_t running_us, paused_us; /* when it came to that state */
-    bool held;                      /* nodes, after the last step */
-    uint64_t submit_order;          /* of its row */
-    uint64_t steady_step;           /* that it has come to */
-    uint64_t fits_us;               /* since then it waits for what is free; 0: it does not */
-    uint64_t opened;                /* the generation of the last start */
-    uint64_t opening;               /* of the shards of that */
+    uint64_t running_us, paused_us;        /* when it came to that state */
+    bool held;                             /* nodes, after the last step */
+    uint64_t submit_order;                 /* of its row */
+    uint64_t steady_step;                  /* that it has come to */
+    uint64_t begun[SIM_VERSIONS_MAX / 64]; /* evaluations: a bit for each step */
+    uint64_t fits_us; /* since then it waits for what is free; 0: it does not */
+    uint64_t opened;  /* the generation of the last start */
+    uint64_t opening; /* of the shards of that */
     struct sim_job_standby standby;
     uint8_t addresses[SIM_SHARDS_MAX]; /* how often each shard has moved */
     uint64_t moved;                    /* the newest generation in which they might have */

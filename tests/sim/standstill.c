@@ -148,6 +148,65 @@ void check_steady(struct world *w, uint32_t job, const struct job_record *r)
     j->steady_step = r->step;
 }
 
+static uint64_t step_of(const char *pin_id)
+{
+    const char *dash = strchr(pin_id, '-'); /* "step-000000500-3-1" */
+    const uint64_t step = dash == NULL ? 0 : strtoull(dash + 1, NULL, 10);
+    return step < SIM_VERSIONS_MAX ? step : 0;
+}
+
+/* Do all shards have it pinned, and (@stands) are they where they were then? */
+static bool is_pinned(const struct world *w, uint32_t job, const char *pin_id, bool stands)
+{
+    const struct sim_job *j = &w->jobs[job];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < w->schedule->ps_count * SIM_SHARDS_OF_PS; i++) {
+        const struct sim_shard *s = w->nodes[1 + i / SIM_SHARDS_OF_PS].shards[i % SIM_SHARDS_OF_PS];
+        if (s == NULL || !s->open || s->job != job || s->opened != j->opened) {
+            continue;
+        }
+        struct shard_info info;
+        shard_info(s->core, &info);
+        for (size_t k = 0; k < info.pins; k++) {
+            count += strcmp(info.pinned[k].id, pin_id) == 0 &&
+                     (!stands || info.pinned[k].version == info.version);
+        }
+    }
+    return count == j->shard_count;
+}
+
+void evaluation_begun(struct world *w, uint32_t job, const char *pin_id)
+{
+    const uint64_t step = step_of(pin_id);
+    if (is_pinned(w, job, pin_id, false)) {
+        w->jobs[job].begun[step / 64] |= UINT64_C(1) << step % 64;
+    }
+}
+
+/* A shard is about to give it back. Where all stand it is made anew, of the same version. */
+void evaluation_dropped(struct world *w, uint32_t job, const char *pin_id)
+{
+    const uint64_t step = step_of(pin_id);
+    if (is_pinned(w, job, pin_id, true)) {
+        w->jobs[job].begun[step / 64] &= ~(UINT64_C(1) << step % 64);
+    }
+}
+
+/* What workers have evaluated any of is a version that all shards have pinned. */
+static void check_begun(struct world *w, const struct sim_job *j, const struct job_record *r)
+{
+    for (uint64_t step = 0; step < SIM_VERSIONS_MAX; step++) {
+        bool there = (j->begun[step / 64] >> step % 64 & 1) == 0;
+        for (size_t i = 0; i < r->evaluation_count && !there; i++) {
+            there = r->evaluations[i].step == step;
+        }
+        if (!there) {
+            violated(w, INVARIANT_STEADY, "%s: the evaluation of step %llu was begun, and is lost",
+                     r->id, (unsigned long long)step);
+        }
+    }
+}
+
 /* Nothing that was due is passed over, although masters die: before the next one is due, by steps
  * (in sync, where nobody is ahead of them) or by epochs, it is there. */
 void check_evaluated(struct world *w, uint32_t job, const struct job_record *r)
@@ -157,7 +216,11 @@ void check_evaluated(struct world *w, uint32_t job, const struct job_record *r)
     const double apart = (double)every->count;
     const bool ends = r->state == JOB_SUCCEEDED && j->state != r->state && r->evaluation_count > 0;
     const bool strict = every->epochs || (j->first.mode == TRAINING_SYNC && !j->changed);
-    if (!ends || !w->steady || r->resumes > 0 || j->unsteady || apart == 0 || !strict) {
+    if (!ends || !w->steady || r->resumes > 0 || j->unsteady) {
+        return;
+    }
+    check_begun(w, j, r);
+    if (apart == 0 || !strict) {
         return;
     }
     double due = apart;

@@ -247,6 +247,7 @@ static void evaluate(struct world *w, uint32_t node, const struct mail *m)
         unary_refuse(w, m->index, m->attempt, ERR_CORRUPT, "the test records cannot be read");
         return;
     }
+    evaluation_begun(w, j->job, pin_id);
     struct worker_event e = {.kind = WORKER_EVALUATE,
                              .pin_id = pin_id,
                              .first = q->first,
@@ -259,6 +260,15 @@ static void evaluate(struct world *w, uint32_t node, const struct mail *m)
         return;
     }
     job_feed(w, node, &e);
+}
+
+/* An order is for what one StartJob has begun. */
+static void check_order(struct world *w, const struct sim_worker_job *j, uint64_t start)
+{
+    if (j->core_start != start) {
+        violated(w, INVARIANT_FENCE, "a worker with start %llx of %s obeys an order of start %llx",
+                 (unsigned long long)j->core_start, w->jobs[j->job].id, (unsigned long long)start);
+    }
 }
 
 static void handle_request(struct world *w, uint32_t node, const struct mail *m)
@@ -279,10 +289,9 @@ static void handle_request(struct world *w, uint32_t node, const struct mail *m)
         start(w, node, m);
     } else if (!j->started) {
         unary_refuse(w, m->index, m->attempt, ERR_STATE, "the job is not started on this worker");
-    } else if (call == MASTER_CALL_ASSIGN) {
-        assign(w, node, m);
     } else {
-        evaluate(w, node, m);
+        check_order(w, j, w->unaries[m->index].req.start);
+        (call == MASTER_CALL_ASSIGN ? assign : evaluate)(w, node, m);
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
+#include "master/shell/job_logs.h"
 #include "master/shell/shell.h"
 #include "service/access.h"
 #include "wire/wire.h"
@@ -99,6 +100,8 @@ static void run_join(struct request *r)
 static void answer_heartbeat(struct request *r, const struct master_reply *reply)
 {
     Gradus__V1__HeartbeatResponse response = GRADUS__V1__HEARTBEAT_RESPONSE__INIT;
+    const Gradus__V1__HeartbeatRequest *q = (const Gradus__V1__HeartbeatRequest *)r->msg->body;
+    job_logs_heard(r->shell, q->node, q->lines, q->n_lines);
     char **jobs = mem_new(reply->stop_job_count + 1, sizeof *jobs);
     for (size_t i = 0; i < reply->stop_job_count; i++) {
         jobs[i] = mem_strdup(reply->stop_jobs[i]);
@@ -158,6 +161,13 @@ static void run_heartbeat(struct request *r)
     free(jobs);
 }
 
+static void answer_leave(struct request *r, const struct master_reply *reply)
+{
+    const Gradus__V1__LeaveRequest *q = (const Gradus__V1__LeaveRequest *)r->msg->body;
+    job_logs_heard(r->shell, q->node, q->lines, q->n_lines);
+    reply_empty(r, reply);
+}
+
 static void run_leave(struct request *r)
 {
     const Gradus__V1__LeaveRequest *q = (const Gradus__V1__LeaveRequest *)r->msg->body;
@@ -166,7 +176,7 @@ static void run_leave(struct request *r)
     }
     struct master_event e = {.kind = MASTER_LEAVE};
     e.node = (struct master_node_event){.node = q->node->id, .incarnation = q->node->incarnation};
-    request_event(r, &e, reply_empty);
+    request_event(r, &e, answer_leave);
 }
 
 /* ---- LeaseSplit, ReportSplit ---- */

@@ -200,6 +200,7 @@ static void run_drop(struct request *r)
     X(Resume, resume)                                                                              \
     X(Remove, remove)                                                                              \
     X(Nodes, nodes)                                                                                \
+    X(Logs, logs)                                                                                  \
     X(DropNode, drop)
 
 #define X(Name, name)                                                                              \

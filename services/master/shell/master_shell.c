@@ -20,6 +20,7 @@
 #include "master/shell/boards.h"
 #include "master/shell/curves.h"
 #include "master/shell/events.h"
+#include "master/shell/job_logs.h"
 #include "master/shell/shell.h"
 #include "service/pulse.h"
 
@@ -140,6 +141,7 @@ static void act(struct shell *s)
         case MASTER_LOG:
             log_write((enum log_level)a->log.level, a->log.event, "%s", a->log.text);
             events_logged(s, &a->log);
+            job_logs_add_own(s, &a->log);
             break;
         }
     }
@@ -173,6 +175,7 @@ static void shell_free(struct shell *s)
     curves_release(s);
     boards_release(s);
     events_release(s);
+    job_logs_release(s);
     free(s->checkpoints.root);
     free(s->rows);
     free(s);

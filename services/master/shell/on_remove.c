@@ -9,6 +9,7 @@
 #include "master/shell/checkpoints.h"
 #include "master/shell/curves.h"
 #include "master/shell/events.h"
+#include "master/shell/job_logs.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/shell.h"
 #include "storage/storage.h"
@@ -70,6 +71,7 @@ static void remove_row(struct request *r)
     struct err err = {0};
     curves_forget(r->shell, v->record.id);
     events_removed(r->shell, v->record.id);
+    job_logs_forget(r->shell, v->record.id);
     if (store->ops->remove(store, v->record.id, &err) < 0 ||
         pool_post(r->shell->files, remove_files, r, &err) < 0) {
         request_fail(r, &err);

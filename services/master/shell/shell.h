@@ -74,6 +74,12 @@ struct events { /* events.h */
     struct loop_timer timer;
 };
 
+struct job_logs {            /* job_logs.h */
+    struct name_index index; /* struct job_log by job */
+    size_t bytes;            /* of all */
+    uint64_t number;         /* of the last line; 0: none yet */
+};
+
 struct shell_row { /* a row that the store has answered; the core learns of it after the actions */
     char job[JOB_ID_BYTES_MAX + 1];
     uint64_t row;
@@ -116,6 +122,7 @@ struct shell {
     struct curves curves;
     struct boards boards;
     struct events events;
+    struct job_logs logs;
     atomic_bool ending;
     struct tracing *traces;
     size_t trace_count;
@@ -289,6 +296,9 @@ void on_tables_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 
 /* on_follow.c */
 void on_follow_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
+
+/* on_logs.c */
+void run_logs(struct request *r);
 
 /* on_submit.c */
 void on_submit_call(struct rpc_call *call, struct rpc_msg *msg, void *service);

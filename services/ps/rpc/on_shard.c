@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/chrono.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "ps/rpc/ps_shell.h"
 #include "wire/wire.h"
@@ -105,6 +106,21 @@ static struct ps_shard *make_shard(const struct ps_opening *o, struct err *err)
     }
 }
 
+/* @err NULL: it is open. */
+static void told(const struct ps_opening *o, const struct err *err)
+{
+    char job[WIRE_ID_BYTES_MAX + 8], quoted[512];
+    const Gradus__V1__ShardRef *ref = request_of(o)->shard;
+    log_quote(ref == NULL ? "" : ref->job, job, sizeof job);
+    if (err == NULL) {
+        log_info("shard_opened", "job=%s generation=%llu", job,
+                 (unsigned long long)ref->generation);
+    } else {
+        log_warn("shard_refused", "job=%s error=%s", job,
+                 log_quote(err->msg, quoted, sizeof quoted));
+    }
+}
+
 static void make(struct ps_opening *o)
 {
     struct err err;
@@ -113,10 +129,12 @@ static void make(struct ps_opening *o)
         s = make_shard(o, &err);
     }
     if (s == NULL) {
+        told(o, &err);
         fail_opening(o, &err);
         return;
     }
     if (ps_insert(o->ps, s, &err) == 0) {
+        told(o, NULL);
         answer_opening(o, s);
     } else {
         (void)ps_shard_wrap(s, &err);
@@ -265,6 +283,8 @@ static void answer_close(struct ps_request *r, const struct shard_action *a, con
         return;
     }
     Gradus__V1__CloseShardResponse m = GRADUS__V1__CLOSE_SHARD_RESPONSE__INIT;
+    char job[WIRE_ID_BYTES_MAX + 8];
+    log_info("shard_closed", "job=%s", log_quote(r->shard->job, job, sizeof job));
     ps_remove(r->shard->ps, r->shard);
     (void)rpc_reply(r->call, &m.base, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "base/chrono.h"
 #include "base/log.h"
+#include "base/log_tail.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "gradus/v1/worker.pb-c.h"
@@ -97,6 +98,7 @@ void worker_shell_drop_job(struct worker_shell *w, const char *why)
              log_quote(why, quoted, sizeof quoted));
     worker_shell_set_job(w, NULL);
     worker_job_free(job);
+    log_tail_job(NULL);
     if (w->draining) {
         on_drained(w);
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/log_tail.h"
 #include "base/mem.h"
 #include "gradus/v1/worker.pb-c.h"
 #include "worker/core/worker.h"
@@ -125,7 +126,9 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
         .slow_down = ((const struct worker_settings *)service_config(w->sc))->slow_down,
     };
     struct worker_job *job;
+    log_tail_job(id);
     if (worker_job_new(&options, &job, &err) != 0) {
+        log_tail_job(NULL);
         (void)rpc_fail(call, &err);
         return NULL;
     }

@@ -66,7 +66,7 @@ static void print_bin(char *out, size_t n)
 }
 
 /* Returns 0 or an errno value. */
-static int spawn_shell(pid_t *pid, const char *command, int socket)
+static int spawn_shell(pid_t *pid, const char *command, int socket, int output)
 {
     char *line = mem_printf("exec %s", command);
     char shell[] = "/bin/sh", option[] = "-c";
@@ -88,9 +88,9 @@ static int spawn_shell(pid_t *pid, const char *command, int socket)
         (void)posix_spawnattr_setpgroup(&attr, 0); /* Ctrl-C is the worker's to answer */
         rc = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
                                                  POSIX_SPAWN_SETPGROUP);
+        rc = rc != 0 ? rc : posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+        rc = rc != 0 ? rc : posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
         rc = rc != 0 ? rc : posix_spawn_file_actions_adddup2(&actions, socket, PROGRAM_FD);
-        rc =
-            rc != 0 ? rc : posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
         rc = rc != 0 ? rc : posix_spawn_file_actions_addclosefrom_np(&actions, PROGRAM_FD + 1);
         rc = rc != 0 ? rc : posix_spawn(pid, shell, &actions, &attr, argv, environment);
         (void)posix_spawn_file_actions_destroy(&actions);
@@ -103,15 +103,23 @@ static int spawn_shell(pid_t *pid, const char *command, int socket)
 
 int worker_program_start(struct worker_program *p, struct err *err)
 {
-    int ends[2];
+    int ends[2], output = -1;
     int rc = program_channel_pair(ends, err);
     if (rc != 0) {
         return rc;
     }
-    /* dup2() onto itself would leave close-on-exec set. */
-    rc = ends[1] == PROGRAM_FD ? EBUSY : spawn_shell(&p->pid, p->command, ends[1]);
-    (void)close(ends[1]);
+    rc = program_output_begin(&p->output, &output, err);
     if (rc != 0) {
+        (void)close(ends[0]);
+        (void)close(ends[1]);
+        return rc;
+    }
+    /* dup2() onto itself would leave close-on-exec set. */
+    rc = ends[1] == PROGRAM_FD ? EBUSY : spawn_shell(&p->pid, p->command, ends[1], output);
+    (void)close(ends[1]);
+    (void)close(output);
+    if (rc != 0) {
+        program_output_end(&p->output);
         (void)close(ends[0]);
         p->pid = 0;
         return err_errno(err, rc, "start the program '%s'", p->command);
@@ -172,6 +180,7 @@ static void end(struct worker_program *p, unsigned grace_ms, char *how, size_t n
     if (pid != 0) {
         (void)kill(-pid, SIGKILL); /* processes that it started and did not end */
     }
+    program_output_end(&p->output);
     p->greeted = p->described = p->begun = p->busy = false;
     program_memory_release(&p->keys);
     for (size_t i = 0; i < PROGRAM_ARRAYS_MAX; i++) {

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "program/channel.h"
+#include "worker/program/program_output.h"
 #include "worker/program/worker_program.h"
 
 struct program_shared {
@@ -24,8 +25,9 @@ struct program_described {
 struct worker_program {
     char *command;
     uint64_t answer_ms;
-    pid_t pid;    /* 0: there is none */
-    int socket;   /* -1: likewise */
+    pid_t pid;  /* 0: there is none */
+    int socket; /* -1: likewise */
+    struct program_output output;
     bool greeted; /* it said HELLO */
     char name[PROGRAM_NAME_BYTES];
     uint64_t number; /* of the last question */
@@ -55,6 +57,8 @@ struct worker_program {
  * that of before. Errors: as worker_program_ask(); ERR_UNAVAILABLE. */
 int worker_program_prepare(struct worker_program *p, struct err *err);
 void worker_program_forget(struct worker_program *p); /* the model */
+
+/* program_output.c, below it: program_output.h */
 
 /* worker_program_process.c */
 /* Errors: ERR_EXHAUSTED there can be no more processes. */

@@ -302,6 +302,37 @@ static void on_tables(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)rpc_reply(call, &r.base, NULL);
 }
 
+/* Two lines at first; then, behind them, the last one. */
+static void on_logs(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    hear("Logs", msg);
+    const Gradus__V1__LogsRequest *q = (const Gradus__V1__LogsRequest *)msg->body;
+    char own[] = "master", node[] = "worker-1", level[] = "INFO", event[] = "printed";
+    char texts[3][24] = {"job=digits-7 x=1", "hello", "job=digits-77"};
+    Gradus__V1__JobLine lines[3], *list[3];
+    char *gone[] = {node};
+    Gradus__V1__LogsResponse r = GRADUS__V1__LOGS_RESPONSE__INIT;
+    for (size_t i = 0; i < 3; i++) {
+        gradus__v1__job_line__init(&lines[i]);
+        lines[i].time_ms = 1500 + (int64_t)i;
+        lines[i].node = i == 0 ? own : node;
+        lines[i].level = level;
+        lines[i].event = event;
+        lines[i].text = texts[i];
+        lines[i].lost = i == 1 ? 9 : 0;
+        list[i] = &lines[i];
+    }
+    r.lines = q->after == 0 ? list : list + 2;
+    r.n_lines = q->after == 0 ? 2 : 1;
+    r.next = q->after + 2;
+    r.complete = q->after != 0;
+    r.forgotten = q->after == 0;
+    r.gone = gone;
+    r.n_gone = 1;
+    (void)rpc_reply(call, &r.base, NULL);
+}
+
 static void on_drop(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     (void)service;
@@ -341,7 +372,7 @@ static const struct rpc_method METHODS[] = {
     {.name = "Trace", .request = on_trace},   {.name = "Pause", .request = on_pause},
     {.name = "Resume", .request = on_resume}, {.name = "Tables", .request = on_tables},
     {.name = "DropNode", .request = on_drop}, {.name = "Remove", .request = on_remove},
-    {.name = "Follow", .request = on_follow},
+    {.name = "Follow", .request = on_follow}, {.name = "Logs", .request = on_logs},
 };
 
 void cli_put(const char *name, const char *text)

@@ -194,6 +194,32 @@ static void test_tables(void **state)
     cli_says(&err_out, "no job nobody-1");
 }
 
+static void test_logs(void **state)
+{
+    (void)state;
+    cli_expect_of(0, "logs digits-7 worker-1");
+    const Gradus__V1__LogsRequest *q = cli_heard("Logs");
+    assert_string_equal(q->job, "digits-7");
+    assert_string_equal(q->node, "worker-1");
+    assert_int_equal(q->after, 0);
+    cli_says(&out, "1970-01-01T00:00:01.500Z  master  INFO   printed  x=1\n"
+                   "(9 lines of worker-1 are lost: it had no room for them)\n"
+                   "1970-01-01T00:00:01.501Z  worker-1  INFO   printed  hello\n");
+    cli_says(&err_out, "note: older lines are not kept any more");
+    cli_says(&err_out, "note: worker-1 has died");
+    cli_expect_of(0, "logs digits-7 --tail 1");
+    cli_says_not(&out, "x=1");
+    cli_says_not(&err_out, "older lines");
+    cli_expect_of(0, "logs digits-7 -f --json --tail 1");
+    q = cli_heard("Logs");
+    assert_int_equal(q->after, 2);
+    cli_says(&out, "\"text\":\"hello\",\"lost\":\"9\"}\n{\"timeMs\":\"1502\"");
+    cli_expect_of(2, "logs");
+    cli_expect_of(2, "logs digits-7 a b");
+    cli_expect_of(5, "logs nobody-1");
+    cli_says(&err_out, "no job nobody-1");
+}
+
 static void test_sets(void **state)
 {
     (void)state;
@@ -337,6 +363,7 @@ int main(void)
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_checkpoints),
         cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_logs),
         cmocka_unit_test(test_sets),
         cmocka_unit_test(test_submits),
         cmocka_unit_test(test_watches),
