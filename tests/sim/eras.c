@@ -197,7 +197,8 @@ static void check_told(struct world *w, const struct sim_job *j)
     for (uint32_t n = 1; n <= w->schedule->ps_count && !j->eras_wait; n++) {
         for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
             const struct sim_shard *s = w->nodes[n].shards[i];
-            if (s == NULL || !s->open || &w->jobs[s->job] != j || !eras_are_of(w, s)) {
+            if (s == NULL || !s->open || &w->jobs[s->job] != j || !eras_are_of(w, s) ||
+                !standby_is_present(w, s)) {
                 continue;
             }
             struct shard_info info;

@@ -35,7 +35,6 @@ static void call(struct world *w, const struct master_call *c)
         j->opening = c->fence.opening;
         j->opened = c->generation;
         memset(j->granted, 0, sizeof j->granted);
-        j->standby = (struct sim_job_standby){0};
     }
     standby_called(j, c);
     if (c->kind == MASTER_CALL_ASSIGN) {

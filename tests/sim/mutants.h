@@ -204,6 +204,15 @@
     X(handover_of_start, STILL, "a row names the nodes with which the job began")                  \
     X(adopted_into_next_epoch, STILL, "what is due between two epochs is passed over")             \
     X(adopted_as_it_was, STILL, "who takes a job over goes on in its generation")                  \
+    X(shown_before_received, STANDBY, "a shard answers what its backup has not received")          \
+    X(receipt_of_all, STANDBY, "a receipt of one record counts for all")                           \
+    X(decision_not_said, STANDBY, "the backup of the lead does not hear what it decides")          \
+    X(last_sum_not_said, STANDBY, "a record lacks the sum that the update adds last")              \
+    X(old_primary_is_heard, STANDBY, "a backup that took over follows the old primary, too")       \
+    X(membership_not_said, STANDBY, "a backup does not hear of a generation")                      \
+    X(unpin_not_said, STANDBY, "a backup keeps what was unpinned")                                 \
+    X(fill_not_said, STANDBY, "initial values that workers bring do not go to the backup")         \
+    X(alone_by_itself, STANDBY, "a primary goes on when its backup is silent for half a second")   \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

@@ -208,6 +208,8 @@ static int read_line(struct scenario *c, char *line)
         c->s.knobs.moved_part = 1000000;
     } else if (strcmp(line, "given") == 0) { /* workers bring the initial values */
         c->s.jobs[0].given = true;
+    } else if (strcmp(line, "standby") == 0) { /* shards have backups */
+        c->s.jobs[0].standby = true;
     } else if (strncmp(line, "training ", 9) == 0) {
         buf_printf(&c->training, "  %s\n", line + 9);
         c->evaluates = c->evaluates || strncmp(line + 9, "evaluate_every:", 15) == 0;
@@ -283,9 +285,10 @@ static void write_job(struct scenario *c)
              "name: job\ndata:\n  train: {file: a.csv}\nmodel:\n%s"
              "  metrics: [accuracy]\nupdate:\n  rule: momentum\n  learning_rate: 0.125\n"
              "training:\n  batch_size: 3\n  split_batches: 4\n%s%scluster:\n"
-             "  workers: %u..%u\n  ps: %u\n  partitions: 3\n",
+             "  workers: %u..%u\n  ps: %u\n  partitions: 3\n%s",
              given_models[c->s.jobs[0].given], c->evaluates ? "" : "  evaluate_every: never\n",
-             buf_str(&c->training), c->workers_min, c->workers_max, shards);
+             buf_str(&c->training), c->workers_min, c->workers_max, shards,
+             c->s.jobs[0].standby ? "  standby: follower\n" : "");
 }
 
 static int read_scenario(struct scenario *c, const char *text, const char **expected)

@@ -50,7 +50,7 @@ static uint32_t any_node(struct maker *m)
     return (uint32_t)below(m, 1 + m->s->ps_count + m->s->worker_count);
 }
 
-static void crash(struct maker *m, uint32_t node)
+void maker_crash(struct maker *m, uint32_t node)
 {
     if (chance(m, 40)) {
         struct sim_fault *f = maker_fault(m, FAULT_MIDSTEP, node);
@@ -302,6 +302,7 @@ static void fair_use(const struct maker *of, struct sim_schedule *s, uint32_t pe
     f->workers_max = chance(&m, 30) ? (uint32_t)between(&m, most_of_least(s), nodes) : 0;
     /* What the largest job takes alone, and a little more. */
     f->memory_max = chance(&m, 30) ? (uint32_t)between(&m, 1320, 1500) : 0;
+    f->memory_max *= schedule_has_backups(s) ? 2 : 1; /* they count, too */
     f->preemption = chance(&m, 60);
     f->preempt_after_ms = chance(&m, 30) ? 0 : (uint32_t)about(&m, 20, 3000);
     for (uint64_t i = below(&m, 5); i > 0; i--) {
@@ -332,7 +333,7 @@ static void resumed(const struct maker *of, struct sim_schedule *s, uint32_t per
         f->other = raises ? 0 : (uint32_t)below(&m, 2);
     }
     for (uint64_t i = below(&m, 3); i > 0; i--) {
-        crash(&m, chance(&m, 50) ? 0 : any_node(&m));
+        maker_crash(&m, chance(&m, 50) ? 0 : any_node(&m));
     }
 }
 
@@ -367,7 +368,7 @@ static void updates(const struct maker *of, struct sim_schedule *s, uint32_t per
         return;
     }
     for (uint64_t i = below(&m, 4); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
-        crash(&m, any_node(&m));
+        maker_crash(&m, any_node(&m));
     }
 }
 
@@ -377,37 +378,6 @@ static void some_tables(struct sim_schedule *s, uint32_t percent)
     struct maker m = {.s = s, .key = rng_key(s->seed, "tables")};
     for (uint32_t i = 0; i < s->job_count; i++) {
         s->jobs[i].tables = chance(&m, percent);
-    }
-}
-
-/* Backups of shards, where there can be some; servers end, for good or for a while, and cannot
- * reach each other. With draws of their own, too. */
-static void standby(const struct maker *of, struct sim_schedule *s, uint32_t percent)
-{
-    struct maker m = *of;
-    m.key = rng_key(s->seed, "standby");
-    m.draws = 0;
-    bool any = false;
-    for (uint32_t i = 0; i < s->job_count; i++) {
-        struct sim_job_plan *job = &s->jobs[i];
-        const size_t n = strlen(job->text);
-        if (!chance(&m, percent) || job->ps < 2 || job->tables ||
-            strstr(job->text, "delay_compensation") != NULL) {
-            continue;
-        }
-        job->standby = any = true;
-        (void)snprintf(job->text + n, sizeof job->text - n, "  standby: follower\n");
-    }
-    if (!any || schedule_freezes(s) || s->mode == SIM_STILL) {
-        return;
-    }
-    for (uint64_t i = below(&m, 4); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
-        crash(&m, maker_any_ps(&m));
-    }
-    for (uint64_t i = below(&m, 3); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
-        struct sim_fault *f =
-            maker_fault(&m, chance(&m, 50) ? FAULT_CUT : FAULT_SPLIT, maker_any_ps(&m));
-        f->other = 1 + f->node % s->ps_count;
     }
 }
 
@@ -446,13 +416,13 @@ static void make_trouble(struct maker *m, enum trouble kind, uint64_t times)
     for (uint64_t i = 0; i < times; i++) {
         switch (kind) {
         case WORKERS_DIE:
-            crash(m, any_worker(m));
+            maker_crash(m, any_worker(m));
             break;
         case SERVERS_DIE:
-            crash(m, maker_any_ps(m));
+            maker_crash(m, maker_any_ps(m));
             break;
         case MASTER_DIES:
-            crash(m, 0);
+            maker_crash(m, 0);
             break;
         case SLOWNESS:
             slowness(m);
@@ -503,17 +473,19 @@ static enum sim_mode mode_of(uint64_t seed)
 
 void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
 {
-    const uint32_t traced_percent = mode == SIM_TRACED ? 100 : mode == SIM_ALL ? 8 : 0;
+    const bool all = mode == SIM_ALL;
+    const uint32_t some = all || mode == SIM_STANDBY ? 12 : 0;
+    const uint32_t traced_percent = mode == SIM_TRACED ? 100 : all ? 8 : 0;
     const uint32_t tables_percent = mode == SIM_TABLES  ? 100
                                     : mode == SIM_STILL ? 50
-                                    : mode == SIM_ALL   ? 12
+                                    : all               ? 12
                                                         : 0;
-    const uint32_t given_percent = mode == SIM_GIVEN ? 100 : mode == SIM_ALL ? 12 : 0;
-    const uint32_t fair_percent = mode == SIM_FAIR ? 100 : mode == SIM_ALL ? 12 : 0;
-    const uint32_t still_percent = mode == SIM_STILL ? 100 : mode == SIM_ALL ? 12 : 0;
-    const uint32_t updates_percent = mode == SIM_UPDATES ? 100 : mode == SIM_ALL ? 12 : 0;
-    const uint32_t standby_percent = mode == SIM_STANDBY ? 100 : mode == SIM_ALL ? 12 : 0;
-    const uint32_t again_percent = mode == SIM_RESUMED ? 100 : mode == SIM_ALL ? 12 : 0;
+    const uint32_t given_percent = mode == SIM_GIVEN ? 100 : some;
+    const uint32_t fair_percent = mode == SIM_FAIR ? 100 : some;
+    const uint32_t still_percent = mode == SIM_STILL ? 100 : all ? 12 : 0;
+    const uint32_t updates_percent = mode == SIM_UPDATES ? 100 : some;
+    const uint32_t standby_percent = mode == SIM_STANDBY ? 100 : some;
+    const uint32_t again_percent = mode == SIM_RESUMED ? 100 : some;
     mode = mode == SIM_ALL ? mode_of(seed) : mode;
     struct maker m = {.s = s, .key = rng_key(seed, "schedule"), .records_min = UINT64_MAX};
     memset(s, 0, sizeof *s);
@@ -553,7 +525,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
         make_faults(&m);
     }
     if (s->mode == SIM_LATE) {
-        crash(&m, 0);
+        maker_crash(&m, 0);
     }
     maker_early_answers(s);
     maker_short_memory(s);
@@ -586,7 +558,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     traces(&m, s, traced_percent);
     followers(&m, s, s->mode == SIM_TABLES ? 60 : 25);
     some_tables(s, tables_percent);
-    standby(&m, s, standby_percent);
+    maker_standby(&m, s, standby_percent);
     fair_use(&m, s, fair_percent);
     resumed(&m, s, again_percent);
     updates(&m, s, updates_percent);

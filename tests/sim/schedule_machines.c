@@ -2,6 +2,7 @@
 /* The machines, the network and the disks of a schedule: how fast, how large, how bad. */
 #include "sim/schedule_maker.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void maker_knobs(struct maker *m)
@@ -237,4 +238,43 @@ bool schedule_freezes(const struct sim_schedule *s)
         }
     }
     return false;
+}
+
+bool schedule_has_backups(const struct sim_schedule *s)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        any = any || s->jobs[i].standby;
+    }
+    return any;
+}
+
+/* Backups of shards, where there can be some; servers end, for good or for a while, and cannot
+ * reach each other. With draws of their own, too. */
+void maker_standby(const struct maker *of, struct sim_schedule *s, uint32_t percent)
+{
+    struct maker m = *of;
+    m.key = rng_key(s->seed, "standby");
+    m.draws = 0;
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        struct sim_job_plan *job = &s->jobs[i];
+        const size_t n = strlen(job->text);
+        if (!chance(&m, percent) || job->ps < 2 || job->tables ||
+            strstr(job->text, "delay_compensation") != NULL) {
+            continue;
+        }
+        job->standby = true;
+        (void)snprintf(job->text + n, sizeof job->text - n, "  standby: follower\n");
+    }
+    if (!schedule_has_backups(s) || schedule_freezes(s) || s->mode == SIM_STILL) {
+        return;
+    }
+    for (uint64_t i = below(&m, 4); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
+        maker_crash(&m, maker_any_ps(&m));
+    }
+    for (uint64_t i = below(&m, 3); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
+        struct sim_fault *f =
+            maker_fault(&m, chance(&m, 50) ? FAULT_CUT : FAULT_SPLIT, maker_any_ps(&m));
+        f->other = 1 + f->node % s->ps_count;
+    }
 }

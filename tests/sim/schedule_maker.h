@@ -57,6 +57,8 @@ void maker_tight_memory(struct sim_schedule *s);
 void maker_refused_connections(struct sim_schedule *s);
 void maker_moved_shards(struct sim_schedule *s);
 void maker_freeze(struct maker *of, struct sim_schedule *s);
+void maker_standby(const struct maker *of, struct sim_schedule *s, uint32_t percent);
+bool schedule_has_backups(const struct sim_schedule *s);
 void maker_slow_work(const struct maker *of, struct sim_schedule *s);
 
 /* schedule_still.c */
@@ -66,5 +68,6 @@ void maker_still(const struct maker *of, struct sim_schedule *s, uint32_t percen
 /* schedule.c */
 struct sim_fault *maker_fault(struct maker *m, enum sim_fault_kind kind, uint32_t node);
 uint32_t maker_any_ps(struct maker *m);
+void maker_crash(struct maker *m, uint32_t node);
 
 #endif

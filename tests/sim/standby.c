@@ -179,6 +179,17 @@ static void bring_gradient(struct world *w, struct sim_shard *s, const struct un
     s->gradients++;
 }
 
+/* Memory for a pin there may not be; else a record fits what the ones before it have made. */
+static void check_follows(struct world *w, const struct sim_shard *s)
+{
+    struct shard_info info;
+    shard_info(s->core, &info);
+    if (info.broken != NULL && info.broken->code != ERR_EXHAUSTED) {
+        violated(w, INVARIANT_STANDBY, "the backup of shard %u cannot follow: %s", s->number,
+                 info.broken->msg);
+    }
+}
+
 void standby_heard(struct world *w, struct sim_shard *s, uint32_t unary, uint32_t attempt)
 {
     const struct unary_request q = w->unaries[unary].req;
@@ -212,11 +223,16 @@ void standby_heard(struct world *w, struct sim_shard *s, uint32_t unary, uint32_
         e.slots_buffer = gradient_new(w);
         s->gradients++;
     }
+    const uint32_t node = s->node;
+    const uint32_t life = w->nodes[node].life;
     if (e.record.kind == SHARD_RECORD_MEMBERSHIP) {
         ps_membership(w, &q, &told, &e);
         ps_take_membership(w, s, &q, &e);
     } else {
         shard_take(w, s, &e);
+    }
+    if (w->nodes[node].life == life) {
+        check_follows(w, s);
     }
 }
 
@@ -255,6 +271,9 @@ void standby_tell(const struct world *w, const struct sim_shard *s, struct unary
 
 void standby_called(struct sim_job *j, const struct master_call *c)
 {
+    if (c->kind == MASTER_CALL_OPEN && c->generation > j->standby.opened) {
+        j->standby = (struct sim_job_standby){.opened = c->generation};
+    }
     if (c->kind == MASTER_CALL_OPEN && c->standby.is_backup) {
         j->standby.backups = c->fence.opening;
     } else if (c->kind == MASTER_CALL_OPEN || c->kind == MASTER_CALL_MEMBERSHIP) {

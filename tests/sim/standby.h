@@ -31,7 +31,8 @@ struct sim_standby {
 
 /* Of a job's shards. */
 struct sim_job_standby {
-    uint64_t backups; /* the opening of the backups of the last start */
+    uint64_t opened;  /* the generation of the last start, */
+    uint64_t backups; /* the opening of its backups */
     struct {
         uint64_t opening;                 /* of the present primary, as the master has told it */
         uint64_t generation, answered;    /* a primary answered the master in; its opening */

@@ -3,6 +3,7 @@
  * it has the same bits, and when the master says so it is the primary. */
 #include <inttypes.h>
 
+#include "base/mutant.h"
 #include "ps/core/shard_internal.h"
 
 static void release(const struct shard_event *e, struct shard_actions *out)
@@ -195,7 +196,7 @@ static int (*const takes[])(struct shard *, const struct shard_event *, struct s
 /* Whether a record may be heard at all. */
 static int check_record(const struct shard *s, const struct shard_record *r, struct err *err)
 {
-    if (s->standby.role != SHARD_BACKUP) {
+    if (s->standby.role != SHARD_BACKUP && !MUTANT(old_primary_is_heard)) {
         return err_set(err, ERR_ABORTED,
                        "a record of generation %" PRIu64 ", but this shard is a primary, in "
                        "generation %" PRIu64,
@@ -212,7 +213,9 @@ static int check_record(const struct shard *s, const struct shard_record *r, str
         return err_set(err, ERR_RANGE, "record %" PRIu64 ", but the next one is %" PRIu64,
                        r->number, s->standby.records + 1);
     }
-    return r->generation < s->generation ? shard_check_generation(s, r->generation, err) : 0;
+    return r->generation < s->generation && !MUTANT(old_primary_is_heard)
+               ? shard_check_generation(s, r->generation, err)
+               : 0;
 }
 
 static void receipt(const struct shard *s, const struct shard_event *e, struct shard_actions *out)
@@ -227,7 +230,8 @@ static void receipt(const struct shard *s, const struct shard_event *e, struct s
 static int take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     const struct shard_record *r = &e->record;
-    if (r->version != s->version || r->generation != s->generation) {
+    if (r->version != s->version ||
+        (r->generation != s->generation && !MUTANT(old_primary_is_heard))) {
         return err_set(&out->err, ERR_CORRUPT,
                        "record %" PRIu64 " of version %" PRIu64 " and generation %" PRIu64
                        ", but the backup is at %" PRIu64 " and %" PRIu64,

@@ -39,7 +39,9 @@ static int check_fill(const struct shard *s, const struct shard_event *e, struct
 
 void shard_fill_take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
-    shard_record_event(s, SHARD_RECORD_FILL, out);
+    if (!MUTANT(fill_not_said)) {
+        shard_record_event(s, SHARD_RECORD_FILL, out);
+    }
     struct shard_action *a = shard_act(out, SHARD_PUT);
     a->version = s->version;
     a->given = e->given;

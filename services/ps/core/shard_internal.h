@@ -3,6 +3,7 @@
 #ifndef GRADUS_PS_CORE_SHARD_INTERNAL_H
 #define GRADUS_PS_CORE_SHARD_INTERNAL_H
 
+#include "base/mutant.h"
 #include "job/progress/tree.h"
 #include "ps/core/shard.h"
 
@@ -337,6 +338,9 @@ static inline bool shard_has_backup(const struct shard *s)
 /* True if the backup lacks a record that was said. */
 static inline bool shard_unreceived(const struct shard *s)
 {
+    if (MUTANT(alone_by_itself) && s->standby.now_ms > s->standby.unreceived_ms + 500) {
+        return false;
+    }
     return shard_has_backup(s) && s->standby.received < s->standby.records;
 }
 

@@ -136,7 +136,9 @@ int shard_membership_take(struct shard *s, const struct shard_event *e, struct s
     if (s->standby.role == SHARD_BACKUP ? e->promote : !e->has_backup) {
         s->standby.role = SHARD_ALONE;
     }
-    shard_record_event(s, SHARD_RECORD_MEMBERSHIP, out);
+    if (!MUTANT(membership_not_said)) {
+        shard_record_event(s, SHARD_RECORD_MEMBERSHIP, out);
+    }
     if (e->forget_pins) {
         shard_pins_forget(s, e->keep_pin, out);
     }

@@ -153,7 +153,9 @@ void shard_on_unpin(struct shard *s, const struct shard_event *e, struct shard_a
         shard_refuse(s, e->tag, out);
         return;
     }
-    shard_record_event(s, SHARD_RECORD_UNPIN, out);
+    if (!MUTANT(unpin_not_said)) {
+        shard_record_event(s, SHARD_RECORD_UNPIN, out);
+    }
     shard_pin_end(s, e, out);
     shard_reply_state(s, e->tag, out);
 }

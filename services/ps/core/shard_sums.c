@@ -32,7 +32,7 @@ bool shard_sums_go_on(struct shard *s, struct shard_actions *out)
 {
     if (shard_rounds(s, s->version) > 0 && !s->sums.begun) {
         s->sums.begun = true;
-        if (s->lead && consistency_is_partial(&s->consistency)) {
+        if (s->lead && consistency_is_partial(&s->consistency) && !MUTANT(decision_not_said)) {
             shard_record_decision(s, out); /* others hear of it before the step is applied */
         }
         reduce(s, out);

@@ -30,7 +30,7 @@ void shard_tree_combine(struct shard *s, uint32_t to, uint32_t from, bool last,
     if (left->buffer == NULL) {
         left->buffer = right->buffer;
     } else if (right->buffer != NULL && last && shard_rounds(s, s->version) == 0 &&
-               !shard_has_backup(s)) {
+               (!shard_has_backup(s) || MUTANT(last_sum_not_said))) {
         s->addend = right->buffer;
     } else if (right->buffer != NULL) {
         struct shard_action *a = shard_act(out, SHARD_ADD);

@@ -219,3 +219,17 @@ void standby_same_values(const struct rig *a, const struct rig *b, uint64_t vers
     assert_memory_equal(a->values[version], b->values[version], sizeof a->values[version]);
     assert_memory_equal(a->slot[version], b->slot[version], sizeof a->slot[version]);
 }
+
+struct pair *pair_of_mode(enum training_mode mode, uint32_t replicas)
+{
+    const struct consistency c = rig_consistency(mode, replicas);
+    return pair_new(0, &c, 0, false);
+}
+
+void pair_push(struct rig *r, uintptr_t tag, uint64_t step, uint32_t replica)
+{
+    struct shard_event e = gradient_push(r, tag, step, replica, replica + 1);
+    e.ask.has_pull = true;
+    e.ask.pull = (struct exchange_pull){.kind = PULL_VERSION, .version = step + 1};
+    rig_step(r, &e);
+}

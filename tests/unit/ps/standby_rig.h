@@ -43,6 +43,9 @@ struct pair {
 /* Shard @number of a job with @consistency, twice. */
 struct pair *pair_new(uint32_t number, const struct consistency *consistency, uint32_t rounds,
                       bool given);
+struct pair *pair_of_mode(enum training_mode mode, uint32_t replicas); /* of the lead */
+/* Pushes replica @replica of @step, and pulls the next version. */
+void pair_push(struct rig *r, uintptr_t tag, uint64_t step, uint32_t replica);
 /* Closes both; so the memory of a primary that is dead goes back, too. */
 void pair_free(struct pair *p);
 /* The event that brings @said to a shard. @totals: for its rounds. */
