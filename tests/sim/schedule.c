@@ -302,7 +302,7 @@ static void fair_use(const struct maker *of, struct sim_schedule *s, uint32_t pe
     f->workers_max = chance(&m, 30) ? (uint32_t)between(&m, most_of_least(s), nodes) : 0;
     /* What the largest job takes alone, and a little more. */
     f->memory_max = chance(&m, 30) ? (uint32_t)between(&m, 1320, 1500) : 0;
-    f->memory_max *= schedule_has_backups(s) ? 2 : 1; /* they count, too */
+    f->memory_max *= schedule_has_backups(s) ? 3 : 1; /* with what their primaries say */
     f->preemption = chance(&m, 60);
     f->preempt_after_ms = chance(&m, 30) ? 0 : (uint32_t)about(&m, 20, 3000);
     for (uint64_t i = below(&m, 5); i > 0; i--) {
