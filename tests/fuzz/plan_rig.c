@@ -49,8 +49,8 @@ void plan_rig_open(unsigned mode, const char *rule, enum plan_rig_more more, str
     static char job[] = PLAN_RIG_JOB, first[] = "w0", second[] = "w1";
     char *workers[] = {first, second};
     struct variable_spec variables[2] = {
-        {"dense_1.kernel", {2, {2, 3}}, {INIT_GLOROT_UNIFORM, 0, 0, 2, 3}, false},
-        {"dense_1.bias", {1, {3}}, {INIT_CONSTANT, 0.5, 0, 0, 0}, false},
+        {"dense_1.kernel", {2, {2, 3}}, {INIT_GLOROT_UNIFORM, 0, 0, 2, 3}, 0, 0},
+        {"dense_1.bias", {1, {3}}, {INIT_CONSTANT, 0.5, 0, 0, 0}, 0, 0},
     };
     struct cluster_spec cluster = {
         .workers = {1, 1}, .ps = 1, .partitioner = PARTITIONER_FIXED, .partitions = 1};
