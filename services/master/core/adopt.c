@@ -179,15 +179,20 @@ void adopt_shard_said(struct job *j, uint32_t shard, const struct master_call_do
 
 /* ---- the sync point that was at work ---- */
 
+/* Nobody has moved since the step map begins. */
+static bool is_at_beginning(const struct job *j)
+{
+    bool all = true;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        all = all && j->shards[i].version == j->step_map.step + j->version_shift;
+    }
+    return all;
+}
+
 /* The shards were told a change and have not moved since: all of them, or only some, know it. */
 static bool was_changing(const struct job *j)
 {
-    const uint64_t version = j->step_map.step + j->version_shift;
-    bool all = j->record.handover.changing;
-    for (size_t i = 0; i < j->shard_count; i++) {
-        all = all && j->shards[i].version == version;
-    }
-    return all;
+    return j->record.handover.changing && is_at_beginning(j);
 }
 
 static const struct pin_said *pin_of(const struct shard_state *s, const char *id)
@@ -226,7 +231,7 @@ static bool is_at_work(const struct job *j, const struct pin_said *pin, struct a
     }
     out->known = known->id != NULL && strcmp(pin->id, known->id) == 0;
     out->step = strtoull(pin->id + sizeof begins - 1, NULL, 10);
-    if ((out->step <= j->step_map.step && !out->known) || !is_everywhere(j, pin->id, &moved)) {
+    if ((out->step < j->step_map.step && !out->known) || !is_everywhere(j, pin->id, &moved)) {
         return false;
     }
     for (size_t i = r->evaluation_count; i-- > 0 && !evaluated;) {
@@ -235,8 +240,10 @@ static bool is_at_work(const struct job *j, const struct pin_said *pin, struct a
     const bool best = best_is_kept(&j->spec.training) && r->best.known &&
                       r->best.step == out->step &&
                       !(r->best.kept && r->best.kept_step == out->step);
-    out->evaluate =
-        !evaluated && (out->known ? known->evaluate : checkpoint_due_evaluation_at(j, out->step));
+    out->evaluate = !evaluated &&
+                    (out->known                      ? known->evaluate
+                     : out->step == j->step_map.step ? checkpoint_due_where_it_begins(j)
+                                                     : checkpoint_due_evaluation_at(j, out->step));
     out->checkpoint =
         pin->slots && (best || (out->known ? known->checkpoint && j->checkpointed_step != out->step
                                            : checkpoint_due_at(j, out->step)));
@@ -331,6 +338,9 @@ void adopt_position(struct master *m, struct job *j)
     const struct adoption *a = &j->adoption;
     checkpoint_due_adopted(j, a->evaluate ? a->step : j->evaluated_step,
                            a->checkpoint ? a->step : j->checkpointed_step, step);
+    if (!a->evaluate && is_at_beginning(j)) {
+        checkpoint_due_make_up(j); /* as when it began there */
+    }
     checkpoint_due_saved(m, j, step);
 }
 

@@ -65,13 +65,20 @@ static bool is_evaluated(const struct job *j, uint64_t step)
 }
 
 /* A job that was cancelled has a checkpoint of where it stood, and no evaluation of it. */
-void checkpoint_due_make_up(struct job *j, uint64_t step)
+bool checkpoint_due_where_it_begins(const struct job *j)
 {
     const struct field_interval *every = &j->spec.training.evaluate_every;
+    const uint64_t step = j->step_map.step;
     uint64_t passed = every->epochs ? ledger_records(&j->step_map.ledger) : step;
     uint64_t unit = (uint64_t)every->count * (every->epochs ? j->epoch_records : 1);
     bool due = j->test.records > 0 && unit > 0 && passed > 0 && passed % unit == 0;
-    if (!due || is_evaluated(j, step)) {
+    return due && j->record.resumes > 0 && !is_evaluated(j, step);
+}
+
+void checkpoint_due_make_up(struct job *j)
+{
+    const uint64_t step = j->step_map.step;
+    if (!checkpoint_due_where_it_begins(j)) {
         return;
     }
     j->record.evaluation_count -= j->evaluated_step == step; /* it is made again */

@@ -415,9 +415,10 @@ void checkpoint_due_adopted(struct job *j, uint64_t evaluated, uint64_t checkpoi
 /* Were they due at @step, an earlier step? */
 bool checkpoint_due_evaluation_at(const struct job *j, uint64_t step);
 bool checkpoint_due_at(const struct job *j, uint64_t step);
-/* The job goes on from a checkpoint of @step: if an evaluation is due there that was not made, all
- * workers stand for it before they train. */
-void checkpoint_due_make_up(struct job *j, uint64_t step);
+/* A resumed job goes on where its step map begins: if an evaluation is due there that was not made,
+ * all workers stand for it before they train. */
+bool checkpoint_due_where_it_begins(const struct job *j);
+void checkpoint_due_make_up(struct job *j);
 
 /* sync_point.c */
 void sync_point_advance(struct master *m, struct job *j);

@@ -365,9 +365,7 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
     }
     progress_go_back(j, step);
     j->history_starts = job_history_start(&j->record.history, step + j->version_shift, step);
-    if (j->record.resumes > 0) {
-        checkpoint_due_make_up(j, step);
-    }
+    checkpoint_due_make_up(j);
     action_log(m, LOG_LEVEL_WARN, "job_resumes", "job=%s step=%" PRIu64 " checkpoint=%s",
                j->record.id, step, j->restore == NULL ? "-" : j->restore);
     return 0;
