@@ -252,8 +252,8 @@ class Page:
 
     def submit_to_run(self, file, job):
         self.run(f"build/bin/gradus submit {file}")
-        wait_for(f"{job} to run", lambda: '"state":"RUNNING"' in self.run(
-            f"build/bin/gradus status {job} --json"))
+        wait_for(f"{job} to run", lambda: re.search(  # a short one may have ended when it is looked at
+            r'"state":"(RUNNING|SUCCEEDED)"', self.run(f"build/bin/gradus status {job} --json")))
 
 
 def job_file(page):
