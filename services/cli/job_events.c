@@ -79,6 +79,10 @@ static void look_at_recovery(struct job_events *e, const Gradus__V1__Job *job, s
                    job->step);
     }
     e->adoptions = job->adoptions;
+    if (e->seen && job->takeovers > e->takeovers) {
+        buf_printf(out, "taken over by a backup at step %" PRIu64 ": no step is lost\n", job->step);
+    }
+    e->takeovers = job->takeovers;
     if (e->seen && job->recoveries > e->recoveries) {
         e->lost = true;
         buf_printf(out, "recovery %" PRIu64 " at step %" PRIu64 ", epoch %.2f", job->recoveries,

@@ -13,7 +13,7 @@
 /* Zeroed: nothing was seen yet. */
 struct job_events {
     bool seen;
-    uint64_t recoveries, adoptions;
+    uint64_t recoveries, adoptions, takeovers;
     bool lost;        /* there was a recovery since @reached */
     uint64_t reached; /* the furthest step, with its epoch */
     double epoch;

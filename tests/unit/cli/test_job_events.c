@@ -103,10 +103,21 @@ static void test_an_adoption(void **state)
     says("adopted by a master that was started again, at step 500\n");
 }
 
+static void test_a_takeover(void **state)
+{
+    (void)state;
+    says("");
+    s.job.step = 320;
+    s.job.takeovers = 1;
+    says("taken over by a backup at step 320: no step is lost\n");
+    says("");
+    progress_says("back to", false);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
     const struct CMUnitTest tests[] = {TEST(test_nodes_come_and_go), TEST(test_a_recovery),
-                                       TEST(test_an_adoption)};
+                                       TEST(test_an_adoption), TEST(test_a_takeover)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
