@@ -137,13 +137,14 @@ static void failed(struct master *m, struct call *c, const struct err *err)
     refused(m, &ended, err);
 }
 
-static void give_up(struct master *m, struct call *c)
+/* The row goes with the node, or to the backup that takes over what it is about. */
+static void give_up(struct master *m, const struct call *c)
 {
-    struct call ended = calls_remove(&m->calls, c);
+    struct node *n = c->node;
     m->counts.call_failures++;
     struct buf why = {0};
-    call_silence_words(&ended, m->now_ms, &why);
-    node_lost(m, ended.node, action_printf(m, "%s", buf_str(&why)));
+    call_silence_words(c, m->now_ms, &why);
+    node_lost(m, n, action_printf(m, "%s", buf_str(&why)));
     buf_release(&why);
 }
 

@@ -63,6 +63,7 @@
 #define NO_STEP UINT64_MAX
 /* heartbeats in a row that do not name a job which the node should have */
 #define HEARTBEATS_WITHOUT_MAX 2
+#define HEARTBEATS_WAITING_MAX 2
 #define LEASES_PER_WORKER 2 /* the split in hand, and the next one, asked for in advance */
 
 enum phase {
@@ -130,6 +131,7 @@ struct shard_backup {  /* of a shard, on another server of the job */
     uint64_t opening;
     bool answered;    /* OpenShard was */
     unsigned without; /* as in struct shard_state */
+    unsigned waits;   /* heartbeats in a row that say that its shard waits for it for too long */
 };
 
 struct shard_state { /* of one parameter server, in the order of shards */

@@ -136,12 +136,17 @@ static void moved(struct job *j, const char *what)
     job_touch(j);
 }
 
-void standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why)
+bool standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why)
 {
     struct shard_backup *b = &j->shards[shard].backup;
     struct node *n = b->node;
+    if (n != NULL && job_is_starting(j) && !j->adopts) { /* nobody has to go on without it */
+        job_must_restart(j, action_printf(m, "shard %" PRIu32 " on %s has no backup on %s: %s",
+                                          shard, j->shards[shard].node->id, n->id, why));
+        return true;
+    }
     if (n == NULL || !stands(j)) {
-        return;
+        return false;
     }
     char quoted[256];
     action_log(m, LOG_LEVEL_WARN, "backup_lost", "job=%s shard=%" PRIu32 " node=%s reason=%s",
@@ -154,6 +159,7 @@ void standby_drop(struct master *m, struct job *j, uint32_t shard, const char *w
     *b = (struct shard_backup){0};
     note_handover(j, shard, false);
     moved(j, what);
+    return true;
 }
 
 /* Those of @n's shards that have a backup that can take over; false: one has none. */
@@ -219,7 +225,7 @@ static bool takes_over(struct master *m, struct job *j, const struct node *n, co
     }
     for (size_t i = 0; i < j->shard_count; i++) {
         if (j->shards[i].backup.node == n) {
-            standby_drop(m, j, (uint32_t)i, what);
+            (void)standby_drop(m, j, (uint32_t)i, what);
         }
     }
     if (words.len > 0) {
@@ -232,8 +238,8 @@ static bool takes_over(struct master *m, struct job *j, const struct node *n, co
 void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why)
 {
     const char *what = action_printf(m, "parameter server %s was lost (%s)", n->id, why);
-    if (takes_over(m, j, n, what)) {
-        return;
+    if (!job_has_shard_on(j, n) || takes_over(m, j, n, what)) {
+        return; /* the former: it was only being told to drop the job */
     }
     for (size_t i = 0; i < j->shard_count && !n->alive; i++) {
         if (j->shards[i].node == n) { /* its place may be freed in this step */
@@ -263,13 +269,17 @@ void standby_said(struct master *m, struct job *j, const struct node *n, uint64_
         }
         bool primary = s->node == n && s->opening == opening;
         bool backup = s->backup.node == n && s->backup.opening == opening;
-        if (primary && said->waits_ms >= m->config.heartbeat_timeout_ms) {
-            standby_drop(m, j, (uint32_t)i,
-                         action_printf(m, "%s has not received a change for %" PRIu64 " ms",
-                                       s->backup.node->id, said->waits_ms));
+        if (primary) { /* after a standstill the first heartbeat may overtake what came meanwhile */
+            const bool waits = said->waits_ms >= m->config.heartbeat_timeout_ms;
+            s->backup.waits = waits ? s->backup.waits + 1 : 0;
+        }
+        if (primary && s->backup.waits >= HEARTBEATS_WAITING_MAX) {
+            (void)standby_drop(m, j, (uint32_t)i,
+                               action_printf(m, "%s has not received a change for %" PRIu64 " ms",
+                                             s->backup.node->id, said->waits_ms));
         } else if (backup && said->problem != NULL && said->problem[0] != '\0') {
-            standby_drop(m, j, (uint32_t)i,
-                         action_printf(m, "%s could not follow: %s", n->id, said->problem));
+            (void)standby_drop(m, j, (uint32_t)i,
+                               action_printf(m, "%s could not follow: %s", n->id, said->problem));
         }
     }
 }
@@ -291,8 +301,8 @@ bool shards_compare(struct master *m, struct job *j, struct node *n,
         struct shard_backup *b = &s->backup;
         if (b->node == n && b->answered) {
             b->without = names(said, j, b->opening) ? 0 : b->without + 1;
-            if (b->without >= HEARTBEATS_WITHOUT_MAX) {
-                standby_drop(m, j, (uint32_t)i, "its server has lost it");
+            if (b->without >= HEARTBEATS_WITHOUT_MAX &&
+                standby_drop(m, j, (uint32_t)i, "its server has lost it")) {
                 return false;
             }
         }

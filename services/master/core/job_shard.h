@@ -15,8 +15,9 @@ bool job_has_opening(const struct job *j, const struct node *n, uint64_t opening
 void standby_place(struct job *j); /* each shard has a server: chooses those of the backups */
 void standby_show(struct job *j);  /* the record says where shards and backups are */
 void shards_ask(struct master *m, struct job *j); /* asks the servers for shards and backups */
-/* The shard goes on without its backup, when it has been told. */
-void standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why);
+/* The shard goes on without its backup, when it has been told; a job that starts begins again.
+ * False: neither is possible now. */
+bool standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why);
 bool standby_covers(const struct job *j, const struct node *n); /* @j can do without @n */
 /* The server is gone, or has lost its shard: backups take over, or the job goes back. */
 void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why);

@@ -220,7 +220,7 @@ static void answer(struct writing *w)
     struct safetensors_written written;
     struct err err;
     uint64_t began = chrono_now_ns();
-    (void)shard_file_name(s->number, s->plan.shard_count, s->opened_generation, name);
+    (void)shard_file_name(s->number, s->plan.shard_count, s->file_generation, name);
     if (write_once(w, name, &written, &err) != 0) {
         if (err.code != ERR_EXHAUSTED && err.code != ERR_PERMISSION) {
             /* of files: another code would speak of the shard, or of the call */

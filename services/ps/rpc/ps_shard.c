@@ -128,7 +128,7 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     s->ps = ps_ref(ps);
     s->job = mem_strdup(r->shard->job);
     s->number = r->shard->shard;
-    s->opened_generation = r->shard->generation;
+    s->opened_generation = s->file_generation = r->shard->generation;
     s->opening = r->shard->opening;
     ps_keep_secret(s, r->shard);
     atomic_store(&s->refs, 1);
@@ -385,6 +385,9 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     if (after.generation != before.generation) {
         s->bases = ps_memory_bases(s, &after.consistency, e->worker_count);
         s->pin_reserved = after.role == SHARD_BACKUP;
+        if (before.role == SHARD_BACKUP && after.role != SHARD_BACKUP) {
+            s->file_generation = after.generation;
+        }
         if (eras != NULL) {
             ps_eras_take(s, eras, after.version);
         }

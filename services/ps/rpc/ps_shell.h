@@ -124,6 +124,7 @@ struct ps_shard {
     char *job;
     uint32_t number;
     uint64_t opened_generation, opening;
+    uint64_t file_generation; /* in names of files: two holders of a shard never have the same */
     uint8_t secret[SHARD_KEY_SECRET_BYTES]; /* of the job, with which the keys of its workers are
                                                made; zeros: none are asked for */
     struct job_spec spec;

@@ -194,6 +194,7 @@ static void take_call(struct cluster *c, const struct master_call *call)
         f->pin_step = strtoull(call->pin_id + sizeof "step-" - 1, NULL, 10);
     }
     c->evaluations_sent += call->kind == MASTER_CALL_EVALUATE;
+    c->calls[call->kind]++;
 }
 
 static void take_manifest(struct cluster *c, const struct master_manifest *m)

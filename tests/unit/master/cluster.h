@@ -163,6 +163,7 @@ struct cluster {
         enum job_state state;
         enum training_mode mode;
     } stored[JOBS_MAX];
+    size_t calls[MASTER_CALL_KIND_COUNT]; /* that were sent */
     size_t manifests, evaluations_sent, discards, prunes, releases;
     size_t avoided;        /* checkpoints, by the last FIND */
     int find_fails;        /* code; 0: it does not */

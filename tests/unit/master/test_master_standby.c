@@ -112,6 +112,73 @@ static void it_takes_over_at_any_work(void **state)
     }
 }
 
+/* A server that beats and does not answer is given up over that very call, which its backup gets.
+ */
+static void what_it_does_not_answer_is_asked_of_the_backup(void **state)
+{
+    (void)state;
+    static const enum master_call_kind kinds[] = {MASTER_CALL_PIN, MASTER_CALL_CHECKPOINT,
+                                                  MASTER_CALL_UNPIN};
+    for (size_t i = 0; i < 3; i++) {
+        char id[64];
+        struct cluster *c =
+            begin(925 + i, 2, id,
+                  SETS(FOLLOWER, "training.epochs=30", "training.checkpoint_every=1 epoch"));
+        struct fake_node *n = cluster_node(c, "ps-1");
+        n->slow_kind = kinds[i];
+        n->slow_ms = 3600000;
+        while (cluster_job(c, id)->takeovers == 0) {
+            cluster_advance(c);
+        }
+        n->slow_ms = 0;
+        const size_t before = c->calls[kinds[i]];
+        cluster_until_in(c, id, "TRAIN");
+        assert_true(c->calls[kinds[i]] > before);
+        const struct job_record *r = cluster_run_to_end(c, id);
+        assert_int_equal(r->recoveries, 0);
+        assert_int_equal(r->takeovers, 1);
+        cluster_free(c);
+    }
+}
+
+/* Its backup has taken over, and now it dies, before it has said that it has dropped the job. */
+static void who_was_told_to_drop_it_may_die(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(928, 2, id, SETS(FOLLOWER, "training.epochs=60"));
+    struct fake_node *n = cluster_node(c, "ps-1");
+    n->slow_kind = MASTER_CALL_CLOSE;
+    n->slow_ms = 3600000;
+    for (size_t k = 0; k < 4; k++) { /* it has lost the shard */
+        n->shards[k].job[0] = '\0';
+    }
+    fake_heartbeat(c, n);
+    fake_heartbeat(c, n);
+    assert_int_equal(cluster_job(c, id)->takeovers, 1);
+    cluster_kill(n);
+    cluster_run_ms(c, 8000);
+    assert_int_equal(cluster_run_to_end(c, id)->recoveries, 0);
+    cluster_free(c);
+}
+
+/* Before a job runs nobody goes on without a backup: the job begins again, and says why. */
+static void a_start_whose_backup_does_not_follow_is_repeated(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = cluster_new(929, 2, 2);
+    cluster_submit(c, "demo", id, SETS(FOLLOWER));
+    cluster_until_in(c, id, "START");
+    struct fake_node *n = cluster_node(c, "ps-2");
+    n->says_problem = "no memory for one more version";
+    fake_heartbeat(c, n);
+    cluster_assert_reason(c, id, "has no backup on ps-2: ps-2 could not follow: no memory");
+    n->says_problem = NULL;
+    cluster_run_to_end(c, id);
+    cluster_free(c);
+}
+
 /* In the evaluation and the checkpoint of the end nobody trains any more. */
 static void it_takes_over_at_the_end(void **state)
 {
@@ -202,6 +269,10 @@ static void a_backup_that_does_not_follow_is_given_up(void **state)
         struct fake_node *other = cluster_node(c, "ps-2");
         other->says_problem = i == 0 ? NULL : "no memory for the slots";
         fake_heartbeat(c, i == 0 ? n : other);
+        if (i == 0) { /* what came while it stood still may be on its way */
+            assert_int_equal(find(c, "ps-1", id, 0)->backup, find(c, "ps-2", id, 0)->opening);
+            fake_heartbeat(c, n);
+        }
         n->says.waits_ms = 0;
         other->says_problem = NULL;
         cluster_assert_reason(c, id, "shard 0 on ps-1 has no backup any more: ps-2 ");
@@ -268,6 +339,9 @@ int main(void)
         cmocka_unit_test(without_the_key_there_are_none),
         cmocka_unit_test(a_backup_takes_over),
         cmocka_unit_test(it_takes_over_at_any_work),
+        cmocka_unit_test(what_it_does_not_answer_is_asked_of_the_backup),
+        cmocka_unit_test(who_was_told_to_drop_it_may_die),
+        cmocka_unit_test(a_start_whose_backup_does_not_follow_is_repeated),
         cmocka_unit_test(it_takes_over_at_the_end),
         cmocka_unit_test(who_leaves_is_taken_over_from),
         cmocka_unit_test(who_is_silent_is_taken_over_from),
