@@ -138,6 +138,8 @@ static void write_what(const struct ps_record *r, struct room *room, Gradus__V1_
     case SHARD_RECORD_MEMBERSHIP:
         write_membership(r->request, room, m);
         break;
+    case SHARD_RECORD_STATE:
+        break;
     }
 }
 
