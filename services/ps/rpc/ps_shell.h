@@ -184,6 +184,8 @@ struct ps_shard {
     struct gradient_pool gradients;
     struct buffer_pool slot_copies; /* copies of all slots, one behind the other */
     struct ps_follow *follow;       /* a primary: the way to its backup; NULL: it has none */
+    struct ps_follow *joining;      /* the way to one that the event brings which is stepped */
+    bool copies_more;               /* than without one that joins are reserved, of slots */
     bool pin_reserved;              /* a backup: memory for a version that is pinned is reserved */
     struct ps_record_stream *record_streams;
     const struct shard_event *stepped; /* the event whose actions are done */
@@ -202,6 +204,7 @@ struct ps_change {
     struct consistency consistency;
     struct ledger ledger;
     struct ps_eras eras; /* count 0: as before */
+    uint64_t skipped;    /* of a state: updates that were left out */
 };
 
 /* A request to a shard, from its arrival to its answer: the tag of the core. */
@@ -327,6 +330,8 @@ void ps_write(struct ps_request *r, const struct shard_action *a);
 
 /* ---- ps_apply.c: actions on floats, on the strand ---- */
 
+/* The values and the slots of the record that is stepped. */
+void ps_load(struct ps_shard *s, const struct shard_action *a);
 /* Values that workers bring. */
 void ps_put(struct ps_shard *s, const struct shard_action *a);
 /* @from has no use afterwards but to be released. */
@@ -367,6 +372,7 @@ const struct buf *ps_sums_of(const struct ps_shard *s, const struct exchange_sum
 /* References for @count blobs of @version; each blob has ctx = the snapshot and this release. */
 struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigned count);
 void ps_values_release(void *snapshot);
+void ps_values_release_slots(void *buffer); /* likewise a copy of slots, and the shard of it */
 /* ps_values_of() for a snapshot that somebody else holds. */
 void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count);
 /* The values that a reply sends. */

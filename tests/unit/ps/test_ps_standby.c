@@ -154,14 +154,15 @@ static void membership_well(struct ps_rig *rig, uint64_t opening, uint64_t gener
 }
 
 struct seen {
-    struct ps_held held;
+    struct membership_shard held;
     char problem[256];
     size_t count;
 };
 
-static void note_held(void *ctx, const struct ps_held *held)
+static void note_held(void *ctx, const char *of, const struct membership_shard *held)
 {
     struct seen *seen = ctx;
+    (void)of;
     seen->held = *held;
     (void)snprintf(seen->problem, sizeof seen->problem, "%s", held->problem);
     seen->count++;
