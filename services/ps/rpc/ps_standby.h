@@ -45,7 +45,7 @@ struct ps_part {
 
 /* All of a shard, for a backup that joins. */
 struct ps_state {
-    Gradus__V1__StateRecord message; /* but for the decision; it points to what follows, */
+    Gradus__V1__StateRecord message;          /* but for the decision; it points to what follows, */
     Gradus__V1__SetMembershipRequest present; /* and to the workers of the event's message */
     Gradus__V1__Consistency consistency;
     Gradus__V1__Ledger position;
