@@ -90,6 +90,9 @@ void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const ch
     }
     const bool new = info->follows && !s->standby->follows &&state_bytes > 0;
     begin_about(s->standby, info->role == SHARD_PRIMARY ? info->backup : 0);
+    const bool joins = info->role == SHARD_PRIMARY && !info->follows && !info->closed;
+    meter_change(s->ps->meters.joining, (double)joins - (double)s->standby->joins);
+    s->standby->joins = joins;
     s->standby->role = info->role;
     s->standby->follows = info->follows;
     s->standby->state_bytes = state_bytes;

@@ -52,6 +52,7 @@ struct ps_meters {
     struct meter *values_received, *values_sent;
     struct meter *records, *record_bytes;
     struct meter *unreceived, *unreceived_bytes; /* records */
+    struct meter *joining;                       /* backups */
     struct meter *checkpoint_seconds;
     struct meter *checkpoint_bytes;
     struct meter *table_rows, *table_bytes;
@@ -392,8 +393,7 @@ int ps_read_types(const Gradus__V1__Push *push, const Gradus__V1__Pull *pull, st
                   struct err *err);
 /* Reads the type of rows that are asked for alone. */
 int ps_read_rows_type(const Gradus__V1__RowsRequest *m, struct ps_request *r, struct err *err);
-/* On the strand: checks that the type of the push of @r is right for its kind. Errors: ERR_INVALID.
- */
+/* On the strand: is the type of the push of @r right for its kind? Errors: ERR_INVALID. */
 int ps_check_type(const struct ps_request *r, struct err *err);
 /* So many norms a push may have, of variables and tables; 0: the shard has all of each itself. */
 size_t ps_norms_max(const struct ps_shard *s);

@@ -155,7 +155,8 @@ struct ps_standby {
     enum shard_role role;
     uint64_t records, received, since_ms;
     uint64_t backup; /* of a primary: the opening of that which this is about, */
-    bool follows;    /* and whether it can take over */
+    bool follows;    /* whether it can take over, */
+    bool joins;      /* or will be able to, and is among the meter's */
     uint64_t state_bytes;
     /* The furthest part of a gradient, or of the state, that has left, and when: a large one takes
      * its time. What is sent again after a break is nothing new. */

@@ -26,6 +26,7 @@ static void open_backup(struct ps_pair *p)
 static void takes_over(struct ps_pair *p, uint64_t generation, uint64_t version)
 {
     wait_until(ps_pair_look(&p->primary).held.follows);
+    assert_true(meter_value(p->primary.ps->meters.joining) == 0);
     wait_until(ps_pair_look(&p->backup).held.records == ps_pair_look(&p->primary).held.records);
     ps_pair_membership_well(&p->backup, BACKUP, generation, true, NULL);
     ps_pair_membership_well(&p->primary, PRIMARY, generation, false, NULL);
@@ -93,6 +94,7 @@ static void some_updates_wait_for_who_joins(void **state)
     ps_pair_push_well(&p.primary, PRIMARY, 2, 1 + JOINING_MAX); /* it is in, and waits */
     wait_until(meter_value(p.primary.ps->meters.queued) == 1);
     struct membership_shard held = ps_pair_look(&p.primary).held;
+    assert_true(meter_value(p.primary.ps->meters.joining) == 1);
     assert_int_equal(held.records, 1 + JOINING_MAX);
     assert_int_equal(held.received, 0);
     assert_int_equal(held.state_sent, 0);
