@@ -519,6 +519,8 @@ static void act(struct world *w, struct sim_shard *s, const struct shard_action 
     case SHARD_EMIT:
         standby_say(w, s, a, s->standby.tag == NULL ? NULL : request_of(w, s, s->standby.tag));
         break;
+    case SHARD_LOAD:
+        break;
     case SHARD_REPLY:
         if (a->tag == NULL) {
             break; /* of a drop that nobody asked for */

@@ -140,6 +140,8 @@ static void write_what(const struct ps_shard *s, const struct ps_record *r, stru
     case SHARD_RECORD_MEMBERSHIP:
         write_membership(r->request, room, m);
         break;
+    case SHARD_RECORD_STATE:
+        break;
     }
 }
 

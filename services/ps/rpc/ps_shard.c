@@ -253,6 +253,9 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
     case SHARD_EMIT:
         ps_follow_emit(s, a, s->stepped);
         break;
+    case SHARD_LOAD:
+        s->snapshots.present->version = a->version;
+        break;
     }
 }
 

@@ -267,6 +267,9 @@ void rig_do(struct rig *r, const struct shard_action *a)
         assert_non_null(r->emit);
         r->emit(r, a);
         break;
+    case SHARD_LOAD:
+        r->version = a->version;
+        break;
     }
 }
 

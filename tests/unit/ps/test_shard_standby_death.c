@@ -344,6 +344,7 @@ static void bring(struct run *t, const struct said *said)
     case SHARD_RECORD_UNPIN:
         rig_pin(q, SHARD_UNPIN, ++t->tag, said->pin_id, false);
         break;
+    case SHARD_RECORD_STATE:
     case SHARD_RECORD_MEMBERSHIP:
         rig_membership(q, ++t->tag, said->generation, said->workers);
         q->generation = said->generation;
