@@ -109,24 +109,29 @@ void ps_set_incarnation(struct ps *ps, uint64_t incarnation)
 
 /* ---- all shards ---- */
 
-void ps_held(struct ps *ps, void (*each)(void *ctx, const struct ps_held *held), void *ctx)
+void ps_held(struct ps *ps,
+             void (*each)(void *ctx, const char *job, const struct membership_shard *shard),
+             void *ctx)
 {
     struct ps_shard *shards[PS_SHARDS_MAX];
     size_t n = ps_list(ps, NULL, shards);
     for (size_t i = 0; i < n; i++) {
         struct ps_standby said;
         ps_standby_get(shards[i], &said);
-        const struct ps_held held = {
-            .job = shards[i]->job,
+        const struct membership_shard held = {
             .opening = shards[i]->opening,
-            .shard = shards[i]->number,
+            .number = shards[i]->number,
             .role = (int)said.role,
             .records = said.records,
             .received = said.received,
             .waits_ms = ps_standby_waits_ms(&said),
+            .backup = said.backup,
+            .follows = said.follows,
+            .state_sent = ps_standby_state_sent(&said),
+            .state_bytes = said.state_bytes,
             .problem = said.problem,
         };
-        each(ctx, &held);
+        each(ctx, shards[i]->job, &held);
         ps_shard_unref(shards[i]);
     }
 }

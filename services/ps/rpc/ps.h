@@ -62,16 +62,10 @@ void ps_free(struct ps *ps);
 extern const struct rpc_method ps_methods[];
 extern const size_t ps_method_count;
 
-struct ps_held { /* a shard that is here, as a HeldJob of cluster.proto */
-    const char *job;
-    uint64_t opening;
-    uint32_t shard;
-    int role; /* Standby.Role */
-    uint64_t records, received, waits_ms;
-    const char *problem;
-};
 /* Call @each with each shard that is here. */
-void ps_held(struct ps *ps, void (*each)(void *ctx, const struct ps_held *held), void *ctx);
+void ps_held(struct ps *ps,
+             void (*each)(void *ctx, const char *job, const struct membership_shard *shard),
+             void *ctx);
 /* Say what keeps the server busy. */
 void ps_works(struct ps *ps, struct membership_works *out);
 /* Drop the shards of a job (NULL: of all) that are of @opening (0: of any), whatever their

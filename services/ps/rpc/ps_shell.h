@@ -130,6 +130,9 @@ struct ps_shard {
     struct job_spec spec;
     struct plan plan;
     uint64_t elements;
+    uint64_t records; /* train records of the job */
+    /* of the first era, kept to the end; any thread may ask it which slots there are */
+    const struct update *slots_of;
     char checkpoint_problem[512]; /* the problem of the checkpoint that was restored; "" none */
 
     struct work work;             /* what keeps the strand busy */
@@ -159,9 +162,9 @@ struct ps_shard {
     struct rule_past *pasts; /* of each table, for catch-up */
     /* sums of squares of each table's gradient, for clips by norms; NULL: none */
     struct exact_sum *squares;
-    struct ps_eras eras;
-    const struct ps_era *era; /* the one of the update that is made, or was made last, */
-    struct update *update;    /* and its update; all eras have the same slots */
+    struct ps_eras eras, first_eras; /* those it was opened with, once there are others */
+    const struct ps_era *era;        /* the one of the update that is made, or was made last, */
+    struct update *update;           /* and its update; all eras have the same slots */
     struct floats slots[UPDATE_SLOTS_MAX];
     float *slot_data[UPDATE_SLOTS_MAX];
     bool slots_taken;      /* from a source, before the values that workers bring */
@@ -181,6 +184,8 @@ struct ps_shard {
     struct gradient_pool gradients;
     struct buffer_pool slot_copies; /* copies of all slots, one behind the other */
     struct ps_follow *follow;       /* a primary: the way to its backup; NULL: it has none */
+    struct ps_follow *joining;      /* the way to one that the event brings which is stepped */
+    bool copies_more;               /* than without one that joins are reserved, of slots */
     bool pin_reserved;              /* a backup: memory for a version that is pinned is reserved */
     struct ps_record_stream *record_streams;
     const struct shard_event *stepped; /* the event whose actions are done */
@@ -199,6 +204,7 @@ struct ps_change {
     struct consistency consistency;
     struct ledger ledger;
     struct ps_eras eras; /* count 0: as before */
+    uint64_t skipped;    /* of a state: updates that were left out */
 };
 
 /* A request to a shard, from its arrival to its answer: the tag of the core. */
@@ -324,6 +330,8 @@ void ps_write(struct ps_request *r, const struct shard_action *a);
 
 /* ---- ps_apply.c: actions on floats, on the strand ---- */
 
+/* The values and the slots of the record that is stepped. */
+void ps_load(struct ps_shard *s, const struct shard_action *a);
 /* Values that workers bring. */
 void ps_put(struct ps_shard *s, const struct shard_action *a);
 /* @from has no use afterwards but to be released. */
@@ -364,6 +372,7 @@ const struct buf *ps_sums_of(const struct ps_shard *s, const struct exchange_sum
 /* References for @count blobs of @version; each blob has ctx = the snapshot and this release. */
 struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigned count);
 void ps_values_release(void *snapshot);
+void ps_values_release_slots(void *buffer); /* likewise a copy of slots, and the shard of it */
 /* ps_values_of() for a snapshot that somebody else holds. */
 void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count);
 /* The values that a reply sends. */
