@@ -137,7 +137,12 @@ static void run_heartbeat(struct request *r)
     for (size_t i = 0; i < count; i++) {
         const Gradus__V1__Standby *said = q->jobs[i]->standby;
         if (said != NULL) {
-            standbys[i] = (struct master_standby_said){said->waits_ms, said->problem};
+            standbys[i] = (struct master_standby_said){.waits_ms = said->waits_ms,
+                                                       .problem = said->problem,
+                                                       .backup = said->backup,
+                                                       .follows = said->follows != 0,
+                                                       .state_sent = said->state_sent,
+                                                       .state_bytes = said->state_bytes};
         }
         jobs[i] = q->jobs[i]->job;
         generations[i] = q->jobs[i]->generation;

@@ -29,11 +29,12 @@ static bool can_take_over(const struct shard *s)
 {
     const struct shard_standby *b = &s->standby;
     const bool first = b->state_version == s->version_first; /* no shard is behind that */
-    if (s->consistency.mode == TRAINING_SYNC && s->version == b->state_version && !first) {
+    if (s->consistency.mode == TRAINING_SYNC && s->version == b->state_version && !first &&
+        !MUTANT(follows_without_version_before)) {
         return false;
     }
     for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
-        if (s->pins[i].unsaid) {
+        if (s->pins[i].unsaid && !MUTANT(follows_without_pins)) {
             return false;
         }
     }
@@ -52,6 +53,7 @@ void shard_on_receipt(struct shard *s, const struct shard_event *e, struct shard
     if (b->joining) { /* from now on it is waited for */
         shard_record_state_end(s, out);
         b->shown = s->version;
+        b->follows = MUTANT(follows_before_received);
     }
     if (!shard_unreceived(s)) {
         b->follows = b->follows || can_take_over(s);

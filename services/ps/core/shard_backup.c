@@ -218,9 +218,13 @@ static int take_state(struct shard *s, const struct shard_event *e, struct shard
     s->examples = r->examples;
     s->pushes_applied = r->pushes_applied;
     s->consistency = *e->consistency;
-    ledger_release(&s->ledger);
-    ledger_copy(&s->ledger, e->ledger);
-    shard_eras_set(s, e->eras, e->era_count);
+    if (!MUTANT(state_without_ledger)) {
+        ledger_release(&s->ledger);
+        ledger_copy(&s->ledger, e->ledger);
+    }
+    if (!MUTANT(state_without_eras)) {
+        shard_eras_set(s, e->eras, e->era_count);
+    }
     shard_sync_resize(s);
     shard_workers_set(s, e->workers, e->worker_count, out);
     if (r->decision.bytes > 0) {

@@ -362,7 +362,8 @@ static inline bool shard_unreceived(const struct shard *s)
 static inline bool shard_awaits_backup(const struct shard *s)
 {
     return shard_unreceived(s) ||
-           (s->standby.joining && s->standby.updates >= SHARD_JOINING_UPDATES_MAX);
+           (s->standby.joining && s->standby.updates >= SHARD_JOINING_UPDATES_MAX &&
+            !MUTANT(joining_without_bound));
 }
 
 /* The newest version that anybody may see. */

@@ -74,7 +74,8 @@ void shard_record_state(struct shard *s, const struct shard_event *e, struct sha
     struct shard_standby *b = &s->standby;
     b->role = SHARD_PRIMARY;
     b->backup = e->backup;
-    b->records = b->received = 0;
+    b->records = MUTANT(records_go_on) ? b->records : 0;
+    b->received = 0;
     b->joining = true;
     b->follows = false;
     b->updates = 0;
@@ -83,17 +84,20 @@ void shard_record_state(struct shard *s, const struct shard_event *e, struct sha
     for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
         s->pins[i].unsaid = s->pins[i].id[0] != 0;
     }
-    struct shard_action *keep = shard_act(out, SHARD_KEEP);
-    keep->version = s->version;
-    keep->buffer = b->state_slots;
+    if (!MUTANT(state_not_kept)) {
+        struct shard_action *keep = shard_act(out, SHARD_KEEP);
+        keep->version = s->version;
+        keep->buffer = b->state_slots;
+    }
     struct shard_action *a = emit(s, SHARD_RECORD_STATE, out);
     if (a == NULL) {
         return;
     }
     a->version = s->version;
-    a->buffer = b->state_slots;
+    a->buffer = MUTANT(state_with_present_slots) ? NULL : b->state_slots;
     a->ledger = &s->ledger;
     a->record.examples = s->examples;
+    a->record.generation -= MUTANT(state_of_generation_before);
     a->record.pushes_applied = s->pushes_applied;
     if (consistency_is_partial(&s->consistency)) {
         shard_decide_get(s, s->version, &a->record.decision);
@@ -107,7 +111,9 @@ void shard_record_state_end(struct shard *s, struct shard_actions *out)
         return;
     }
     b->joining = false;
-    shard_act(out, SHARD_FORGET)->version = b->state_version;
+    if (!MUTANT(state_not_kept)) {
+        shard_act(out, SHARD_FORGET)->version = b->state_version;
+    }
     shard_release_buffer(out, b->state_slots);
     b->state_slots = NULL;
 }
