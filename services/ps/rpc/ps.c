@@ -59,6 +59,7 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->copies = ps->files == NULL ? NULL : pool_new(COPY_THREADS, POOL_QUEUE, "ps-copies", err);
     ps->links = o->standby ? loop_new(LINKS_QUEUE) : NULL;
     ps->credentials = o->credentials;
+    ps->local_sockets = o->local_sockets == NULL ? NULL : mem_strdup(o->local_sockets);
     gradient_memory_init(&ps->gradient_memory, o->gradient_bytes_max, ps->work, o->meters);
     const bool linked = ps->links == NULL || loop_start(ps->links, "ps-links", err) == 0;
     if (ps->copies == NULL || !linked) {

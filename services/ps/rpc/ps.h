@@ -32,6 +32,7 @@ struct ps_options {
     bool shared_memory;          /* values may pass in memory with workers on this host */
     struct rpc_polling *polling; /* of the RPC server; borrowed; NULL: none */
     bool standby;                /* shards may have backups on other servers */
+    const char *local_sockets; /* where those of this host listen (local_socket.h); NULL: nowhere */
     const struct rpc_credentials *credentials; /* of connections to those; borrows; NULL: plain */
     struct meter_registry *meters;             /* borrows */
     /* @call was refused, as @why says, for who made it was not sent by the job's master; NULL:

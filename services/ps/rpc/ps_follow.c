@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "execution/loop.h"
+#include "host/local_socket.h"
 #include "ps/rpc/ps_memory.h"
 #include "ps/rpc/ps_standby.h"
 #include "wire/wire.h"
@@ -306,6 +307,17 @@ static void connect_stream(struct ps_follow *f)
 
 static void let_go(struct ps_follow *f);
 
+/* Where the server at @address is reached: on this host by its local socket, which takes half the
+ * CPU of a byte. Returns owned. */
+static char *target_of(const struct ps *ps, const char *address)
+{
+    char path[LOCAL_SOCKET_BYTES];
+    const bool local = ps->local_sockets != NULL &&
+                       local_socket_path(ps->local_sockets, address, path, NULL) == 0 &&
+                       local_socket_answers(path);
+    return local ? mem_printf("unix:%s", path) : mem_strdup(address);
+}
+
 int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location, bool joins,
                   struct ps_follow **out, struct err *err)
 {
@@ -320,8 +332,9 @@ int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location,
     const size_t gradients = joins ? SHARD_JOINING_UPDATES_MAX : 1;
     const uint64_t floats = gradients * s->elements + /* and the state */
                             (joins ? s->elements + s->slot_copies.floats : 0);
+    char *target = target_of(s->ps, location->address);
     const struct rpc_channel_options options = {
-        .target = location->address,
+        .target = target,
         .send_bytes_max = floats * sizeof(float) + SEND_BYTES_MIN,
         .own_connection = true,
         .credentials = s->ps->credentials,
@@ -331,6 +344,7 @@ int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location,
         f->channel = rpc_channel_new(&options, err);
         rc = f->channel != NULL ? 0 : err->code != 0 ? err->code : ERR_INVALID;
     }
+    free(target);
     if (rc != 0) {
         let_go(f);
         return err_wrap(err, "the backup on %s", location->node);

@@ -216,6 +216,7 @@ int ps_service_start(struct service_context *sc, struct err *err)
                                  .shared_memory = service_common(sc)->shared_memory,
                                  .polling = service_polling(sc),
                                  .standby = true,
+                                 .local_sockets = service_local_dir(sc),
                                  .credentials = service_credentials(sc),
                                  .meters = service_meters(sc),
                                  .refused = refused,

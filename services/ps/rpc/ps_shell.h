@@ -77,12 +77,12 @@ struct ps {
     struct thread_team *team; /* helps with large updates */
     /* wakes shards and requests that wait for memory; never busy for long */
     struct pool *work;
-    struct pool *opens; /* makes shards, one after the other */
-    struct pool
-        *files; /* writes checkpoints; one thread, so that no file is written twice at once */
+    struct pool *opens;  /* makes shards, one after the other */
+    struct pool *files;  /* writes checkpoints; one thread, so no file is written twice at once */
     struct pool *copies; /* copies slots for pins */
     /* ends connections to backups, and waits before the next one; NULL: shards have none */
     struct loop *links;
+    char *local_sockets; /* where servers of this host listen, too; NULL: nowhere */
     const struct rpc_credentials *credentials; /* of those; NULL: plain */
     struct ps_meters meters;
     struct trace trace;

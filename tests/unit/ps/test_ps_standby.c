@@ -2,6 +2,8 @@
 /* A shard on one server and its backup on another one, over real connections. */
 #include "ps_pair.h"
 
+#include "ps/rpc/ps_standby.h"
+
 static float gradient[ELEMENTS], got[ELEMENTS], expected[ELEMENTS];
 
 /* The backup takes over in generation 2, with the very bits. */
@@ -231,6 +233,25 @@ static void waits_for_its_backup(void **state)
     ps_pair_stop(&p);
 }
 
+/* Of the same host: by the server's local socket. */
+static void a_near_backup_is_reached_locally(void **state)
+{
+    (void)state;
+    struct ps_pair p;
+    ps_pair_start(&p, "sync", "sgd", 0);
+    p.primary.ps->local_sockets = mem_strdup(p.backup.local);
+    ps_pair_open(&p);
+    ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
+    wait_until(ps_pair_look(&p.primary).held.received == 1);
+    const Gradus__V1__ShardRef ref = ps_pair_ref(BACKUP, 1);
+    struct err err;
+    struct ps_shard *s = ps_find(p.backup.ps, &ref, &err);
+    assert_non_null(s);
+    assert_memory_equal(rpc_peer(s->record_streams->call), "unix:", 5);
+    ps_shard_unref(s);
+    ps_pair_stop(&p);
+}
+
 /* Its server ends, and the shard with it: the primary says so, and waits. */
 static void its_backup_is_closed(void **state)
 {
@@ -310,6 +331,7 @@ int main(void)
         cmocka_unit_test(waits_for_its_backup),
         cmocka_unit_test(the_mode_changes_behind_an_update),
         cmocka_unit_test(its_backup_is_closed),
+        cmocka_unit_test(a_near_backup_is_reached_locally),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(memory_is_reserved),
         cmocka_unit_test(a_job_may_have_two_shards),
