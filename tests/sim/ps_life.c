@@ -154,6 +154,6 @@ void shard_release(struct world *w, struct sim_shard *s)
     shard_free(s->core);
     shard_actions_release(&s->actions);
     tables_close(w, s->tables);
-    standby_end(s);
+    standby_release(s);
     free(s);
 }

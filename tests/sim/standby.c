@@ -39,7 +39,7 @@ void standby_open(struct sim_shard *s, const struct unary_request *q, struct sha
     }
 }
 
-void standby_end(struct sim_shard *s)
+void standby_release(struct sim_shard *s)
 {
     while (s->standby.said != NULL) {
         struct sim_said *first = s->standby.said;
@@ -100,7 +100,7 @@ static void begin_joining(struct world *w, struct sim_shard *s, const struct sha
         violated(w, INVARIANT_STANDBY, "the state of shard %u is record %llu", s->number,
                  (unsigned long long)a->record.number);
     }
-    standby_end(s);
+    standby_release(s);
     s->standby.node = q->backup.node;
     s->standby.opening = q->backup.opening;
     s->standby.refused = false;
@@ -385,7 +385,7 @@ void standby_stepped(struct world *w, struct sim_shard *s)
     struct shard_info info;
     shard_info(s->core, &info);
     if (info.role != SHARD_PRIMARY || info.closed) {
-        standby_end(s);
+        standby_release(s);
         return;
     }
     uint64_t out = 0, updates = 0;
