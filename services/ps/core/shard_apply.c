@@ -34,7 +34,7 @@ static bool can_take_over(const struct shard *s)
         return false;
     }
     for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
-        if (s->pins[i].unsaid && !MUTANT(follows_without_pins)) {
+        if (s->pins[i].unsaid) {
             return false;
         }
     }
