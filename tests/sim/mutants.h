@@ -212,6 +212,7 @@
     X(membership_not_said, STANDBY, "a backup does not hear of a generation")                      \
     X(unpin_not_said, STANDBY, "a backup keeps what was unpinned")                                 \
     X(fill_not_said, STANDBY, "initial values that workers bring do not go to the backup")         \
+    X(joining_takes_over, STANDBY, "the master lets a backup take over that does not follow yet")  \
     X(alone_by_itself, STANDBY, "a primary goes on when its backup is silent for half a second")   \
     X(records_go_on, STANDBY, "records to a backup that joins go on from those to the one before") \
     X(state_not_kept, STANDBY, "nothing is kept of the state that a backup which joins is sent")   \

@@ -195,7 +195,7 @@ static void change_at(struct master *m, struct job *j, uint64_t step, uint64_t v
     release_extra(m, j);
     quota_measure(j);
     if (j->spec.cluster.standby == STANDBY_NONE) {
-        standby_end(m, j);
+        standby_none(m, j);
     }
     j->refill = true;
     m->reschedule = true; /* the job may take more workers now */

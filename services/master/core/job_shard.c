@@ -166,7 +166,7 @@ void standby_close(struct master *m, struct job *j, uint32_t shard)
     standby_show(j);
 }
 
-void standby_end(struct master *m, struct job *j)
+void standby_none(struct master *m, struct job *j)
 {
     for (size_t i = 0; i < j->shard_count; i++) {
         if (j->shards[i].backup.node != NULL) {

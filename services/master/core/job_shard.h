@@ -22,7 +22,7 @@ void standby_back_off(const struct master *m, struct job *j, uint32_t shard, con
 /* The backup, which there is, is closed and none any more. */
 void standby_close(struct master *m, struct job *j, uint32_t shard);
 /* The job is to have no backups any more: its shards hear of that with the next generation. */
-void standby_end(struct master *m, struct job *j);
+void standby_none(struct master *m, struct job *j);
 void shards_ask(struct master *m, struct job *j); /* asks the servers for shards and backups */
 /* The shard goes on without its backup, when it has been told, if it knew of it; a job that starts
  * begins again. False: neither is possible now. */
