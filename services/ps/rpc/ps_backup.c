@@ -88,8 +88,11 @@ void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const ch
     if (s->standby == NULL) {
         s->standby = mem_new(1, sizeof *s->standby);
     }
-    const bool new = info->follows && !s->standby->follows && state_bytes > 0;
+    const bool new = info->follows && !s->standby->follows &&state_bytes > 0;
     begin_about(s->standby, info->role == SHARD_PRIMARY ? info->backup : 0);
+    const bool joins = info->role == SHARD_PRIMARY && !info->follows && !info->closed;
+    meter_change(s->ps->meters.joining, (double)joins - (double)s->standby->joins);
+    s->standby->joins = joins;
     s->standby->role = info->role;
     s->standby->follows = info->follows;
     s->standby->state_bytes = state_bytes;
@@ -119,8 +122,9 @@ void ps_standby_sent(struct ps_shard *s, uint64_t opening, uint64_t number, uint
 {
     pthread_mutex_lock(&s->standby_lock);
     struct ps_standby *said = s->standby;
-    const bool further = said != NULL && said->backup == opening && (number > said->sent_number ||
-                                          (number == said->sent_number && end > said->sent_end));
+    const bool further =
+        said != NULL && said->backup == opening &&
+        (number > said->sent_number || (number == said->sent_number && end > said->sent_end));
     if (further) {
         said->sent_number = number;
         said->sent_end = end;

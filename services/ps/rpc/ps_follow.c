@@ -34,13 +34,13 @@ struct ps_follow {
     struct ps_record *sending;      /* the next one to send; NULL: all were sent */
     uint64_t at;                    /* of its elements */
     struct ps_copies copies;
-    uint64_t state_bytes; /* 0: the backup was there from the beginning */
-    struct ps_copy *reduced;        /* the gradient of the update that is begun; NULL: none */
-    struct rpc_stream *stream;      /* NULL: none */
-    bool greeted;                   /* the backup has said on it what it has */
-    bool waits;                     /* before it connects again */
-    bool stuck;                     /* a record is not whole: nothing more is sent */
-    bool joins;                     /* the state was not received */
+    uint64_t state_bytes;      /* 0: the backup was there from the beginning */
+    struct ps_copy *reduced;   /* the gradient of the update that is begun; NULL: none */
+    struct rpc_stream *stream; /* NULL: none */
+    bool greeted;              /* the backup has said on it what it has */
+    bool waits;                /* before it connects again */
+    bool stuck;                /* a record is not whole: nothing more is sent */
+    bool joins;                /* the state was not received */
     unsigned failures;
     char problem[256];
 

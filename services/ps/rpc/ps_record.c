@@ -142,9 +142,9 @@ uint64_t ps_record_floats(const struct ps_record *r)
     if (r->state != NULL) {
         return ps_state_floats(r->state);
     }
-    return r->gradient != NULL                   ? r->gradient->shard->elements
+    return r->gradient != NULL                 ? r->gradient->shard->elements
            : r->what.kind == SHARD_RECORD_FILL ? r->request->event.elements
-                                                 : 0;
+                                               : 0;
 }
 
 /* What of the values of @r lies in one piece from element @at on. Initial values are copied by

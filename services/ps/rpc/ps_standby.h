@@ -45,7 +45,7 @@ struct ps_part {
 
 /* All of a shard, for a backup that joins. */
 struct ps_state {
-    Gradus__V1__StateRecord message; /* but for the decision; it points to what follows, */
+    Gradus__V1__StateRecord message;          /* but for the decision; it points to what follows, */
     Gradus__V1__SetMembershipRequest present; /* and to the workers of the event's message */
     Gradus__V1__Consistency consistency;
     Gradus__V1__Ledger position;
@@ -155,7 +155,8 @@ struct ps_standby {
     enum shard_role role;
     uint64_t records, received, since_ms;
     uint64_t backup; /* of a primary: the opening of that which this is about, */
-    bool follows;    /* and whether it can take over */
+    bool follows;    /* whether it can take over, */
+    bool joins;      /* or will be able to, and is among the meter's */
     uint64_t state_bytes;
     /* The furthest part of a gradient, or of the state, that has left, and when: a large one takes
      * its time. What is sent again after a break is nothing new. */

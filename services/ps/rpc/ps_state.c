@@ -101,11 +101,11 @@ int ps_state_read(struct ps_request *r, const Gradus__V1__StateRecord *m, struct
     const Gradus__V1__SetMembershipRequest *present = m->present;
     if (present == NULL || present->consistency == NULL || present->ledger == NULL ||
         present->n_eras == 0) {
-        return err_set(err, ERR_INVALID,
-                       "a state without %s", present == NULL               ? "its generation"
-                                             : present->consistency == NULL ? "a consistency"
-                                             : present->ledger == NULL      ? "a data position"
-                                                                            : "an update section");
+        return err_set(err, ERR_INVALID, "a state without %s",
+                       present == NULL                ? "its generation"
+                       : present->consistency == NULL ? "a consistency"
+                       : present->ledger == NULL      ? "a data position"
+                                                      : "an update section");
     }
     int rc = ps_read_change(r, present, err);
     if (rc != 0) {
