@@ -129,6 +129,11 @@ class Waiting(unittest.TestCase):
         self.assertEqual(found, WAITS)
 
 
+# Headers of include/gradus, and the room that has what is declared there.
+INTERFACES = {"gradus/worker.h": "libgradus", "gradus/compute.h": "libgradus", "gradus/client.h": "libgradus_client",
+              "gradus/rule.h": ""}
+
+
 class Rooms(unittest.TestCase):
     """The compiler is the judge: a header that a room may not use is not found."""
 
@@ -172,6 +177,29 @@ class Rooms(unittest.TestCase):
             for higher in order[i + 1:]:
                 header = f"{higher}/{first_header[higher]}"
                 self.assertFalse(self.compiles(path, header), f"{path} may include {header}")
+
+    def test_rooms_name_what_they_use(self):
+        """DEPENDS has the rooms whose headers the files of a room include: no others, and none because another room needs it."""
+        rooms = {}
+        for top in ("common", "services"):
+            for directory, _, names in os.walk(os.path.join(SOURCE, top)):
+                cmake = "\n".join(lines_of(os.path.join(directory, "CMakeLists.txt"))) if "CMakeLists.txt" in names else ""
+                words = re.search(r"^gradus_library\((\w+)([^)]*)\)", cmake, re.M)
+                if words:
+                    depends = set(re.findall(r"\w+", words.group(2).partition("DEPENDS")[2].partition("PRIVATE")[0]))
+                    rooms[words.group(1)] = directory, depends | set(re.findall(r"\bgradus_(\w+)", words.group(2)))
+        self.assertGreater(len(rooms), 40)
+        for room, (directory, depends) in rooms.items():
+            used = set()
+            for name in os.listdir(directory):
+                text = "\n".join(lines_of(os.path.join(directory, name))) if name.endswith((".c", ".h")) and name != "main.c" else ""
+                for header in re.findall(r'^#include ["<](.*)[">]', text, re.M):
+                    if header.endswith(".pb-c.h") or header.startswith("protobuf-c/"):
+                        used.add("proto")
+                    elif header in INTERFACES or f'"{header}"' in text:
+                        used.add(INTERFACES.get(header, os.path.dirname(header).replace("/", "_")))
+            with self.subTest(room=room):
+                self.assertEqual(depends, used - {room, "", "sim"})
 
     def test_the_client_sees_no_core_of_servers_and_workers(self):
         for header in ("ps/core/shard.h", "worker/core/worker.h", "ps/rpc/ps.h", "worker/job/worker_job.h",
