@@ -9,7 +9,7 @@
 #include "execution/loop.h"
 #include "gradus/v1/worker.pb-c.h"
 #include "job/progress/fence.h"
-#include "worker/ps_client/ps_client.h"
+#include "ps_client/ps_client.h"
 #include "worker/core/worker_fill.h"
 #include "worker/job/slow_down.h"
 #include "worker/job/step_clock.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The client: made with a link for each shard, told where they are, cancelled, closed, freed. */
-#include "worker/ps_client/ps_client.h"
+#include "ps_client/ps_client.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 int ps_client_place(struct ps_client *c, uint32_t shard, const struct ps_client_place *place,
                     struct err *err)

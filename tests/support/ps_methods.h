@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The methods of a parameter server of which a test serves Exchange alone, or Fill, too. */
-#ifndef GRADUS_TESTS_UNIT_WORKER_PS_METHODS_H
-#define GRADUS_TESTS_UNIT_WORKER_PS_METHODS_H
+#ifndef GRADUS_TESTS_SUPPORT_PS_METHODS_H
+#define GRADUS_TESTS_SUPPORT_PS_METHODS_H
 
 #include "rpc/rpc.h"
 

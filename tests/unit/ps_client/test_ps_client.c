@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker's side of the data plane against a server that does what it is told, right or wrong.
- */
+/* The client of the data plane against a server that does what it is told, right or wrong. */
 #include "ps_client_rig.h"
 
 #include "support/wait_until.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One message to a shard, when there is room for it. */
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 /* A server that has no room for gradients reads no further until it has; one that is gone ends the
  * stream. */

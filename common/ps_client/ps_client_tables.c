@@ -2,7 +2,7 @@
 /* What a request says of tables: keys, and the gradients of rows; in messages, or in memory that
  * the server shares. */
 #include "base/mem.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 /* Sends @pieces in messages; they are copied. The first goes with @message, even if there are none.
  * @each: bytes of one item that offsets count. */

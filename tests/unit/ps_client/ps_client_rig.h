@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker's side of the data plane in front of a server that does what it is told. */
-#ifndef GRADUS_TESTS_UNIT_WORKER_PS_CLIENT_RIG_H
-#define GRADUS_TESTS_UNIT_WORKER_PS_CLIENT_RIG_H
+/* The client of the data plane in front of a server that does what it is told. */
+#ifndef GRADUS_TESTS_UNIT_PS_CLIENT_PS_CLIENT_RIG_H
+#define GRADUS_TESTS_UNIT_PS_CLIENT_PS_CLIENT_RIG_H
 
 #include "ps_fake.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/chrono.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 static void answer_full(struct ps_client *c, const struct ps_client_request *request)
 {

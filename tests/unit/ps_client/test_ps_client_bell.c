@@ -5,9 +5,9 @@
 
 #include "base/file.h"
 #include "base/poll_policy.h"
+#include "ps_client/ps_client_state.h"
 #include "support/tmp_dir.h"
 #include "support/wait_until.h"
-#include "worker/ps_client/ps_client_state.h"
 
 #define POLL_NS 1000000 /* not for long: on a busy processor who sleeps gets his turn sooner */
 #define SOME 40003      /* elements: more than are copied at once, less than a shard has, and odd */

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/recycle.h"
 #include "wire/wire_exchange.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 /* ---- what is being sent ---- */
 

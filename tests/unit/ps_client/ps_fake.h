@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A parameter server that does what it is told, right or wrong, behind real gRPC. */
-#ifndef GRADUS_TESTS_UNIT_WORKER_PS_FAKE_H
-#define GRADUS_TESTS_UNIT_WORKER_PS_FAKE_H
+#ifndef GRADUS_TESTS_UNIT_PS_CLIENT_PS_FAKE_H
+#define GRADUS_TESTS_UNIT_PS_CLIENT_PS_FAKE_H
 
+#include "support/ps_methods.h"
 #include "support/test.h"
-
-#include "ps_methods.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,11 +13,11 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "gradus/v1/ps.pb-c.h"
+#include "ps_client/ps_client.h"
 #include "rpc/rpc.h"
 #include "host/shared_memory.h"
 #include "support/held_port.h"
 #include "wire/wire_values.h"
-#include "worker/ps_client/ps_client.h"
 
 #define SHARDS 2
 #define FAKE_SERVERS_MAX 2 /* at a time */

@@ -2,7 +2,7 @@
 /* Where the elements of a shard lie in the job's flat arrays, and the types in which values travel.
  */
 #include "wire/wire_values.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 size_t ps_client_gather(const struct shard_link *link, uint64_t first, uint64_t count,
                         const float *values, struct rpc_piece *pieces)

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "host/local_socket.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 void ps_client_link_init(struct shard_link *link, struct ps_client *c, uint32_t shard,
                          const struct ps_client_options *o)

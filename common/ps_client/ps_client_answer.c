@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "wire/wire_exchange.h"
 #include "wire/wire_values.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 /* Puts rows in their place: @count floats from @first on of those expected, or that come along. */
 static bool put_rows(const struct pending *p, uint64_t first, uint64_t count,

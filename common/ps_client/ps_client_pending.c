@@ -6,7 +6,7 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 /* The block in which the rows that it asks for are to come. */
 static uint32_t take_rows_block(struct shard_link *link, const struct ps_client_request *request)

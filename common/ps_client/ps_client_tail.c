@@ -10,7 +10,7 @@
 
 #include "base/chrono.h"
 #include "base/text.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S (1000 * NS_PER_MS)

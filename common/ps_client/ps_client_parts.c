@@ -4,7 +4,7 @@
  * part are each one number, the first element of it. Variables that are made in another order are
  * sent at the end. */
 #include "base/chrono.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 #define PART_ELEMENTS_MIN (PS_CLIENT_PART_BYTES_MIN / sizeof(float))
 #define PART_ELEMENTS_MAX (PS_CLIENT_CHUNK_BYTES / sizeof(float))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker's side of the data plane: one Exchange stream per shard.
+/* The client of the data plane: one Exchange stream per shard of a job.
  *
  * Gradients leave straight from the caller's arrays (in 16 bits: from copies, which are used again)
  * and parameters land straight in them, in chunks; the plan says which part of which variable lies
@@ -14,8 +14,8 @@
  * ERR_UNAVAILABLE and is opened again by the next exchange. So are exchanges with a shard that has
  * no place yet.
  *
- * A gradient may leave while it is computed (decision 33): the worker's core names the pushes in
- * the action that computes, and the values of the last layers, which backward makes first, are sent
+ * A gradient may leave while it is computed (decision 33): its pushes are begun before it is made
+ * (ps_client_begin()), and the values of the last layers, which backward makes first, are sent
  * first. A large kernel of a dense layer is made in blocks of rows, which depend on the layer's
  * shape alone, so the bits do not depend on who listens. Parts below 512 KiB wait for more, since
  * each message wakes both sides. A gradient goes whole when it is summed first, when its step may
@@ -31,8 +31,8 @@
  * seconds at most: meanwhile it hears of nothing else. This is done for answers in messages to the
  * push before, in sync that waits for all replicas without rounds of sums, and in async and bounded
  * modes without overlap. */
-#ifndef GRADUS_WORKER_PS_CLIENT_PS_CLIENT_H
-#define GRADUS_WORKER_PS_CLIENT_PS_CLIENT_H
+#ifndef GRADUS_PS_CLIENT_PS_CLIENT_H
+#define GRADUS_PS_CLIENT_PS_CLIENT_H
 
 #include "base/err.h"
 #include "execution/loop.h"

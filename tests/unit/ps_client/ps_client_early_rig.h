@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A parameter server that sends the rest of an answer when the test says so, or does not. */
-#ifndef GRADUS_TESTS_PS_CLIENT_EARLY_RIG_H
-#define GRADUS_TESTS_PS_CLIENT_EARLY_RIG_H
+#ifndef GRADUS_TESTS_UNIT_PS_CLIENT_PS_CLIENT_EARLY_RIG_H
+#define GRADUS_TESTS_UNIT_PS_CLIENT_PS_CLIENT_EARLY_RIG_H
 
+#include "support/ps_methods.h"
 #include "support/test.h"
-
-#include "ps_methods.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,9 +13,9 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "gradus/v1/ps.pb-c.h"
+#include "ps_client/ps_client_state.h"
 #include "rpc/rpc.h"
 #include "wire/wire_values.h"
-#include "worker/ps_client/ps_client_state.h"
 
 #define SHARDS 2
 #define VARIABLES 3

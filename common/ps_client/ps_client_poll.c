@@ -7,7 +7,7 @@
  * filled are copied while the server computes and fills the rest. The message that follows is
  * checked as ever; an exchange that fails leaves an array that is to be pulled anew. */
 #include "rpc/rpc.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 /* Copied between two looks for other things: 64 KiB take a few microseconds. */
 #define EARLY_ELEMENTS (UINT64_C(1) << 14)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the data plane's client share; nobody else includes it. */
-#ifndef GRADUS_WORKER_PS_CLIENT_PS_CLIENT_STATE_H
-#define GRADUS_WORKER_PS_CLIENT_PS_CLIENT_STATE_H
+#ifndef GRADUS_PS_CLIENT_PS_CLIENT_STATE_H
+#define GRADUS_PS_CLIENT_PS_CLIENT_STATE_H
 
 #include <pthread.h>
 
@@ -10,7 +10,7 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
 #include "host/shared_memory.h"
-#include "worker/ps_client/ps_client.h"
+#include "ps_client/ps_client.h"
 
 #define PS_CLIENT_VALUES_FIELD 15
 /* Bytes of a block for rows; only the used part takes memory. Larger requests go in messages. */

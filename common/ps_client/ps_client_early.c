@@ -2,7 +2,7 @@
 /* Answers early: with the first of its values, while the rest is still on its way, which becomes
  * the tail of the link (ps_client_tail.c). */
 #include "base/mem.h"
-#include "worker/ps_client/ps_client_state.h"
+#include "ps_client/ps_client_state.h"
 
 /* Makes a tail: what the messages that follow are compared with. The job's thread may still write
  * to the answer of @p, so not all of it is copied. */
