@@ -99,7 +99,8 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
                               .given = j->given && q->directory[0] == '\0',
                               .has_slots = true,
                               .eras = eras,
-                              .era_count = eras_for_core(j, q->eras, q->era_count, eras),
+                              .era_count = q->joins ? 0 /* its state says them */
+                                                    : eras_for_core(j, q->eras, q->era_count, eras),
                               .ledger = &ledger,
                               .workers = workers,
                               .worker_count = q->worker_count};
@@ -154,6 +155,6 @@ void shard_release(struct world *w, struct sim_shard *s)
     shard_free(s->core);
     shard_actions_release(&s->actions);
     tables_close(w, s->tables);
-    standby_end(s);
+    standby_release(s);
     free(s);
 }

@@ -122,7 +122,7 @@ void followers_check(struct world *w, struct sim_shard *s); /* after a step of t
 /* standby.c: backups of shards */
 void standby_called(struct sim_job *j, const struct master_call *c); /* by the master */
 void standby_open(struct sim_shard *s, const struct unary_request *q, struct shard_options *o);
-void standby_end(struct sim_shard *s);
+void standby_release(struct sim_shard *s);
 /* SHARD_EMIT, in a step of @r (NULL: of none that waits for an answer). */
 void standby_say(struct world *w, struct sim_shard *s, const struct shard_action *a,
                  const struct sim_request *r);

@@ -13,12 +13,14 @@
 
 #define SAY_TIMEOUT_MS 1000
 #define SAY_AGAIN_US (40 * SIM_MS)
+#define STATE_US (800 * SIM_MS) /* it is large */
 
 /* A record that the backup has not received. */
 struct sim_said {
     struct sim_said *next;
     struct unary_request req;
     const struct gradient *slots; /* of a state: the copy that is kept */
+    uint64_t leaves_us;           /* likewise */
     bool away;
 };
 
@@ -39,7 +41,7 @@ void standby_open(struct sim_shard *s, const struct unary_request *q, struct sha
     }
 }
 
-void standby_end(struct sim_shard *s)
+void standby_release(struct sim_shard *s)
 {
     while (s->standby.said != NULL) {
         struct sim_said *first = s->standby.said;
@@ -57,11 +59,11 @@ static void read_state(struct world *w, struct sim_shard *s, struct sim_said *sa
     said->req.slot = said->slots == NULL ? s->slot : said->slots->t;
 }
 
-/* All that are not on their way. */
+/* All that are not on their way. What follows a state may come before it. */
 static void send(struct world *w, struct sim_shard *s)
 {
     for (struct sim_said *r = s->standby.said; r != NULL && !s->standby.refused; r = r->next) {
-        if (r->away) {
+        if (r->away || r->leaves_us > w->now_us) {
             continue;
         }
         if (r->req.record.what.kind == SHARD_RECORD_STATE) {
@@ -100,7 +102,7 @@ static void begin_joining(struct world *w, struct sim_shard *s, const struct sha
         violated(w, INVARIANT_STANDBY, "the state of shard %u is record %llu", s->number,
                  (unsigned long long)a->record.number);
     }
-    standby_end(s);
+    standby_release(s);
     s->standby.node = q->backup.node;
     s->standby.opening = q->backup.opening;
     s->standby.refused = false;
@@ -114,6 +116,11 @@ static void begin_joining(struct world *w, struct sim_shard *s, const struct sha
     q->forget_pins = q->has_backup = q->promote = false;
     ps_flatten(&q->ledger, a->ledger);
     said->slots = a->buffer;
+    if (world_draw(w, "large state", w->serials++, 2) == 0) {
+        said->leaves_us = w->now_us + world_takes(w, "state", STATE_US);
+        s->standby.waits = true;
+        world_at(w, said->leaves_us, EVENT_SAY, s->node, s->serial, 0);
+    }
 }
 
 void standby_say(struct world *w, struct sim_shard *s, const struct shard_action *a,
@@ -295,6 +302,7 @@ void standby_load(struct world *w, struct sim_shard *s, const struct shard_actio
         violated(w, INVARIANT_ORDER, "shard %u takes a state, and has one", s->number);
     }
     s->standby.empty = false;
+    s->standby.joined = true;
     s->version_first = a->version;
     present->version = a->version;
     present->t = q->given;
@@ -385,7 +393,7 @@ void standby_stepped(struct world *w, struct sim_shard *s)
     struct shard_info info;
     shard_info(s->core, &info);
     if (info.role != SHARD_PRIMARY || info.closed) {
-        standby_end(s);
+        standby_release(s);
         return;
     }
     uint64_t out = 0, updates = 0;
@@ -459,6 +467,7 @@ static void check_promoted(struct world *w, const struct sim_shard *s, const str
     TRACE(w, s->node, "is the primary of shard %u, at version %llu", s->number,
           (unsigned long long)a->version);
     w->counts.takeovers++;
+    w->counts.joined_takeovers += s->standby.joined;
     check_bits(w, s);
     if (a->version < j->standby.shards[s->number].shown) {
         violated(w, INVARIANT_STANDBY,

@@ -29,7 +29,7 @@ struct sim_standby {
     void *tag;    /* of the event that is stepped */
     bool follows; /* it was seen to */
     /* Of a backup */
-    bool empty;                         /* its state has not come */
+    bool joined, empty;                 /* its state has come, or has not; neither: as opened */
     const struct unary_request *record; /* that is stepped */
 };
 

@@ -265,6 +265,7 @@ static void take_over(struct master *m, struct job *j, size_t i)
     note_handover(j, i, true);
     move_calls(m, j, i);
     j->record.takeovers++;
+    m->counts.takeovers++;
     action_log(m, LOG_LEVEL_WARN, "shard_taken_over", "job=%s shard=%zu from=%s to=%s",
                j->record.id, i, before->id, s->node->id);
 }
@@ -340,8 +341,8 @@ static void hear_of_state(struct master *m, struct job *j, size_t i,
                           const struct master_standby_said *said)
 {
     struct shard_backup *b = &j->shards[i].backup;
-    if (b->stage == BACKUP_FOLLOWS) {
-        return;
+    if (b->stage < BACKUP_NAMED || b->stage == BACKUP_FOLLOWS) {
+        return; /* the former: of a start, and its own server has not answered yet */
     }
     j->record.shards[i].state_sent = said->state_sent;
     j->record.shards[i].state_bytes = said->state_bytes;

@@ -48,7 +48,7 @@ struct shell_meters {
     struct meter *jobs[JOB_STATE_END], *nodes[3], *steps, *examples, *leases_granted,
         *leases_returned, *leases_out, *calls, *call_failures, *nodes_lost, *store_failures,
         *store_writable, *rows_stored, *rows_unreadable, *watchers, *requests_waiting, *events,
-        *dropped, *speculated, *recoveries, *preemptions, *changes;
+        *dropped, *speculated, *recoveries, *takeovers, *shards_uncovered, *preemptions, *changes;
 };
 
 struct curves {                  /* curves.h */
@@ -289,6 +289,7 @@ void run_remove(struct request *r);
 void on_set_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 
 /* on_trace.c */
+void run_trace(struct request *r); /* of a page: answers with a Timeline, which viewers share */
 void on_trace_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 void on_trace_done(struct rpc_call *call, bool cancelled, void *service);
 void traces_end(struct shell *s, const char *why);

@@ -6,8 +6,8 @@
 
 bool shard_wants_snapshot(const struct shard *s)
 {
-    return !s->closed && !shard_awaits_backup(s) &&
-           (s->queue_count > 0 || (shard_sync_ready(s) && !shard_sums_wanting(s)));
+    const bool may = !s->closed && s->standby.role != SHARD_BACKUP && !shard_awaits_backup(s);
+    return may && (s->queue_count > 0 || (shard_sync_ready(s) && !shard_sums_wanting(s)));
 }
 
 void shard_on_snapshot(struct shard *s, const struct shard_event *e, struct shard_actions *out)
@@ -34,7 +34,7 @@ static bool can_take_over(const struct shard *s)
         return false;
     }
     for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
-        if (s->pins[i].unsaid && !MUTANT(follows_without_pins)) {
+        if (s->pins[i].unsaid) {
             return false;
         }
     }

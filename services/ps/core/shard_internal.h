@@ -412,7 +412,8 @@ void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
                          struct exchange_answer *answer);
 /* The decision of @step, if it is known. */
 void shard_decide_get(const struct shard *s, uint64_t step, struct exchange_decision *out);
-/* The present step takes the replicas of @d, as a primary has said. Errors: ERR_INVALID. */
+/* The present step, of which nothing is in, takes the replicas of @d, as a primary has said.
+ * Errors: ERR_INVALID. */
 int shard_decide_note(struct shard *s, const struct exchange_decision *d, struct err *err);
 /* The lead tells its decision of @step, if it is known. */
 void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer);

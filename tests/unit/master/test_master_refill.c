@@ -248,6 +248,31 @@ static void one_that_is_not_reached_is_given_up(void **state)
     cluster_free(c);
 }
 
+/* A primary says from the beginning that the backup follows, which its server may still be opening:
+ * that server has not lost it. */
+static void one_that_opens_with_its_shard_counts_when_it_is_open(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = cluster_new(3090, 2, 2);
+    struct fake_node *n = cluster_node(c, "ps-2");
+    n->slow_kind = MASTER_CALL_OPEN;
+    n->slow_ms = 8000;
+    cluster_submit(c, "demo", id, SETS(FOLLOWER));
+    cluster_until_in(c, id, "OPEN");
+    for (size_t i = 0; i < 3; i++) {
+        const struct fake_shard *s = &cluster_node(c, "ps-1")->shards[0];
+        while (s->job[0] == '\0') {
+            cluster_advance(c);
+        }
+        fake_heartbeat(c, cluster_node(c, "ps-1"));
+        fake_heartbeat(c, n);
+    }
+    (void)cluster_until(c, id, JOB_RUNNING, 20000);
+    assert_int_equal(c->calls[MASTER_CALL_OPEN], 4);
+    cluster_free(c);
+}
+
 /* The row names what a primary knows; what it does not name is closed, and placed anew. */
 static void the_next_master_goes_on_with_it(void **state)
 {
@@ -351,6 +376,7 @@ int main(void)
         cmocka_unit_test(a_server_without_memory_is_asked_again),
         cmocka_unit_test(a_primary_without_memory_goes_on),
         cmocka_unit_test(one_that_is_not_reached_is_given_up),
+        cmocka_unit_test(one_that_opens_with_its_shard_counts_when_it_is_open),
         cmocka_unit_test(the_next_master_goes_on_with_it),
         cmocka_unit_test(the_next_master_knows_who_follows),
         cmocka_unit_test(it_is_set_while_the_job_runs),

@@ -222,6 +222,7 @@ bool pair_hear(struct pair *p)
     assert_int_equal(p->backup.actions.items[0].kind, SHARD_REPLY);
     p->receipt = rig_replied(&p->backup, p->tag)->received;
     assert_int_equal(p->receipt, ++p->heard);
+    assert_false(shard_wants_snapshot(p->backup.shard)); /* it makes what it hears, no more */
     return true;
 }
 
