@@ -39,10 +39,10 @@ static void takes_over(struct ps_pair *p, uint64_t generation, uint64_t version)
     }
 }
 
-static void joins_in(const char *mode, const char *rule, unsigned slots)
+static void joins_in(const char *mode, const char *rule, uint64_t slot_floats)
 {
     struct ps_pair p;
-    const uint64_t bytes = (1 + slots) * ELEMENTS * sizeof(float);
+    const uint64_t bytes = (ELEMENTS + slot_floats) * sizeof(float);
     pair_start(&p, mode, rule);
     for (uint64_t step = 0; step < 3; step++) {
         ps_pair_push_well(&p.primary, PRIMARY, 1, step);
@@ -65,19 +65,28 @@ static void joins_in(const char *mode, const char *rule, unsigned slots)
 static void joins_in_sync(void **state)
 {
     (void)state;
-    joins_in("sync", "adam", 2);
+    joins_in("sync", "adam", 2 * (uint64_t)ELEMENTS);
 }
 
 static void joins_in_async(void **state)
 {
     (void)state;
-    joins_in("async", "momentum", 1);
+    joins_in("async", "momentum", ELEMENTS);
 }
 
 static void joins_without_slots(void **state)
 {
     (void)state;
     joins_in("sync", "sgd", 0);
+}
+
+/* Another thread copies the slots, while the strand waits. */
+static void joins_with_many_slots(void **state)
+{
+    (void)state;
+    const uint64_t floats = 4 * (uint64_t)ELEMENTS + 2; /* examples of both variables */
+    assert_true(floats >= PS_SHARED_FLOATS_MIN);
+    joins_in("sync", "adam, average: 0.5, accumulate: 2", floats);
 }
 
 /* The primary goes on while its backup is not there; then it waits. */
@@ -266,6 +275,7 @@ int main(void)
         cmocka_unit_test(joins_in_sync),
         cmocka_unit_test(joins_in_async),
         cmocka_unit_test(joins_without_slots),
+        cmocka_unit_test(joins_with_many_slots),
         cmocka_unit_test(some_updates_wait_for_who_joins),
         cmocka_unit_test(memory_is_given_back),
         cmocka_unit_test(without_memory_the_shard_stays_as_it_was),
