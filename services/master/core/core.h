@@ -4,7 +4,7 @@
 #ifndef GRADUS_MASTER_CORE_CORE_H
 #define GRADUS_MASTER_CORE_CORE_H
 
-#include "base/log.h"
+#include "base/log_text.h"
 #include "base/name_index.h"
 #include "master/core/call.h"
 #include "master/core/job.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The spans of a recorded trace on the master's clock, for those who show them. */
-#ifndef GRADUS_CLI_TRACE_SPANS_H
-#define GRADUS_CLI_TRACE_SPANS_H
+#ifndef GRADUS_TIMELINE_TRACE_SPANS_H
+#define GRADUS_TIMELINE_TRACE_SPANS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recorded trace as what its picture shows: a lane for each worker and shard, what they did when,
  * and the way of each gradient from the worker that computed it to the update that it is in. */
-#ifndef GRADUS_CLI_TIMELINE_H
-#define GRADUS_CLI_TIMELINE_H
+#ifndef GRADUS_TIMELINE_TIMELINE_H
+#define GRADUS_TIMELINE_TIMELINE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,6 +62,14 @@ struct timeline {
     int64_t length; /* of the window */
 };
 
+const char *timeline_part_name(enum timeline_part part); /* "load" */
+/* Boxes that follow each other in a lane, of one part and together shorter than @narrow_ns, are
+ * drawn as one, @out. Returns the box that comes after them. */
+size_t timeline_join(const struct timeline *t, size_t i, int64_t narrow_ns,
+                     struct timeline_box *out);
+/* Where there are too many gradients, those of the lead are drawn; it decides what can be decided
+ * in two ways. */
+bool timeline_is_drawn(const struct timeline *t, const struct timeline_push *p);
 /* Versions that others have made between the gradient's base and its own update. */
 uint64_t timeline_staleness(const struct timeline_push *p);
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/timeline.h"
+#include "timeline/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/trace_spans.h"
+#include "timeline/trace_spans.h"
 #include "job/progress/exchange.h"
 #include "trace/trace.h"
+
+#define ARROWS_MAX 600
 
 /* An exchange as its shard saw it. */
 struct queued {
@@ -347,6 +349,33 @@ static void find_updates(struct timeline *t)
 uint64_t timeline_staleness(const struct timeline_push *p)
 {
     return p->made > p->base ? p->made - p->base - 1 : 0;
+}
+
+const char *timeline_part_name(enum timeline_part part)
+{
+    static const char *const names[TIMELINE_PARTS] = {
+        [TIMELINE_LOAD] = "load", [TIMELINE_COMPUTE] = "compute", [TIMELINE_EVALUATE] = "evaluate",
+        [TIMELINE_WIRE] = "wire", [TIMELINE_WAIT] = "wait",       [TIMELINE_APPLY] = "apply",
+        [TIMELINE_SUM] = "sum",   [TIMELINE_ANSWER] = "answer",
+    };
+    return names[part];
+}
+
+size_t timeline_join(const struct timeline *t, size_t i, int64_t narrow_ns,
+                     struct timeline_box *out)
+{
+    *out = t->boxes[i++];
+    while (i < t->box_count && t->boxes[i].lane == out->lane && t->boxes[i].part == out->part &&
+           t->boxes[i].end - out->begin < narrow_ns) {
+        out->end = t->boxes[i].end > out->end ? t->boxes[i].end : out->end;
+        i++;
+    }
+    return i;
+}
+
+bool timeline_is_drawn(const struct timeline *t, const struct timeline_push *p)
+{
+    return t->push_count <= ARROWS_MAX || p->shard == t->worker_count;
 }
 
 /* ---- all of it ---- */

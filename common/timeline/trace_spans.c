@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/trace_spans.h"
+#include "timeline/trace_spans.h"
 
 #include "trace/trace.h"
 
@@ -53,7 +53,7 @@ struct trace_window trace_window(const Gradus__V1__TraceJobResponse *trace,
             shared->end = w.end < shared->end ? w.end : shared->end;
         }
     }
-    if (shared->begin >= shared->end) {
+    if (shared->begin >= shared->end || all.begin > all.end) {
         *shared = all;
     }
     return all;
