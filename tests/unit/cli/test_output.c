@@ -396,6 +396,7 @@ static void test_shards(void **state)
     buf_release(&out);
     char none[] = "", problem[] = "there is no other server for it";
     x.shards[0].backup = none;
+    x.shards[0].backup_behind = 0;
     x.shards[0].backup_problem = problem;
     output_status_text(&x.s.job, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), ", no backup: there is no other server for it\n"));

@@ -179,7 +179,6 @@ static void a_record_survives_the_wire(void **state)
     job_record_add_times(&a, "w-1", &times);
     job_record_set_shards(&a, 2);
     job_record_set(&a.shards[0].ps, "p-1");
-    job_record_set(&a.shards[0].backup, "p-2");
     job_record_set(&a.shards[1].backup_problem, "no room");
     a.shards[0].follows = true;
     a.shards[0].state_sent = 35;
@@ -254,7 +253,7 @@ static void a_record_survives_the_wire(void **state)
     assert_int_equal(packed.len, again.len);
     assert_memory_equal(packed.data, again.data, packed.len);
     check_handover(&b.handover);
-    assert_string_equal(b.shards[0].backup, "p-2");
+    assert_string_equal(b.shards[0].backup, "ps-2");
     assert_string_equal(b.shards[1].backup_problem, "no room");
     assert_true(b.shards[0].follows && !b.shards[1].follows);
     assert_true(b.shards[0].state_sent == 35 && b.shards[0].state_bytes == 36);
