@@ -10,10 +10,9 @@
 #ifndef GRADUS_BASE_LOG_H
 #define GRADUS_BASE_LOG_H
 
-#include <stddef.h>
+#include "base/log_text.h"
 
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
-enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR };
 
 /* @service borrows and must outlive logging; call before other threads start. */
 void log_init(const char *service, enum log_level level);
@@ -25,10 +24,6 @@ typedef void log_told_fn(enum log_level level, const char *event, const char *te
 void log_tell(log_told_fn *told);
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Quotes and escapes @s into @out (cut to fit) when it needs it; returns @out. Control bytes come
- * out as \n, \r, \t, \x1b or \u009b: whatever a peer sends, a line stays one line, and a terminal
- * that shows the log obeys nothing of it. */
-const char *log_quote(const char *s, char *out, size_t n);
 
 #define log_debug(...) log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
 #define log_info(...) log_write(LOG_LEVEL_INFO, __VA_ARGS__)

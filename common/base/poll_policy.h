@@ -25,7 +25,6 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/thread_load.h"
 
 /* Usual waits above it are slept through: beside them a wake-up is little. A server waits as long
  * as its workers compute. */
@@ -62,6 +61,14 @@ enum poll_why {
     POLL_WHY_COUNT,
 };
 extern const char *const poll_why_names[POLL_WHY_COUNT];
+
+/* What a thread suffers from others that want its processor; differences count (thread_load.h). */
+struct thread_load {
+    uint64_t switches; /* involuntary ones */
+    uint64_t sleeps;   /* voluntary ones */
+    uint64_t delay_ns; /* ready to run, and not running */
+    bool has_delay;    /* the kernel has /proc/thread-self/schedstat */
+};
 
 struct poll_policy {
     struct poll_setting setting;

@@ -7,12 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct thread_load {
-    uint64_t switches; /* involuntary ones */
-    uint64_t sleeps;   /* voluntary ones */
-    uint64_t delay_ns; /* ready to run, and not running */
-    bool has_delay;    /* the kernel has /proc/thread-self/schedstat */
-};
+#include "base/poll_policy.h"
 
 /* The load of the calling thread; takes a few microseconds. */
 struct thread_load thread_load(void);

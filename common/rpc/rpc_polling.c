@@ -9,6 +9,7 @@
 #include "base/chrono.h"
 #include "base/host_cpus.h"
 #include "base/mem.h"
+#include "base/thread_load.h"
 
 struct rpc_polling {
     struct poll_setting setting;

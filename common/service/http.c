@@ -129,22 +129,23 @@ static int admit(const struct http *h, struct MHD_Connection *c, struct http_ask
         .content_type =
             MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE)};
     struct err *err = &asked->refusal;
-    const bool changes = strcmp(asked->method, MHD_HTTP_METHOD_POST) == 0 &&
-                         http_calls_changes(h->calls, asked->path);
+    const enum http_deed deed = http_calls_deed(h->calls, asked->method, asked->path);
+    int rc = 0;
     if (asked->row == NULL) {
         return err_set(err, ERR_NOT_FOUND, "there is no such page");
     }
-    if (changes && !h->guarded) {
+    if (deed == HTTP_CHANGES && !h->guarded) {
         return err_set(err, ERR_PERMISSION,
                        "nobody has to say here who he is, so nothing can be changed by HTTP: use "
                        "`gradus`, or start the master with --tokens FILE");
     }
     if (!h->guarded) {
         auth_identity_open(&asked->who);
-        return h->local ? http_origin_check_local(&from, err) : 0;
+        rc = h->local ? http_origin_check_local(&from, err) : 0;
+    } else {
+        rc = decide(h, c, asked->row, asked->row, &asked->who, err);
     }
-    int rc = decide(h, c, asked->row, asked->row, &asked->who, err);
-    return rc == 0 && changes ? http_origin_check_change(&from, err) : rc;
+    return rc == 0 && deed != HTTP_LOOKS ? http_origin_check_post(&from, err) : rc;
 }
 
 /* "ipv4:10.0.0.7:40000" */

@@ -29,6 +29,12 @@ struct http_check { /* a page that says yes or no */
 /* A request for a page of the service's own. */
 struct http_call;
 
+enum http_deed {
+    HTTP_LOOKS,
+    HTTP_COSTS,   /* browsers send it from the port's own pages alone (Origin), as JSON */
+    HTTP_CHANGES, /* likewise, and nobody sends it who has not said who it is */
+};
+
 struct http_pages {
     /* "/v2": this path and all below it; "/": every path that has a row, and the port's own pages
      * beside them. Borrows. */
@@ -37,9 +43,8 @@ struct http_pages {
     size_t bodies_bytes_max; /* bytes of all bodies that have no answer yet */
     /* The row of auth_table.h for this path; NULL: there is no such page. */
     const char *(*row)(void *ctx, const char *path);
-    /* Paths that change something; NULL: none does. To them, browsers send requests of the port's
-     * own pages alone (Origin), of JSON, and nobody who has not said who it is. */
-    bool (*changes)(void *ctx, const char *path);
+    /* What a POST to this path does; NULL: none does anything. */
+    enum http_deed (*deed)(void *ctx, const char *path);
     /* Answer @call with http_call_answer(), here or later on any thread. On the HTTP thread. */
     void (*request)(void *ctx, struct http_call *call);
     void *ctx;

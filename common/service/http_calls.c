@@ -107,9 +107,10 @@ bool http_calls_has(const struct http_calls *cs, const char *path, const char **
     return true;
 }
 
-bool http_calls_changes(const struct http_calls *cs, const char *path)
+enum http_deed http_calls_deed(const struct http_calls *cs, const char *method, const char *path)
 {
-    return cs->pages.changes != NULL && cs->pages.changes(cs->pages.ctx, path);
+    const bool posts = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
+    return posts && cs->pages.deed != NULL ? cs->pages.deed(cs->pages.ctx, path) : HTTP_LOOKS;
 }
 
 struct http_call *http_calls_begin(struct http_calls *cs, struct MHD_Connection *c,

@@ -22,8 +22,8 @@ void http_calls_close(struct http_calls *cs);
 
 /* The row for a path below the prefix, into *@row (NULL: no such page); false: it is another. */
 bool http_calls_has(const struct http_calls *cs, const char *path, const char **row);
-/* Does a request to @path change something? */
-bool http_calls_changes(const struct http_calls *cs, const char *path);
+/* What a request of that method to @path does. */
+enum http_deed http_calls_deed(const struct http_calls *cs, const char *method, const char *path);
 #define HTTP_PEER_BYTES 80
 struct http_asked { /* copied, but for row */
     const char *method, *path;

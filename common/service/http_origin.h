@@ -19,8 +19,8 @@ struct http_origin { /* headers; NULL: it has none */
 /* A port of the loopback that asks nobody who it is: the host is asked for by an address of the
  * loopback, or as localhost. Errors: ERR_PERMISSION. */
 int http_origin_check_local(const struct http_origin *o, struct err *err);
-/* A request that changes something: JSON, which forms cannot send, and of no other page. Errors:
+/* A request that does something: JSON, which forms cannot send, and of no other page. Errors:
  * ERR_PERMISSION, ERR_INVALID. */
-int http_origin_check_change(const struct http_origin *o, struct err *err);
+int http_origin_check_post(const struct http_origin *o, struct err *err);
 
 #endif

@@ -61,7 +61,7 @@ static const struct {
       .offset = AT(tensorboard),
       .def = "",
       .help = "Directory for TensorBoard: every evaluation is added to event files below it, "
-              "JOB/train and JOB/test"}},
+              "JOB/train and JOB/test; JOB has the hyperparameters"}},
 };
 
 static const struct field master_rows[] = {

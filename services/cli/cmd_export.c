@@ -37,9 +37,9 @@ static const struct field fields[] = {
      .def = "auto",
      .choices = formats,
      .help = "Of OUT: safetensors, the parameters; onnx, the model that computes with them; "
-             "tensorboard, the evaluations of JOB as event files in a directory; csv, the "
-             "evaluations as a table; auto: "
-             "onnx when its name ends with .onnx, csv with .csv, else safetensors"},
+             "tensorboard, the evaluations and hyperparameters of JOB as event files in a "
+             "directory; csv, the evaluations as a table; auto: onnx when its name ends with "
+             ".onnx, csv with .csv, else safetensors"},
     {.path = "from",
      .type = FIELD_STRING,
      .offset = offsetof(struct options, from),

@@ -45,7 +45,8 @@ int export_events(const struct cli_common *common, const char *id, bool csv, con
     }
     if (rc == 0) {
         rc = csv ? write_csv(found.job, path, &err)
-                 : tensorboard_write(path, found.job, found.job->n_evaluations, &err);
+                 : tensorboard_write(path, found.job, found.job->text, found.job->n_evaluations,
+                                     &err);
     }
     if (rc == 0) {
         tell(common, found.job, csv, path, said);

@@ -16,12 +16,12 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/find_job.h"
+#include "cli/follow_events.h"
 #include "cli/follow_inbox.h"
 #include "cli/job_events.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/watch_lines.h"
-#include "tensorboard/tensorboard.h"
 #include "wire/wire.h"
 
 #define TICK_MS 200
@@ -47,9 +47,7 @@ struct follower {
     uint64_t line_ms;
     uint64_t evaluation_step;
     size_t evaluations_shown;
-    size_t events_written;                 /* evaluations in event files, */
-    uint64_t events_step;                  /* the last of them, */
-    bool events_failed;                    /* told */
+    struct follow_events written;
     uint64_t newest_step, newest_since_ms; /* the newest evaluation; since_ms 0: none yet */
     int state_shown;
     char reason_shown[256];
@@ -125,16 +123,8 @@ static bool settled(struct follower *f, const Gradus__V1__Job *job)
 /* What cannot be written ends no training. */
 static void write_events(struct follower *f, const Gradus__V1__Job *job, size_t count)
 {
-    const char *dir = f->options->tensorboard;
     struct err err = {0};
-    if (dir == NULL || dir[0] == '\0' || count == 0 || f->events_failed ||
-        (count == f->events_written && job->evaluations[count - 1]->step == f->events_step)) {
-        return;
-    }
-    f->events_written = count;
-    f->events_step = job->evaluations[count - 1]->step;
-    if (tensorboard_write(dir, job, count, &err) != 0) {
-        f->events_failed = true;
+    if (follow_events_write(&f->written, f->client, f->options, job, count, &err) != 0) {
         clear_line(f);
         cli_note("--tensorboard: %s; no more is written", err.msg);
     }

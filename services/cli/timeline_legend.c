@@ -9,16 +9,6 @@
 #define BAR_WIDTH 26
 #define BAR_HEIGHT 44
 
-const char *timeline_part_name(enum timeline_part part)
-{
-    static const char *const names[TIMELINE_PARTS] = {
-        [TIMELINE_LOAD] = "load", [TIMELINE_COMPUTE] = "compute", [TIMELINE_EVALUATE] = "evaluate",
-        [TIMELINE_WIRE] = "wire", [TIMELINE_WAIT] = "wait",       [TIMELINE_APPLY] = "apply",
-        [TIMELINE_SUM] = "sum",   [TIMELINE_ANSWER] = "answer",
-    };
-    return names[part];
-}
-
 unsigned timeline_color(uint64_t staleness, uint64_t stalest)
 {
     if (staleness == 0 || stalest == 0) {

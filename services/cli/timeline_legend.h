@@ -4,7 +4,7 @@
 #define GRADUS_CLI_TIMELINE_LEGEND_H
 
 #include "base/buf.h"
-#include "cli/timeline.h"
+#include "timeline/timeline.h"
 
 #define TIMELINE_LEGEND_HEIGHT 118 /* pixels, below the lanes */
 #define TIMELINE_COLORS 5
@@ -13,7 +13,6 @@
 void timeline_legend(const struct timeline *t, double x, double y, uint64_t stalest,
                      struct buf *out);
 
-const char *timeline_part_name(enum timeline_part part);
 /* 0 for a gradient that is not stale, and up to TIMELINE_COLORS - 1 for the stalest. */
 unsigned timeline_color(uint64_t staleness, uint64_t stalest);
 /* "12.5 ms", in the unit in which one says @scale; returns @out. */

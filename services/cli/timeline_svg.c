@@ -17,8 +17,7 @@
 #define GAP 34    /* between workers and shards, where arrows are seen best */
 #define STRIP 9   /* above a shard: gradients that wait there */
 #define BOX_MIN 0.3
-#define NUMBER_WIDTH 7 /* of a digit */
-#define ARROWS_MAX 600
+#define NUMBER_WIDTH 7     /* of a digit */
 #define STALEST_MAX 100000 /* more is shown as so much */
 #define LABEL_WIDTH 13
 #define MANY 200 /* arrows: faint, without numbers */
@@ -189,14 +188,10 @@ static void add_box(struct drawing *d, const struct timeline_box *b)
 static void add_boxes(struct drawing *d)
 {
     const struct timeline *t = d->t;
-    for (size_t i = 0; i < t->box_count; i++) {
-        struct timeline_box b = t->boxes[i];
-        while (i + 1 < t->box_count && t->boxes[i + 1].lane == b.lane &&
-               t->boxes[i + 1].part == b.part &&
-               (double)(t->boxes[i + 1].end - b.begin) * d->per_ns < BOX_MIN) {
-            b.end = t->boxes[i + 1].end > b.end ? t->boxes[i + 1].end : b.end;
-            i++;
-        }
+    const int64_t narrow_ns = (int64_t)(BOX_MIN / PLOT * (double)t->length);
+    for (size_t i = 0; i < t->box_count;) {
+        struct timeline_box b;
+        i = timeline_join(t, i, narrow_ns, &b);
         add_box(d, &b);
     }
 }
@@ -274,13 +269,11 @@ static void add_push(struct drawing *d, const struct timeline_push *p)
     buf_add_str(d->out, "</g>");
 }
 
-/* Where there are too many, those of the lead; it decides what can be decided in two ways. */
 static void add_pushes(struct drawing *d)
 {
-    const bool lead_only = d->t->push_count > ARROWS_MAX;
     buf_printf(d->out, "<g opacity=\"%s\">", d->t->push_count > MANY ? ".4" : "1");
     for (size_t i = 0; i < d->t->push_count; i++) {
-        if (!lead_only || d->t->pushes[i].shard == d->t->worker_count) {
+        if (timeline_is_drawn(d->t, &d->t->pushes[i])) {
             add_push(d, &d->t->pushes[i]);
         }
     }

@@ -6,7 +6,7 @@
 #define GRADUS_CLI_TIMELINE_SVG_H
 
 #include "base/buf.h"
-#include "cli/timeline.h"
+#include "timeline/timeline.h"
 
 struct timeline_about {
     const char *job, *mode; /* "digits-1", "sync, 4 replicas" */

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "cli/trace_spans.h"
+#include "timeline/trace_spans.h"
 #include "json/json_write.h"
 #include "trace/trace.h"
 #include "wire/wire.h"

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "cli/output.h"
 #include "cli/query.h"
-#include "cli/trace_spans.h"
+#include "timeline/trace_spans.h"
 
 #define ANSWER_MS 100000 /* time that the master takes at most beside the steps */
 

@@ -19,10 +19,10 @@
 #include "base/text.h"
 #include "bench/bench_shard.h"
 #include "bench/samples.h"
+#include "ps_client/ps_client.h"
 #include "rpc/rpc.h"
 #include "table/table_gradient.h"
 #include "table/table_keys.h"
-#include "worker/ps_client/ps_client.h"
 
 #define ARRAY_STAGGER_FLOATS 1088 /* gradient and parameters compete for other cache sets */
 

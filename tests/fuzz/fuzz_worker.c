@@ -131,11 +131,12 @@ void worker_job_free(struct worker_job *j)
 /* The next answer of the input, as the client of the servers reads it. */
 static void exchange(struct worker_job *j, const struct worker_request *r)
 {
-    struct worker_event e = {.kind = WORKER_EXCHANGED,
-                             .exchange = r->exchange,
-                             .code = ERR_UNAVAILABLE,
-                             .message = "no answer",
-                             .answer = {.kind = r->ask.kind}};
+    struct worker_event event = {.kind = WORKER_EXCHANGED,
+                                 .exchanged = {.exchange = r->exchange,
+                                               .code = ERR_UNAVAILABLE,
+                                               .message = "no answer",
+                                               .answer = {.kind = r->ask.kind}}};
+    struct worker_exchanged *e = &event.exchanged;
     struct err err = {0};
     struct rpc_msg *msg = NULL;
     if (answered < answer_count) {
@@ -148,13 +149,13 @@ static void exchange(struct worker_job *j, const struct worker_request *r)
     }
     if (msg != NULL) {
         const Gradus__V1__ExchangeResponse *m = (const Gradus__V1__ExchangeResponse *)msg->body;
-        e.version = m->version;
-        e.code = m->code > 0 && m->code <= 16 ? -m->code : 0;
-        e.code = e.code != 0 ? e.code : wire_answer_from_proto(m, &r->ask, &e.answer, &err);
-        e.message = e.code == 0 ? NULL : "refused";
+        e->version = m->version;
+        e->code = m->code > 0 && m->code <= 16 ? -m->code : 0;
+        e->code = e->code != 0 ? e->code : wire_answer_from_proto(m, &r->ask, &e->answer, &err);
+        e->message = e->code == 0 ? NULL : "refused";
         fuzz_require_error(err.code, &err);
     }
-    step(j, &e);
+    step(j, &event);
     rpc_msg_unref(msg);
 }
 
@@ -177,12 +178,12 @@ static void execute(struct worker_job *j, const struct worker_action *a)
         return;
     case WORKER_DO_LEASE:
         e.kind = WORKER_LEASED;
-        e.lease = WORKER_LEASE_DONE;
-        e.generation = a->lease.generation;
+        e.leased.kind = WORKER_LEASE_DONE;
+        e.leased.generation = a->lease.generation;
         break;
     case WORKER_DO_REPORT_SPLIT:
         e.kind = WORKER_SPLIT_REPORTED;
-        e.generation = a->report_split.generation;
+        e.reported.generation = a->report_split.generation;
         break;
     case WORKER_DO_REPORT_PROGRESS:
         e.kind = WORKER_PROGRESS_REPORTED;
@@ -275,17 +276,17 @@ void worker_job_assign(struct worker_job *j, struct rpc_call *call, struct rpc_m
 {
     const Gradus__V1__AssignRequest *r = (const Gradus__V1__AssignRequest *)msg->body;
     const struct ledger_shape shape = {.records = data.records, .batch_records = 10};
-    struct worker_event e = {.kind = WORKER_ASSIGN, .tag = 1};
+    struct worker_event e = {.kind = WORKER_ASSIGN, .assign.tag = 1};
     struct ledger ledger = {0};
     struct err err = {0};
     if (!is_started(j, call)) {
         return;
     }
     struct worker_place *places = mem_new(j->plan.shard_count, sizeof *places);
-    int rc = worker_job_assign_from_proto(r, worker_generation(j->core), &shape, &ledger, &e.assign,
-                                          &err);
-    if (rc == 0 && e.assign.ledger != NULL) {
-        e.places = places;
+    int rc = worker_job_assign_from_proto(r, worker_generation(j->core), &shape, &ledger,
+                                          &e.assign.assignment, &err);
+    if (rc == 0 && e.assign.assignment.ledger != NULL) {
+        e.assign.places = places;
         rc =
             worker_job_places_from_proto(r->shards, r->n_shards, j->plan.shard_count, places, &err);
     }
@@ -304,11 +305,11 @@ void worker_job_evaluate(struct worker_job *j, struct rpc_call *call, struct rpc
 {
     const Gradus__V1__EvaluateRequest *r = (const Gradus__V1__EvaluateRequest *)msg->body;
     struct worker_event e = {.kind = WORKER_EVALUATE,
-                             .tag = 2,
-                             .pin_id = r->pin_id,
-                             .first = r->first,
-                             .count = r->count,
-                             .generation = r->generation};
+                             .evaluate = {.tag = 2,
+                                          .generation = r->generation,
+                                          .pin_id = r->pin_id,
+                                          .first = r->first,
+                                          .count = r->count}};
     struct err err = {0};
     if (!is_started(j, call)) {
         return;
@@ -322,7 +323,7 @@ void worker_job_evaluate(struct worker_job *j, struct rpc_call *call, struct rpc
         refuse(call, &err);
     } else {
         Gradus__V1__EvaluateResponse response = GRADUS__V1__EVALUATE_RESPONSE__INIT;
-        e.places = places;
+        e.evaluate.places = places;
         step(j, &e);
         (void)rpc_reply(call, &response.base, NULL);
     }

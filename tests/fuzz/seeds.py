@@ -282,6 +282,7 @@ cluster:
 def texts():
     write("job", "async", JOB)
     write("job", "sets", JOB.encode() + b"\0training.mode=bounded\ntraining.staleness=3\nmodel.layers.0.units=8\nupdate.rule=adam")
+    write("job", "tensorboard", JOB.encode() + b"\0training.tensorboard=/srv/boards/../b c")
     examples = os.path.join(ROOT, "examples")
     for name in ("bike-sharing", "california-housing", "criteo-dcn", "criteo-logistic", "digits"):  # no two kinds alike
         with open(os.path.join(examples, name + ".yaml"), "rb") as f:

@@ -226,6 +226,27 @@ class Changes(PageTest):
         self.assertEqual(self.get(self.master, page, headers={"Authorization": "Bearer " + self.tokens["ann"]})[0], 405)
         self.assertFalse(self.seen_job().get("paused", False))
 
+    def test_the_live_picture_is_for_who_may_record(self):
+        self.state("RUNNING")
+
+        def recorded():  # a machine that stands still may answer too late
+            try:
+                status, answer = self.post("ann", "timeline", "{}")
+            except OSError:
+                return None
+            self.assertIn(status, (200, 503), answer)
+            return answer.get("lanes")
+        self.assertEqual(self.wait_for("a picture", recorded)[0]["node"], "worker-1")
+        for who, part in (("eve", "Jobs/Trace"), ("bob", "ann")):
+            status, answer = self.post(who, "timeline")
+            self.assertEqual(status, 403, answer)
+            self.assertIn(part, answer["error"])
+        self.assertEqual(self.post("ann", "timeline", '{"steps": 7}')[0], 400)
+        self.assertEqual(self.post("ann", "timeline", Origin="http://evil.example")[0], 403)
+        page = f"/api/v1/jobs/{self.job_id}/timeline"
+        self.assertEqual(self.get(self.master, page, "POST", {"Content-Type": "application/json"}, b"{}")[0], 401)
+        self.assertEqual(self.get(self.master, page, headers={"Authorization": "Bearer " + self.tokens["ann"]})[0], 405)
+
     @unittest.skipUnless(DRIVER and BROWSER, "no chromedriver is installed")
     def test_by_hand(self):
         page = Driver(self)

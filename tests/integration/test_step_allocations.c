@@ -6,8 +6,8 @@
 
 #include <stdatomic.h>
 
+#include "ps_client/ps_client.h"
 #include "support/wait_until.h"
-#include "worker/ps_client/ps_client.h"
 
 #define WARM 300
 #define COUNTED 300

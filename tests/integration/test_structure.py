@@ -32,11 +32,31 @@ WAITS = {
     "tests/unit/storage/test_s3_retry.c": {"nanosleep"},  # in the place of the C library's
     "tests/unit/table/test_table_errors.c": {"while"},  # a search, in parts
 }
-# A file of each core, and headers that no core may see: threads, sockets, messages.
-CORES = ("services/master/core/master.c", "services/ps/core/shard.c", "services/worker/core/worker.c",
-         "common/membership/membership_core.c")
-NOT_FOR_CORES = ("rpc/rpc.h", "wire/wire.h", "execution/loop.h", "service/service.h", "checkpoint/checkpoint.h",
-                 "gradus/v1/ps.pb-c.h")
+# The cores: a folder, or the files of one name in a room that has other files, too.
+CORES = ("services/master/core/", "services/ps/core/", "services/serve/core/", "services/worker/core/",
+         "common/base/poll_policy.", "common/membership/membership_core.", "common/trace/recording.")
+# What a core may include: C's headers without clocks, signals, threads and atomics; of base what asks the system for nothing
+# but memory; rooms with plain data and arithmetic. (Of stdio.h it may call snprintf() alone, of stdlib.h nothing of CALLS.)
+STANDARD = set("assert.h ctype.h errno.h float.h inttypes.h limits.h math.h stdarg.h stdbool.h stddef.h stdint.h stdio.h "
+               "stdlib.h string.h".split())
+PURE_BASE = set("backoff.h buf.h checksum.h crc32c.h err.h log_text.h mem.h mutant.h name_index.h poll_policy.h rng.h text.h "
+                "vector.h".split())
+PURE_ROOMS = ("config", "data", "graph", "job/plan", "job/progress", "job/spec", "rule/rules", "rule/update", "tensor")
+MUTANTS = "sim/mutants.h"  # in the simulator alone
+CALLS = re.compile(r"\b((?:vf?|f)?printf|puts|fputs|putchar|f?open|getenv|s?rand|random|system|exit|time)\(")
+# What a core may not include, by kinds.
+NOT_FOR_CORES = {
+    "threads": ("<pthread.h>", "<threads.h>", "<stdatomic.h>", '"base/thread.h"', '"execution/loop.h"'),
+    "clocks": ("<time.h>", "<sys/time.h>", '"base/chrono.h"'),
+    "signals": ("<signal.h>", '"base/signals.h"'),
+    "files": ("<fcntl.h>", "<unistd.h>", "<dirent.h>", '"base/file.h"', '"storage/storage.h"', '"checkpoint/checkpoint.h"'),
+    "sockets": ("<sys/socket.h>", "<poll.h>", '"host/local_socket.h"'),
+    "logs": ('"base/log.h"', '"base/log_tail.h"'),
+    "the machine": ("<sched.h>", '"base/host_cpus.h"'),
+    "random numbers": ("<sys/random.h>",),
+    "messages": ('"gradus/v1/ps.pb-c.h"', "<protobuf-c/protobuf-c.h>", "<grpc/grpc.h>", '"wire/wire.h"', '"rpc/rpc.h"'),
+    "shells": ('"service/service.h"', '"ps_client/ps_client.h"', '"worker/job/worker_job.h"', '"master/shell/shell.h"'),
+}
 
 
 def sources(*directories):
@@ -109,6 +129,11 @@ class Waiting(unittest.TestCase):
         self.assertEqual(found, WAITS)
 
 
+# Headers of include/gradus, and the room that has what is declared there.
+INTERFACES = {"gradus/worker.h": "libgradus", "gradus/compute.h": "libgradus", "gradus/client.h": "libgradus_client",
+              "gradus/rule.h": ""}
+
+
 class Rooms(unittest.TestCase):
     """The compiler is the judge: a header that a room may not use is not found."""
 
@@ -133,11 +158,13 @@ class Rooms(unittest.TestCase):
             self.assertRegex(done.stderr, f"{re.escape(header)}.*(No such file|file not found)", done.stderr)
         return done.returncode == 0
 
-    def test_cores_see_neither_threads_nor_messages(self):
-        for path in CORES:
+    def test_cores_do_not_find_shells_and_messages(self):
+        for core in CORES:
+            path = files_of_core(core)[0]
             self.assertTrue(self.compiles(path, "base/err.h"))
-            for header in NOT_FOR_CORES:
-                self.assertFalse(self.compiles(path, header), f"{path} may include {header}")
+            for header in sum((NOT_FOR_CORES[kind] for kind in ("messages", "shells")), ()):
+                if header.startswith('"'):
+                    self.assertFalse(self.compiles(path, header.strip('"')), f"{path} may include {header}")
 
     def test_lower_rooms_do_not_see_higher_ones(self):
         with open(os.path.join(SOURCE, "common/CMakeLists.txt"), encoding="utf-8") as f:
@@ -151,10 +178,86 @@ class Rooms(unittest.TestCase):
                 header = f"{higher}/{first_header[higher]}"
                 self.assertFalse(self.compiles(path, header), f"{path} may include {header}")
 
+    def test_rooms_name_what_they_use(self):
+        """DEPENDS has the rooms whose headers the files of a room include: no others, and none because another room needs it."""
+        rooms = {}
+        for top in ("common", "services"):
+            for directory, _, names in os.walk(os.path.join(SOURCE, top)):
+                cmake = "\n".join(lines_of(os.path.join(directory, "CMakeLists.txt"))) if "CMakeLists.txt" in names else ""
+                words = re.search(r"^gradus_library\((\w+)([^)]*)\)", cmake, re.M)
+                if words:
+                    depends = set(re.findall(r"\w+", words.group(2).partition("DEPENDS")[2].partition("PRIVATE")[0]))
+                    rooms[words.group(1)] = directory, depends | set(re.findall(r"\bgradus_(\w+)", words.group(2)))
+        self.assertGreater(len(rooms), 40)
+        for room, (directory, depends) in rooms.items():
+            used = set()
+            for name in os.listdir(directory):
+                text = "\n".join(lines_of(os.path.join(directory, name))) if name.endswith((".c", ".h")) and name != "main.c" else ""
+                for header in re.findall(r'^#include ["<](.*)[">]', text, re.M):
+                    if header.endswith(".pb-c.h") or header.startswith("protobuf-c/"):
+                        used.add("proto")
+                    elif header in INTERFACES or f'"{header}"' in text:
+                        used.add(INTERFACES.get(header, os.path.dirname(header).replace("/", "_")))
+            with self.subTest(room=room):
+                self.assertEqual(depends, used - {room, "", "sim"})
+
     def test_the_client_sees_no_core_of_servers_and_workers(self):
         for header in ("ps/core/shard.h", "worker/core/worker.h", "ps/rpc/ps.h", "worker/job/worker_job.h",
                        "master/shell/shell.h"):
             self.assertFalse(self.compiles("services/cli/cli.c", header), header)
+
+
+def files_of_core(core):
+    return sorted(path for path in sources(os.path.dirname(core)) if path.startswith(core) and path.endswith(".c"))
+
+
+def wrong_in_core(core, text):
+    """What a file of the core with this text includes, itself or by headers of ours, or calls, and may not."""
+    code = re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', "", text, flags=re.S)
+    wrong = {call + "()" for call in CALLS.findall(code)}
+    seen, left = set(), [text]
+    while left:
+        for include in set(re.findall(r'^ *#include ([<"][^>"]+[>"])', left.pop(), re.M)) - seen:
+            seen.add(include)
+            header = include.strip('<">')
+            room, name = os.path.split(header)
+            if include.startswith("<"):
+                may = header in STANDARD
+            elif room == "base":
+                may = name in PURE_BASE
+            else:
+                may = room in PURE_ROOMS or header.startswith(core.partition("/")[2]) or header == MUTANTS
+            if not may:
+                wrong.add(include)
+            elif include.startswith('"') and header != MUTANTS:
+                left += ["\n".join(lines_of(f"{top}/{header}")) for top in ("common", "services")
+                         if os.path.exists(os.path.join(SOURCE, top, header))]
+    return wrong
+
+
+class Cores(unittest.TestCase):
+    """A core has no clock, thread, socket, file, log or random source, and no type of gRPC or protobuf."""
+
+    def test_cores_include_what_is_pure(self):
+        for core in CORES:
+            paths = files_of_core(core)
+            self.assertNotEqual(paths, [], core)
+            for path in paths:
+                self.assertEqual(wrong_in_core(core, "\n".join(lines_of(path))), set(), path)
+
+    def test_what_is_not_is_refused(self):
+        for core in CORES:
+            path = files_of_core(core)[0]
+            text = "\n".join(lines_of(path))
+            for kind, includes in NOT_FOR_CORES.items():
+                for include in includes:
+                    self.assertIn(include, wrong_in_core(core, f"{text}\n#include {include}\n"), f"{kind} in {path}")
+            for call in ("printf", "getenv", "rand", "time", "fopen"):
+                self.assertEqual(wrong_in_core(core, f"{text}\nint x(void) {{ return {call}(0); }}\n"), {call + "()"}, path)
+
+    def test_a_header_brings_nothing_in(self):
+        """What a header of a pure room includes counts, too: <pthread.h> of streamed data."""
+        self.assertIn("<pthread.h>", wrong_in_core("services/worker/core/", '#include "data/stream_source.h"\n'))
 
 
 TIMES = re.compile(r"time\.(monotonic|perf_counter)\(\)")

@@ -18,7 +18,7 @@ PROGRAM_TESTS = {
     "storage": ["test_object_store"],
     "rpc": ["test_rpc_python_client", "test_rpc_python_server"],
     "ps": ["test_ps_python_client", "test_step_allocations"],
-    "worker": ["test_step_allocations"],
+    "ps_client": ["test_step_allocations"],
     "wire": ["integration_wire"],
 }
 

@@ -507,8 +507,8 @@ void job_go_on(struct world *w, uint32_t node)
     struct sim_worker_job *j = w->nodes[node].job;
     struct worker_event e = {.kind = WORKER_COMPUTED, .now_ms = node_ms(w, node)};
     if (j->computing.kind == WORKER_DO_COMPUTE && gives_up(w, node)) {
-        e.code = j->rows_lost ? j->rows_code : ERR_UNAVAILABLE;
-        e.rows_lost = j->rows_lost;
+        e.computed.code = j->rows_lost ? j->rows_code : ERR_UNAVAILABLE;
+        e.computed.rows_lost = j->rows_lost;
     } else if (j->computing.kind == WORKER_DO_COMPUTE) {
         finish_compute(w, node);
         if (!push_computed(w, node)) {

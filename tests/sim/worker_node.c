@@ -195,7 +195,8 @@ static void assign(struct world *w, uint32_t node, const struct mail *m)
     struct ledger ledger;
     struct era eras[SIM_ERAS_MAX];
     struct worker_event e = {.kind = WORKER_ASSIGN};
-    e.assign = (struct worker_assignment){
+    struct worker_assignment *a = &e.assign.assignment;
+    *a = (struct worker_assignment){
         .generation = q->generation,
         .number = q->number,
         .replica_first = q->replica_first,
@@ -215,21 +216,21 @@ static void assign(struct world *w, uint32_t node, const struct mail *m)
     if (q->generation > worker_generation(j->core)) { /* otherwise nobody looks at the rest */
         memcpy(done, q->ledger.done, sizeof done);
         ledger = (struct ledger){q->ledger.shape, q->ledger.epoch, q->ledger.split_count, done};
-        e.assign.ledger = &ledger;
-        e.places = read_places(q, &places);
-        e.eras = eras;
-        e.era_count = eras_for_core(&w->jobs[j->job], q->eras, q->era_count, eras);
-        e.assign.consistency = q->consistency;
+        a->ledger = &ledger;
+        e.assign.places = read_places(q, &places);
+        e.assign.eras = eras;
+        e.assign.era_count = eras_for_core(&w->jobs[j->job], q->eras, q->era_count, eras);
+        a->consistency = q->consistency;
         j->consistency = q->consistency;
         bool sync = q->consistency.mode == TRAINING_SYNC;
         for (uint32_t i = 0; i < q->lease_count && !sync; i++) {
             const struct lease *l = &q->leases[i];
-            e.assign.leases[i] = (struct worker_lease){l->epoch, l->split, l->batch_end, l->fresh};
+            a->leases[i] = (struct worker_lease){l->epoch, l->split, l->batch_end, l->fresh};
         }
-        e.assign.lease_count = sync ? 0 : q->lease_count;
+        a->lease_count = sync ? 0 : q->lease_count;
     }
-    e.tag = keep_call(j, m);
-    if (e.tag == 0) {
+    e.assign.tag = keep_call(j, m);
+    if (e.assign.tag == 0) {
         unary_refuse(w, m->index, m->attempt, ERR_EXHAUSTED, "too many calls wait already");
         return;
     }
@@ -249,13 +250,13 @@ static void evaluate(struct world *w, uint32_t node, const struct mail *m)
     }
     evaluation_begun(w, j->job, pin_id);
     struct worker_event e = {.kind = WORKER_EVALUATE,
-                             .pin_id = pin_id,
-                             .first = q->first,
-                             .count = q->count,
-                             .generation = q->generation,
-                             .places = read_places(q, &places)};
-    e.tag = keep_call(j, m);
-    if (e.tag == 0) {
+                             .evaluate = {.tag = keep_call(j, m),
+                                          .generation = q->generation,
+                                          .pin_id = pin_id,
+                                          .first = q->first,
+                                          .count = q->count,
+                                          .places = read_places(q, &places)}};
+    if (e.evaluate.tag == 0) {
         unary_refuse(w, m->index, m->attempt, ERR_EXHAUSTED, "too many calls wait already");
         return;
     }
@@ -317,14 +318,14 @@ static void handle_exchanged(struct world *w, uint32_t node, uint32_t index)
     uint8_t decision[8];
     memcpy(decision, &x.decision, sizeof decision);
     struct worker_event e = {.kind = WORKER_EXCHANGED,
-                             .code = x.code,
-                             .message = x.message,
-                             .exchange = x.number,
-                             .version = x.version,
-                             .partial = x.partial,
-                             .rows = x.with_rows,
-                             .answer = x.answer};
-    e.answer.decision.replicas = decision;
+                             .exchanged = {.exchange = x.number,
+                                           .code = x.code,
+                                           .message = x.message,
+                                           .version = x.version,
+                                           .partial = x.partial,
+                                           .rows = x.with_rows,
+                                           .answer = x.answer}};
+    e.exchanged.answer.decision.replicas = decision;
     if (x.code == 0 && x.answer.kind == EXCHANGE_SUMS) {
         j->sums[w->streams[x.stream].shard] = x.sums;
     }
@@ -333,6 +334,22 @@ static void handle_exchanged(struct world *w, uint32_t node, uint32_t index)
     }
     recorder_answered(w, node, x.number);
     job_feed(w, node, &e);
+}
+
+static struct worker_leased read_lease(const struct unary *u, const struct unary_reply *r)
+{
+    struct worker_leased l = {.generation = u->req.generation, .code = r->code};
+    if (r->code == ERR_TIMEOUT) {
+        l.code = 0; /* none was free */
+        l.kind = WORKER_LEASE_WAIT;
+    } else if (r->code == 0) {
+        l.kind = r->lease_kind == MASTER_LEASE_GRANTED ? WORKER_LEASE_GRANTED
+                 : r->lease_kind == MASTER_LEASE_DONE  ? WORKER_LEASE_DONE
+                                                       : WORKER_LEASE_WAIT;
+        l.granted = (struct worker_lease){r->lease.epoch, r->lease.split, r->lease.batch_end,
+                                          r->lease.fresh};
+    }
+    return l;
 }
 
 static void handle_master(struct world *w, uint32_t node, const struct mail *m)
@@ -345,25 +362,15 @@ static void handle_master(struct world *w, uint32_t node, const struct mail *m)
     };
     const struct unary *u = &w->unaries[m->index];
     const struct unary_reply *r = &u->rsp[m->attempt];
-    struct worker_event e = {.kind = KINDS[u->kind],
-                             .code = r->code,
-                             .message = r->message,
-                             .generation = u->req.generation};
-    char message[160];
-    memcpy(message, r->message, sizeof message);
-    e.message = message;
-    if (u->kind == UNARY_LEASE && r->code == ERR_TIMEOUT) {
-        e.code = 0; /* none was free */
-        e.lease = WORKER_LEASE_WAIT;
-    } else if (u->kind == UNARY_LEASE && r->code == 0) {
-        e.lease = r->lease_kind == MASTER_LEASE_GRANTED ? WORKER_LEASE_GRANTED
-                  : r->lease_kind == MASTER_LEASE_DONE  ? WORKER_LEASE_DONE
-                                                        : WORKER_LEASE_WAIT;
-        e.granted = (struct worker_lease){r->lease.epoch, r->lease.split, r->lease.batch_end,
-                                          r->lease.fresh};
+    struct worker_event e = {.kind = KINDS[u->kind]};
+    if (u->kind == UNARY_LEASE) {
+        e.leased = read_lease(u, r);
+    } else {
+        e.reported = (struct worker_reported){u->req.generation, r->code};
     }
+    const bool unknown = r->code == ERR_NOT_FOUND;
     unary_unref(w, m->index);
-    if (e.code == ERR_NOT_FOUND) {
+    if (unknown) {
         member_hurry(w, node);
     }
     job_feed(w, node, &e);

@@ -121,8 +121,8 @@ static const struct field training_fields[] = {
      .def = "",
      .help = "Directory on the master's host, below its tensorboard_root, in which it writes every "
              "evaluation while the job runs, as event files of TensorBoard: JOB/train and "
-             "JOB/test; relative: from the job file's directory; empty: none. What cannot be "
-             "written ends no job; `gradus status` says why"},
+             "JOB/test, and in JOB the hyperparameters; relative: from the job file's directory; "
+             "empty: none. What cannot be written ends no job; `gradus status` says why"},
     {.path = "mode",
      .type = FIELD_ENUM,
      .offset = TRAINING_AT(mode),

@@ -367,7 +367,6 @@ static struct step next_step(struct master *m, struct job *j)
     }
     if (j->standby_moved && (j->phase == PHASE_FINISH || j->phase == PHASE_WAIT)) {
         train_regroup(m, j); /* nobody trains: it is all that there is to do */
-        evaluate_again(m, j);
     }
     if (j->record.state == JOB_RUNNING && (j->regroup_needed || j->standby_moved) && !j->over) {
         train_hold_broken(m, j);

@@ -114,6 +114,15 @@ static bool was_overtaken(const struct call *c, const struct err *err)
            c->generation < c->job->record.generation;
 }
 
+/* The server was started again without the shard, or has put it away for a master that died before
+ * it could store that. */
+static bool has_lost_shard(const struct call *c, const struct err *err)
+{
+    const bool asks = call_follows_generation(c->kind) || c->kind == MASTER_CALL_MEMBERSHIP;
+    return asks && (err->code == ERR_NOT_FOUND || err->code == ERR_ABORTED ||
+                    err->code == ERR_UNAUTHENTICATED);
+}
+
 static void failed(struct master *m, struct call *c, const struct err *err)
 {
     m->counts.call_failures++;
@@ -127,6 +136,13 @@ static void failed(struct master *m, struct call *c, const struct err *err)
                log_quote(err->msg, quoted, sizeof quoted));
     if (call_retry(c, err, m->now_ms)) {
         return;
+    }
+    if (has_lost_shard(c, err)) {
+        call_wait(c); /* it is for the backup now, or has ended */
+        const char *why = action_printf(m, "%s: %s", master_call_name(c->kind), err->msg);
+        if (standby_takes_over(m, c->job, c->node, why)) {
+            return;
+        }
     }
     struct call ended = calls_remove(&m->calls, c);
     if (is_stranger(&ended, err->code)) {

@@ -4,7 +4,7 @@
 #ifndef GRADUS_MASTER_CORE_CORE_H
 #define GRADUS_MASTER_CORE_CORE_H
 
-#include "base/log.h"
+#include "base/log_text.h"
 #include "base/name_index.h"
 #include "master/core/call.h"
 #include "master/core/job.h"
@@ -475,8 +475,6 @@ bool evaluate_is_done(const struct job *j);
 void evaluate_done(struct master *m, struct job *j, struct node *n, uint32_t chunk,
                    const struct master_call_done *done);
 void evaluate_returned(struct job *j, const struct job_worker *w); /* @w is gone */
-/* The shards are elsewhere: the workers that are at a chunk are told. */
-void evaluate_again(struct master *m, struct job *j);
 void evaluate_release(struct job *j);
 
 #endif

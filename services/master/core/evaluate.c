@@ -92,16 +92,6 @@ void evaluate_returned(struct job *j, const struct job_worker *w)
     }
 }
 
-void evaluate_again(struct master *m, struct job *j)
-{
-    for (size_t i = 0; i < m->calls.count; i++) {
-        struct call *c = &m->calls.rows[i];
-        if (c->job == j && c->kind == MASTER_CALL_EVALUATE) {
-            call_again(m, c);
-        }
-    }
-}
-
 /* Add the results to the sum in the order of chunks, whoever was first. */
 static int merge(struct job *j, struct err *err)
 {

@@ -174,7 +174,8 @@ bool standby_covers(const struct job *j, const struct node *n)
     return true;
 }
 
-/* The calls about its pinned version go to the backup, when that knows the generation. */
+/* The calls about its pinned version go to the backup, when that knows the generation; then workers
+ * that are at an evaluation are told where it is, for they may not be assigned anything else. */
 static void move_calls(struct master *m, struct job *j, size_t shard)
 {
     const struct shard_state *s = &j->shards[shard];
@@ -184,6 +185,8 @@ static void move_calls(struct master *m, struct job *j, size_t shard)
             c->node = s->node;
             c->opening = s->opening;
             call_wait(c);
+        } else if (c->job == j && c->kind == MASTER_CALL_EVALUATE) {
+            call_again(m, c);
         }
     }
 }
@@ -209,12 +212,17 @@ static void take_over(struct master *m, struct job *j, size_t i)
                j->record.id, i, before->id, s->node->id);
 }
 
-/* Its backups take the shards of @n over. False: not all have one, or the job does not stand. */
-static bool takes_over(struct master *m, struct job *j, const struct node *n, const char *what)
+static const char *lost_words(struct master *m, const struct node *n, const char *why)
+{
+    return action_printf(m, "parameter server %s was lost (%s)", n->id, why);
+}
+
+bool standby_takes_over(struct master *m, struct job *j, const struct node *n, const char *why)
 {
     if (!stands(j) || !job_has_shard_on(j, n) || !standby_covers(j, n)) {
         return false;
     }
+    const char *what = lost_words(m, n, why);
     struct buf words = {0};
     for (size_t i = 0; i < j->shard_count; i++) {
         if (j->shards[i].node == n) {
@@ -237,8 +245,8 @@ static bool takes_over(struct master *m, struct job *j, const struct node *n, co
 
 void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why)
 {
-    const char *what = action_printf(m, "parameter server %s was lost (%s)", n->id, why);
-    if (!job_has_shard_on(j, n) || takes_over(m, j, n, what)) {
+    const char *what = lost_words(m, n, why);
+    if (!job_has_shard_on(j, n) || standby_takes_over(m, j, n, why)) {
         return; /* the former: it was only being told to drop the job */
     }
     for (size_t i = 0; i < j->shard_count && !n->alive; i++) {

@@ -19,6 +19,9 @@ void shards_ask(struct master *m, struct job *j); /* asks the servers for shards
  * False: neither is possible now. */
 bool standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why);
 bool standby_covers(const struct job *j, const struct node *n); /* @j can do without @n */
+/* Their backups take the shards of @n over, and what was asked of @n is asked of them. False: not
+ * all have one, or the job does not stand; then nothing has changed. */
+bool standby_takes_over(struct master *m, struct job *j, const struct node *n, const char *why);
 /* The server is gone, or has lost its shard: backups take over, or the job goes back. */
 void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why);
 /* What @n says of the shard of @opening. */

@@ -9,12 +9,12 @@
 #include "base/mem.h"
 #include "base/mutant.h"
 
-#define CALL_MS 10000 /* for an answer that waits for nothing */
-#define TAKE_MS 20000
+#define CALL_MS 10000
 
 void trace_rounds_init(struct trace_rounds *t, uint32_t steps, uint32_t record_ms, size_t count)
 {
-    *t = (struct trace_rounds){.steps = steps, .record_ms = record_ms, .client = true};
+    *t = (struct trace_rounds){
+        .steps = steps, .record_ms = record_ms, .call_ms = CALL_MS, .client = true};
     t->nodes = mem_new(count + 1, sizeof *t->nodes);
     t->actions = mem_new(count + 1, sizeof *t->actions);
 }
@@ -49,7 +49,7 @@ static bool takes_part(const struct trace_rounds *t, const struct trace_rounds_n
  * the calls of the two rounds may take. */
 static uint32_t server_ms(const struct trace_rounds *t)
 {
-    return MUTANT(trace_servers_give_up) ? t->record_ms : t->record_ms + 2 * CALL_MS;
+    return MUTANT(trace_servers_give_up) ? t->record_ms : t->record_ms + 2 * t->call_ms;
 }
 
 static struct trace_ask what_to_ask(const struct trace_rounds *t)
@@ -57,16 +57,16 @@ static struct trace_ask what_to_ask(const struct trace_rounds *t)
     switch (t->round) {
     case TRACE_ROUND_PS:
         return (struct trace_ask){
-            .kind = TRACE_ASK_RECORD, .record_ms = server_ms(t), .timeout_ms = CALL_MS};
+            .kind = TRACE_ASK_RECORD, .record_ms = server_ms(t), .timeout_ms = t->call_ms};
     case TRACE_ROUND_WORKERS:
         return (struct trace_ask){.kind = TRACE_ASK_RECORD,
                                   .steps = t->steps,
                                   .record_ms = t->record_ms,
-                                  .timeout_ms = t->record_ms + CALL_MS};
+                                  .timeout_ms = t->record_ms + t->call_ms};
     case TRACE_ROUND_TAKE:
-        return (struct trace_ask){.kind = TRACE_ASK_TAKE, .timeout_ms = TAKE_MS};
+        return (struct trace_ask){.kind = TRACE_ASK_TAKE, .timeout_ms = 2 * t->call_ms};
     default:
-        return (struct trace_ask){.kind = TRACE_ASK_CLOCK, .timeout_ms = CALL_MS};
+        return (struct trace_ask){.kind = TRACE_ASK_CLOCK, .timeout_ms = t->call_ms};
     }
 }
 
@@ -149,7 +149,7 @@ void trace_rounds_told(struct trace_rounds *t)
 
 void trace_rounds_gone(struct trace_rounds *t)
 {
-    const struct trace_ask take = {.kind = TRACE_ASK_TAKE, .timeout_ms = CALL_MS};
+    const struct trace_ask take = {.kind = TRACE_ASK_TAKE, .timeout_ms = t->call_ms};
     t->action_count = 0;
     t->client = false;
     t->stopped = true;

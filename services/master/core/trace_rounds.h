@@ -56,6 +56,7 @@ struct trace_rounds_node {
 
 struct trace_rounds {
     uint32_t steps, record_ms;
+    uint32_t call_ms; /* for an answer that waits for nothing; trace_rounds_init() has a default */
     unsigned round;
     size_t open;  /* answers that are missing */
     bool client;  /* the client waits for the answer */

@@ -41,6 +41,15 @@ static bool is_below(const char *path, const char *root)
     return strncmp(path, root, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
+bool boards_is_path(const char *dir)
+{
+    const char *dots = strstr(dir, "/..");
+    while (dots != NULL && dots[3] != '\0' && dots[3] != '/') {
+        dots = strstr(dots + 1, "/..");
+    }
+    return dir[0] == '/' && dots == NULL;
+}
+
 static int refuse(const char *dir, const char *root, struct err *err)
 {
     return err_set(err, ERR_PERMISSION, "%s is not below %s (tensorboard_root of the master)", dir,
@@ -53,11 +62,7 @@ static int open_dir(const char *dir, const char *root, char out[PATH_MAX], struc
 {
     char real_root[PATH_MAX];
     char *there = mem_strdup(dir);
-    const char *dots = strstr(dir, "/..");
-    while (dots != NULL && dots[3] != '\0' && dots[3] != '/') {
-        dots = strstr(dots + 1, "/..");
-    }
-    if (dir[0] != '/' || dots != NULL) {
+    if (!boards_is_path(dir)) {
         free(there);
         return err_set(err, ERR_INVALID, "%s is no absolute path without '..'", dir);
     }
@@ -99,8 +104,8 @@ static void write_files(void *ctx)
                            "is empty")
                  : open_dir(t->dir, root, dir, &t->err);
     if (rc == 0) {
-        job_wire_init(&w, &t->job, JOB_WIRE_EVALUATIONS);
-        (void)tensorboard_write(dir, &w.job, t->count, &t->err);
+        job_wire_init(&w, &t->job, JOB_WIRE_EVALUATIONS | JOB_WIRE_TEXT);
+        (void)tensorboard_write(dir, &w.job, w.job.text, t->count, &t->err);
         job_wire_release(&w);
     }
     if (loop_post(t->shell->loop, on_written, t, NULL) < 0) {

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "job/spec/job_era.h"
+#include "master/shell/boards.h"
 #include "master/shell/shell.h"
 
 /* another client changed the job while this one was parsed: hardly so often in a row */
@@ -76,6 +77,17 @@ static bool reported(const struct diags *diags, const char *source)
     return false;
 }
 
+/* Why @key cannot be what it is set to; NULL: it can. @spec: what was parsed. */
+static const char *refusal(const char *key, const struct job_spec *spec)
+{
+    const char *dir = spec->training.tensorboard;
+    if (strcmp(key, "training.tensorboard") == 0 && dir != NULL && dir[0] != '\0' &&
+        !boards_is_path(dir)) {
+        return "it is a directory on the master's host; allowed: an absolute path without '..'";
+    }
+    return job_spec_fixed(key);
+}
+
 /* Keys that cannot change any more, but for those that are wrong anyway. */
 static void refuse_fixed(const struct job_change *c, struct diags *diags)
 {
@@ -85,7 +97,7 @@ static void refuse_fixed(const struct job_change *c, struct diags *diags)
                        text_shown(c->sets[i], shown, sizeof shown));
         char *key = mem_strdup(c->sets[i]);
         key[strcspn(key, "=")] = '\0';
-        const char *why = job_spec_fixed(key);
+        const char *why = refusal(key, &c->spec);
         if (why != NULL && !reported(diags, source)) {
             diags_add(diags, source, 0, 0, "%s", why);
         }

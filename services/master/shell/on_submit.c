@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "gradus/v1/jobs.pb-c.h"
+#include "master/shell/boards.h"
 #include "master/shell/shell.h"
 
 #define SETS_MAX 1000
@@ -167,7 +168,14 @@ static void parse(void *ctx)
     free(sets);
     r->data = submission;
     r->free_data = free_submission;
-    if (rc < 0) {
+    const char *dir = rc < 0 ? NULL : submission->spec.training.tensorboard;
+    if (rc == 0 && dir[0] != '\0' && !boards_is_path(dir)) {
+        err_set(&err, ERR_INVALID,
+                "%s: training.tensorboard: '%.200s' is a directory on the master's host; allowed: "
+                "an absolute path without '..'",
+                file, dir);
+        request_fail(r, &err);
+    } else if (rc < 0) {
         struct buf text = {0};
         diags_format(&diags, &text);
         err_set(&err, ERR_INVALID, "%s", buf_str(&text));

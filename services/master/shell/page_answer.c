@@ -52,6 +52,7 @@ static unsigned status_of(int code)
         return 409;
     case ERR_EXHAUSTED:
         return 429;
+    case ERR_TIMEOUT:
     case ERR_UNAVAILABLE:
         return 503;
     default:

@@ -6,6 +6,7 @@
 
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/shell.h"
+#include "service/http.h"
 
 struct page_asked {
     struct rpc_msg msg; /* body: one of these */
@@ -16,6 +17,7 @@ struct page_asked {
         Gradus__V1__CancelRequest cancel;
         Gradus__V1__ResumeRequest resume;
         Gradus__V1__SetJobRequest set;
+        Gradus__V1__TraceJobRequest trace;
     } body;
     char *job;
     char **sets;
@@ -23,13 +25,14 @@ struct page_asked {
     void (*run)(struct request *r);
 };
 
-/* A change of a job that can be asked for: POST /api/v1/jobs/JOB/NAME. */
+/* What can be asked for of a job, most of it changes: POST /api/v1/jobs/JOB/NAME. */
 struct page_change {
     const char *name;   /* "pause" */
     const char *method; /* its row of auth_table.h */
     const char *keys;   /* what the body may have: "sets", "now", "" */
     void (*fill)(struct page_asked *a, bool now);
     void (*run)(struct request *r);
+    enum http_deed deed;
 };
 const struct page_change *page_change_find(const char *name); /* NULL: there is none */
 /* Make the message of @c for a->job out of a request's body: nothing, or an object. Errors:

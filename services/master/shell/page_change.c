@@ -7,6 +7,8 @@
 #include "master/shell/page_asked.h"
 
 #define JOBS "gradus.v1.Jobs/"
+#define PICTURE_STEPS 12 /* that can be told apart */
+#define PICTURE_MS 3000  /* the answer comes within HTTP_REQUEST_MS_MAX */
 
 /* ---- messages ---- */
 
@@ -46,14 +48,25 @@ static void fill_set(struct page_asked *a, bool now)
     a->msg.body = &a->body.set.base;
 }
 
+static void fill_timeline(struct page_asked *a, bool now)
+{
+    (void)now;
+    gradus__v1__trace_job_request__init(&a->body.trace);
+    a->body.trace.job = a->job;
+    a->body.trace.steps = PICTURE_STEPS;
+    a->body.trace.timeout_ms = PICTURE_MS;
+    a->msg.body = &a->body.trace.base;
+}
+
 const struct page_change *page_change_find(const char *name)
 {
     static const struct page_change changes[] = {
-        {"cancel", JOBS "Cancel", "now", fill_cancel, run_cancel},
-        {"checkpoint", JOBS "Checkpoint", "", fill_get, run_checkpoint},
-        {"pause", JOBS "Pause", "", fill_get, run_pause},
-        {"resume", JOBS "Resume", "sets", fill_resume, run_resume},
-        {"set", JOBS "Set", "sets", fill_set, run_set}};
+        {"cancel", JOBS "Cancel", "now", fill_cancel, run_cancel, HTTP_CHANGES},
+        {"checkpoint", JOBS "Checkpoint", "", fill_get, run_checkpoint, HTTP_CHANGES},
+        {"pause", JOBS "Pause", "", fill_get, run_pause, HTTP_CHANGES},
+        {"resume", JOBS "Resume", "sets", fill_resume, run_resume, HTTP_CHANGES},
+        {"set", JOBS "Set", "sets", fill_set, run_set, HTTP_CHANGES},
+        {"timeline", JOBS "Trace", "", fill_timeline, run_trace, HTTP_COSTS}};
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         if (strcmp(changes[i].name, name) == 0) {
             return &changes[i];

@@ -302,6 +302,7 @@ void run_remove(struct request *r);
 void on_set_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 
 /* on_trace.c */
+void run_trace(struct request *r); /* of a page: answers with a Timeline, which viewers share */
 void on_trace_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 void on_trace_done(struct rpc_call *call, bool cancelled, void *service);
 void traces_end(struct shell *s, const char *why);

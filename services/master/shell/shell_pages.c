@@ -75,10 +75,11 @@ static const char *row(void *ctx, const char *path)
                                          : NULL;
 }
 
-static bool changes(void *ctx, const char *path)
+static enum http_deed deed(void *ctx, const char *path)
 {
     (void)ctx;
-    return change_of(path) != NULL;
+    const struct page_change *c = change_of(path);
+    return c == NULL ? HTTP_LOOKS : c->deed;
 }
 
 /* ---- requests ---- */
@@ -179,7 +180,7 @@ struct http_pages shell_pages(struct shell *s)
                                .body_bytes_max = BODY_BYTES_MAX,
                                .bodies_bytes_max = BODIES_BYTES_MAX,
                                .row = row,
-                               .changes = changes,
+                               .deed = deed,
                                .request = request,
                                .ctx = s};
 }

@@ -19,9 +19,6 @@ static void trace_free(struct tracing *t)
         free(n->address);
         free(n->host);
     }
-    if (t->call != NULL) {
-        rpc_call_unref(t->call);
-    }
     trace_rounds_release(&t->rounds);
     free(t->nodes);
     free(t->job);
@@ -189,8 +186,8 @@ static void carry_out(struct tracing *t)
             tell_node(t, &t->nodes[a->node], &a->ask);
             break;
         case TRACE_DO_END:
-            t->answer(t);
             trace_unlink(t);
+            t->answer(t);
             break;
         }
     }

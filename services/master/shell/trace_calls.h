@@ -28,8 +28,11 @@ struct traced_node {
 struct tracing {
     struct tracing *prev, *next;
     struct shell *shell;
-    struct rpc_call *call;             /* NULL: the client was answered, or is gone */
-    void (*answer)(struct tracing *t); /* the rounds are over: answer the client, if it is there */
+    bool picture;            /* for the page */
+    struct request *clients; /* by next; none: they were answered, or are gone. Of a picture: its
+                              * viewers, and who records when it is over */
+    size_t client_count, workers_more;
+    void (*answer)(struct tracing *t); /* the rounds are over: answer the clients that are there */
     char *job;
     char boot[TRACE_BOOT_BYTES];
     uint64_t id;
@@ -40,8 +43,8 @@ struct tracing {
     size_t count;
 };
 
-/* Begin with the clocks. When the last round is over, or the loop has ended, @t is answered, taken
- * off the list of its shell, and freed. */
+/* Begin with the clocks. When the last round is over, or the loop has ended, @t is taken off the
+ * list of its shell, answered, and freed. */
 void tracing_begin(struct tracing *t);
 /* The client is gone: what the nodes record now is ended, then the rest of the rounds. */
 void tracing_gone(struct tracing *t);

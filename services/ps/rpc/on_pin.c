@@ -11,7 +11,7 @@ void ps_on_pin(struct rpc_call *call, struct rpc_msg *msg, void *service)
     }
     r->event.pin_id = m->pin_id;
     r->event.slots = m->slots != 0;
-    if (m->slots && update_slot_count(r->shard->update) > 0) {
+    if (m->slots && update_slot_count(r->shard->slots_of) > 0) {
         struct err err;
         struct buffer *copy = buffer_get(&r->shard->slot_copies, &err);
         if (copy == NULL) {

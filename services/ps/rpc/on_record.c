@@ -78,7 +78,6 @@ static void release_record(struct ps_record_stream *s)
     buffer_put(s->buffer);
     s->buffer = NULL;
     if (s->request != NULL) {
-        buffer_put(s->request->event.slots_buffer);
         ps_request_unref(s->request);
         s->request = NULL;
     }

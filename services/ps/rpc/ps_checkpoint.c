@@ -122,16 +122,16 @@ static int write_file(struct writing *w, const char *name, struct safetensors_wr
         (const Gradus__V1__CheckpointShardRequest *)w->request->msg->body;
     float *slots[UPDATE_SLOTS_MAX] = {NULL};
     uint64_t at = 0;
-    for (size_t i = 0; i < update_slot_count(s->update); i++) {
+    for (size_t i = 0; i < update_slot_count(s->slots_of); i++) {
         slots[i] = w->slots->floats.data + at;
-        at += update_slot_floats(s->update, i);
+        at += update_slot_floats(s->slots_of, i);
     }
     struct shard_file_state state = {
         .job = s->job,
         .plan = &s->plan,
         .shard = s->number,
         .rule = s->spec.update.rule->name,
-        .update = s->update,
+        .update = s->slots_of,
         .version = w->version,
         .generation = w->generation,
         .step = w->version,

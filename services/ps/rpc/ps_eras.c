@@ -41,7 +41,7 @@ static int add(const struct ps_shard *s, struct ps_eras *out, uint64_t version, 
         update_spec_release(&e->spec);
         return rc;
     }
-    e->spec.records = s->ledger.shape.records;
+    e->spec.records = s->records;
     out->count++; /* released with the others from here on */
     rc = make_update(s, e, err);
     if (rc != 0) {
@@ -94,7 +94,13 @@ void ps_eras_release(struct ps_eras *e)
 
 void ps_eras_take(struct ps_shard *s, struct ps_eras *from, uint64_t version)
 {
-    ps_eras_release(&s->eras);
+    if (s->slots_of == NULL) {
+        s->slots_of = from->items[0].update;
+    } else if (s->first_eras.count == 0) {
+        s->first_eras = s->eras;
+    } else {
+        ps_eras_release(&s->eras);
+    }
     s->eras = *from;
     *from = (struct ps_eras){0};
     ps_era_of(s, era_at(s->eras.eras, s->eras.count, version));

@@ -55,8 +55,7 @@ static void write_decision(const struct exchange_decision *d, Gradus__V1__Decisi
     out->replicas = (ProtobufCBinaryData){d->bytes, borrow(d->replicas)};
 }
 
-static void write_update(const struct ps_shard *s, const struct ps_record *r, struct room *room,
-                         Gradus__V1__RecordRequest *m)
+static void write_update(const struct ps_record *r, struct room *room, Gradus__V1__RecordRequest *m)
 {
     const struct shard_record *w = &r->what;
     gradus__v1__update_record__init(&room->update);
@@ -73,7 +72,7 @@ static void write_update(const struct ps_shard *s, const struct ps_record *r, st
     }
     m->update->totals = room->totals;
     m->update->n_totals = w->rounds;
-    if (s->consistency.mode == TRAINING_SYNC) {
+    if (w->batch_end == 0) { /* of sync: the version says which */
         return;
     }
     gradus__v1__push__init(&room->push);
@@ -107,14 +106,13 @@ static void write_membership(const struct ps_request *r, struct room *room,
     m->generation_next = r->event.generation;
 }
 
-static void write_what(const struct ps_shard *s, const struct ps_record *r, struct room *room,
-                       Gradus__V1__RecordRequest *m)
+static void write_what(const struct ps_record *r, struct room *room, Gradus__V1__RecordRequest *m)
 {
     m->generation = r->what.generation;
     m->version = r->what.version;
     switch (r->what.kind) {
     case SHARD_RECORD_UPDATE:
-        write_update(s, r, room, m);
+        write_update(r, room, m);
         break;
     case SHARD_RECORD_DECISION:
         write_decision(&r->what.decision, &room->decision);
@@ -185,7 +183,7 @@ int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, const struct p
     const uint64_t n = left < PS_RECORD_FLOATS_MAX ? left : PS_RECORD_FLOATS_MAX;
     m.number = r->what.number;
     if (*at == 0) {
-        write_what(s, r, &room, &m);
+        write_what(r, &room, &m);
     }
     if (n == 0) {
         const int rc = rpc_stream_send(stream, &m.base, NULL, err);
@@ -254,16 +252,12 @@ static int read_update(struct ps_request *r, const Gradus__V1__UpdateRecord *m, 
     return read_decision(m->decision, out, err);
 }
 
-/* Without memory for a copy of the slots the core says that it cannot follow. */
 static void read_pin(struct ps_request *r, enum shard_record_kind kind,
                      const Gradus__V1__PinRequest *m)
 {
     r->event.record.kind = kind;
     r->event.pin_id = m->pin_id;
     r->event.slots = m->slots != 0;
-    if (kind == SHARD_RECORD_PIN && m->slots && update_slot_count(r->shard->update) > 0) {
-        r->event.slots_buffer = buffer_get(&r->shard->slot_copies, NULL);
-    }
 }
 
 int ps_record_read(struct ps_request *r, const Gradus__V1__RecordRequest *m, struct err *err)

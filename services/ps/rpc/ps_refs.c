@@ -66,6 +66,7 @@ static void free_shard(struct ps_shard *s)
     free(s->standby);
     release_sums(&s->sums);
     ps_eras_release(&s->eras);
+    ps_eras_release(&s->first_eras);
     ledger_release(&s->ledger);
     plan_release(&s->plan);
     job_spec_release(&s->spec);

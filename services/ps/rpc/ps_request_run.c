@@ -62,11 +62,14 @@ static void step_read(struct ps_shard *s, struct ps_request *r)
 }
 
 /* A record of an update that there is no memory for cannot be followed: on a backup nothing frees
- * some. */
+ * some. Memory for copies of slots the records before it may have to give back first. */
 static void step_record(struct ps_shard *s, struct ps_request *r)
 {
     struct err err;
     const struct shard_record *record = &r->event.record;
+    if (record->kind == SHARD_RECORD_PIN && r->event.slots && update_slot_count(s->update) > 0) {
+        r->event.slots_buffer = buffer_get(&s->slot_copies, NULL); /* the core asks for it */
+    }
     if (record->kind == SHARD_RECORD_MEMBERSHIP) {
         ps_shard_step_membership(s, r);
         return;

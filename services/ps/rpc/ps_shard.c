@@ -54,6 +54,7 @@ static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *
         return err_set(err, ERR_INVALID, "the plan has %" PRIu32 " shards", s->plan.shard_count);
     }
     s->elements = s->plan.shard_elements[s->number];
+    s->records = s->ledger.shape.records;
     return 0;
 }
 

@@ -130,6 +130,9 @@ struct ps_shard {
     struct job_spec spec;
     struct plan plan;
     uint64_t elements;
+    uint64_t records; /* train records of the job */
+    /* of the first era, kept to the end; any thread may ask it which slots there are */
+    const struct update *slots_of;
     char checkpoint_problem[512]; /* the problem of the checkpoint that was restored; "" none */
 
     struct work work;             /* what keeps the strand busy */
@@ -159,9 +162,9 @@ struct ps_shard {
     struct rule_past *pasts; /* of each table, for catch-up */
     /* sums of squares of each table's gradient, for clips by norms; NULL: none */
     struct exact_sum *squares;
-    struct ps_eras eras;
-    const struct ps_era *era; /* the one of the update that is made, or was made last, */
-    struct update *update;    /* and its update; all eras have the same slots */
+    struct ps_eras eras, first_eras; /* those it was opened with, once there are others */
+    const struct ps_era *era;        /* the one of the update that is made, or was made last, */
+    struct update *update;           /* and its update; all eras have the same slots */
     struct floats slots[UPDATE_SLOTS_MAX];
     float *slot_data[UPDATE_SLOTS_MAX];
     bool slots_taken;      /* from a source, before the values that workers bring */

@@ -106,7 +106,7 @@ static void pump(struct worker *w)
  * good: all are pulled anew, and not early, so the same batch is computed the next time. Rows are
  * asked for again after a while; when they are of a version that is gone, every shard is past it,
  * and newer parameters are pulled. */
-static void given_up(struct worker *w, enum computing was, const struct worker_event *event)
+static void given_up(struct worker *w, enum computing was, const struct worker_computed *event)
 {
     const bool outrun = event->code == ERR_RANGE && consistency_is_nonblocking(&w->a.consistency) &&
                         !MUTANT(rows_outrun_unseen);
@@ -130,7 +130,7 @@ static void given_up(struct worker *w, enum computing was, const struct worker_e
     }
 }
 
-static void on_computed(struct worker *w, const struct worker_event *event)
+static void on_computed(struct worker *w, const struct worker_computed *event)
 {
     enum computing was = w->computing;
     w->computing = COMPUTING_NOTHING;
@@ -161,30 +161,30 @@ static void take_event(struct worker *w, const struct worker_event *event)
 {
     switch (event->kind) {
     case WORKER_ASSIGN:
-        worker_on_assign(w, event);
+        worker_on_assign(w, &event->assign);
         break;
     case WORKER_EVALUATE:
-        worker_on_evaluate(w, event);
+        worker_on_evaluate(w, &event->evaluate);
         break;
     case WORKER_COMPUTED:
-        on_computed(w, event);
+        on_computed(w, &event->computed);
         break;
     case WORKER_EXCHANGED:
-        worker_on_exchanged(w, event);
+        worker_on_exchanged(w, &event->exchanged);
         break;
     case WORKER_LEASED:
-        worker_lease_leased(w, event);
+        worker_lease_leased(w, &event->leased);
         break;
     case WORKER_SPLIT_REPORTED:
-        worker_lease_split_reported(w, event);
+        worker_lease_split_reported(w, &event->reported);
         break;
     case WORKER_PROGRESS_REPORTED:
-        worker_on_progress_reported(w, event);
+        worker_on_progress_reported(w, &event->reported);
         break;
     case WORKER_TIMER:
         break; /* pump() looks for what is due */
     case WORKER_FAIL:
-        worker_fail_job(w, event->code, event->message);
+        worker_fail_job(w, event->failed.code, event->failed.message);
         break;
     case WORKER_FAILURE_REPORTED: /* only a stopped worker reports a failure */
         break;

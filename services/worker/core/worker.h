@@ -87,54 +87,97 @@ struct worker_assignment {
     size_t lease_count;
 };
 
-enum worker_lease_kind { WORKER_LEASE_WAIT, WORKER_LEASE_GRANTED, WORKER_LEASE_DONE };
-
 enum worker_event_kind {
     WORKER_ASSIGN,
     WORKER_EVALUATE,
-    WORKER_COMPUTED,  /* the COMPUTE or EVALUATE action is finished; its pushes may have been
-                         answered before. With a code: a COMPUTE was given up, because its
-                         parameters, which were said to be there `early`, or the rows of its batch
-                         did not all come, and none of its pushes was begun */
-    WORKER_EXCHANGED, /* an exchange is answered, well or with an error */
+    WORKER_COMPUTED,
+    WORKER_EXCHANGED,
     WORKER_LEASED,
     WORKER_SPLIT_REPORTED,
     WORKER_PROGRESS_REPORTED,
     WORKER_FAILURE_REPORTED,
     WORKER_TIMER,
-    WORKER_FAIL, /* an action could not be carried out: `code`, `message` */
+    WORKER_FAIL,
     WORKER_STOP,
+};
+
+/* The master assigns. With a new generation come the places of the shards in it, and all eras of
+ * the job. Arrays are borrowed for the event. */
+struct worker_assign {
+    uint64_t tag; /* of the call, for the reply */
+    struct worker_assignment assignment;
+    const struct worker_place *places; /* of each shard; NULL: where they are already */
+    const struct era *eras;
+    size_t era_count; /* 0: as before */
+};
+
+/* The master wants the metrics of test records first..first+count-1 with a pinned version. Pointers
+ * are borrowed for the event. */
+struct worker_evaluate {
+    uint64_t tag; /* of the call, for the reply */
+    uint64_t generation;
+    const char *pin_id;
+    uint64_t first, count;
+    const struct worker_place *places; /* of each shard; NULL: where they are already */
+};
+
+/* The COMPUTE or EVALUATE action is finished; its pushes may have been answered before. */
+struct worker_computed {
+    /* 0, or of a COMPUTE that was given up: its parameters, which were said to be there `early`, or
+     * the rows of its batch did not all come, and none of its pushes was begun. ERR_RANGE: a shard
+     * does not have that version any more */
+    int code;
+    bool rows_lost; /* with a code: rows did not come; the parameters are there */
+};
+
+/* An exchange is answered. */
+struct worker_exchanged {
+    uint64_t exchange;
+    int code;            /* 0 or ERR_*; with an error only `message` counts */
+    const char *message; /* may be NULL */
+    uint64_t version;
+    bool partial; /* of an `early` answer: the rest of the values is still coming */
+    /* the rows that the answer brings have come; the shell keeps them until a COMPUTE uses them or
+     * another exchange is to bring some */
+    bool rows;
+    struct exchange_answer answer; /* its bytes are borrowed for the event; the shell keeps the data
+                                      of sums, by shard */
+};
+
+enum worker_lease_kind { WORKER_LEASE_WAIT, WORKER_LEASE_GRANTED, WORKER_LEASE_DONE };
+
+/* The master's answer to LEASE. */
+struct worker_leased {
+    uint64_t generation; /* of the request */
+    int code;            /* 0 or ERR_* */
+    enum worker_lease_kind kind;
+    struct worker_lease granted; /* WORKER_LEASE_GRANTED */
+};
+
+/* The master's answer to a report. */
+struct worker_reported {
+    uint64_t generation; /* of the report */
+    int code;            /* 0 or ERR_* */
+};
+
+/* An action could not be carried out. */
+struct worker_failed {
+    int code;
+    const char *message;
 };
 
 struct worker_event {
     enum worker_event_kind kind;
     uint64_t now_ms;
-    uint64_t tag; /* ASSIGN, EVALUATE: of the call, for the reply */
-    int code;     /* 0 or ERR_*: COMPUTED, EXCHANGED, LEASED, …_REPORTED, FAIL */
-    const char *message;
-    struct worker_assignment assign;
-    const char *pin_id; /* EVALUATE */
-    uint64_t first, count;
-    /* ASSIGN of a new generation, EVALUATE: of each shard, in that generation; borrowed for the
-     * event. NULL: where they are already. */
-    const struct worker_place *places;
-    /* ASSIGN of a new generation: all of the job; borrowed for the event. None: as before. */
-    const struct era *eras;
-    size_t era_count;
-    uint64_t exchange; /* EXCHANGED */
-    uint64_t version;
-    /* COMPUTED with a code: rows did not come; the parameters are there. ERR_RANGE: a shard does
-     * not have that version any more */
-    bool rows_lost;
-    bool partial; /* of an `early` answer: the rest of the values is still coming */
-    /* EXCHANGED: the rows that the answer brings have come; the shell keeps them until a COMPUTE
-     * uses them or another exchange is to bring some */
-    bool rows;
-    struct exchange_answer answer; /* its bytes are borrowed for the event; the shell keeps the data
-                                      of sums, by shard */
-    enum worker_lease_kind lease;  /* LEASED */
-    uint64_t generation;           /* EVALUATE, LEASED, SPLIT_REPORTED: of the request */
-    struct worker_lease granted;   /* LEASED */
+    union { /* TIMER, STOP: nothing */
+        struct worker_assign assign;
+        struct worker_evaluate evaluate;
+        struct worker_computed computed;
+        struct worker_exchanged exchanged;
+        struct worker_leased leased;
+        struct worker_reported reported; /* SPLIT_, PROGRESS_ and FAILURE_REPORTED */
+        struct worker_failed failed;     /* FAIL */
+    };
 };
 
 /* An exchange with a shard. The replicas of a decision are in the core's memory, as they are until

@@ -19,7 +19,7 @@ static bool fences(int code)
 }
 
 /* An exchange of this generation has failed: wait a little, or give up. */
-static void exchange_failed(struct worker *w, size_t i, const struct worker_event *event)
+static void exchange_failed(struct worker *w, size_t i, const struct worker_exchanged *event)
 {
     struct exchange *x = &w->exchanges[i];
     if (worker_nonblocking_outrun(w, &x->request, event->code)) {
@@ -36,7 +36,7 @@ static void exchange_failed(struct worker *w, size_t i, const struct worker_even
     }
 }
 
-void worker_on_exchanged(struct worker *w, const struct worker_event *event)
+void worker_on_exchanged(struct worker *w, const struct worker_exchanged *event)
 {
     size_t i = 0;
     while (i < w->exchange_count && w->exchanges[i].request.exchange != event->exchange) {

@@ -57,9 +57,9 @@ static void hold(struct worker *w, uint64_t tag)
     }
 }
 
-void worker_on_assign(struct worker *w, const struct worker_event *event)
+void worker_on_assign(struct worker *w, const struct worker_assign *event)
 {
-    const struct worker_assignment *a = &event->assign;
+    const struct worker_assignment *a = &event->assignment;
     bool any = w->assigned || w->next_pending;
     uint64_t known = any ? worker_generation(w) : w->config.generation;
     if (a->generation < known) { /* of this start of the job, or of an earlier one */

@@ -252,7 +252,7 @@ static void tell_idle(struct worker *w)
 }
 
 void worker_async_exchanged(struct worker *w, const struct worker_request *request,
-                            const struct worker_event *event)
+                            const struct worker_exchanged *event)
 {
     struct async_state *a = &w->async;
     bool highest = MUTANT(highest_progress) && a->progress_least != UINT32_MAX;

@@ -41,7 +41,7 @@ void worker_fail_job(struct worker *w, int code, const char *message)
 }
 
 /* Without this report the job would wait for the failed worker for ever. */
-static void on_failure_reported(struct worker *w, const struct worker_event *event)
+static void on_failure_reported(struct worker *w, const struct worker_reported *event)
 {
     if (event->code == 0 || event->code == ERR_NOT_FOUND || event->code == ERR_ABORTED) {
         return;
@@ -72,14 +72,14 @@ void worker_step_stopped(struct worker *w, const struct worker_event *event)
 {
     switch (event->kind) {
     case WORKER_ASSIGN:
-        refuse_call(w, WORKER_DO_REPLY_ASSIGN, event->tag);
-        fail_again(w, event->assign.generation);
+        refuse_call(w, WORKER_DO_REPLY_ASSIGN, event->assign.tag);
+        fail_again(w, event->assign.assignment.generation);
         break;
     case WORKER_EVALUATE:
-        refuse_call(w, WORKER_DO_FAIL_EVALUATE, event->tag);
+        refuse_call(w, WORKER_DO_FAIL_EVALUATE, event->evaluate.tag);
         break;
     case WORKER_FAILURE_REPORTED:
-        on_failure_reported(w, event);
+        on_failure_reported(w, &event->reported);
         break;
     case WORKER_TIMER:
         if (w->failure_retry_ms != 0 && w->failure_retry_ms <= w->now_ms) {

@@ -34,7 +34,7 @@ void worker_evaluation_pump(struct worker *w)
 }
 
 /* After one failure, the other answers of that pull are dropped. */
-void worker_evaluation_exchanged(struct worker *w, const struct worker_event *event,
+void worker_evaluation_exchanged(struct worker *w, const struct worker_exchanged *event,
                                  const char *pin_id)
 {
     if (strcmp(w->evaluation_pulling, pin_id) != 0) {
@@ -50,7 +50,7 @@ void worker_evaluation_exchanged(struct worker *w, const struct worker_event *ev
     }
 }
 
-static void refuse(struct worker *w, const struct worker_event *event, int code,
+static void refuse(struct worker *w, const struct worker_evaluate *event, int code,
                    const char *message)
 {
     struct worker_do_reply *reply = &worker_add(w, WORKER_DO_FAIL_EVALUATE)->reply;
@@ -59,7 +59,7 @@ static void refuse(struct worker *w, const struct worker_event *event, int code,
     text_copy(reply->message, sizeof reply->message, message);
 }
 
-void worker_on_evaluate(struct worker *w, const struct worker_event *event)
+void worker_on_evaluate(struct worker *w, const struct worker_evaluate *event)
 {
     if (event->generation < w->config.generation) {
         refuse(w, event, ERR_ABORTED, "its generation was over when this worker began the job");

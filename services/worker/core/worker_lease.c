@@ -133,7 +133,7 @@ static void retry_later(struct worker *w)
     w->async.lease_retry_ms = w->now_ms + worker_backoff(w->async.lease_attempts);
 }
 
-void worker_lease_leased(struct worker *w, const struct worker_event *e)
+void worker_lease_leased(struct worker *w, const struct worker_leased *e)
 {
     struct async_state *a = &w->async;
     if (!a->lease_open || e->generation != w->a.generation) {
@@ -147,9 +147,9 @@ void worker_lease_leased(struct worker *w, const struct worker_event *e)
         w->fenced = true;
     } else if (e->code != 0) {
         retry_later(w);
-    } else if (e->lease == WORKER_LEASE_DONE) {
+    } else if (e->kind == WORKER_LEASE_DONE) {
         a->lease_done = true;
-    } else if (e->lease == WORKER_LEASE_WAIT) {
+    } else if (e->kind == WORKER_LEASE_WAIT) {
         a->lease_attempts = 0;
     } else if (w->a.hold) {
         return; /* no batch of it was begun; the master has it back with the rest */
@@ -198,7 +198,7 @@ void worker_lease_split_report_pump(struct worker *w)
     }
 }
 
-void worker_lease_split_reported(struct worker *w, const struct worker_event *e)
+void worker_lease_split_reported(struct worker *w, const struct worker_reported *e)
 {
     struct async_state *a = &w->async;
     if (!a->split_report_open || e->generation != w->a.generation) {

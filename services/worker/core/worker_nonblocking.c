@@ -248,7 +248,7 @@ static void carry_decision(struct worker *w, const struct exchange_decision *d)
     }
 }
 
-static void adopt_decision(struct worker *w, const struct worker_event *event)
+static void adopt_decision(struct worker *w, const struct worker_exchanged *event)
 {
     const struct exchange_decision *d = &event->answer.decision;
     if (d->bytes > 0 && d->step == w->position && partial(w) && !w->sync.decision_sent) {
@@ -268,7 +268,7 @@ static void count_spare(struct worker *w, const struct exchange_push *push, enum
 }
 
 static void lead_answered_push(struct worker *w, const struct exchange_push *push,
-                               const struct worker_event *event)
+                               const struct worker_exchanged *event)
 {
     if (push->examples > 0) {
         w->sync.lead_holds--;
@@ -417,7 +417,7 @@ static bool every_shard_is_past(const struct worker *w)
 }
 
 void worker_nonblocking_answered(struct worker *w, const struct worker_request *request,
-                                 const struct worker_event *event)
+                                 const struct worker_exchanged *event)
 {
     const struct exchange_request *ask = &request->ask;
     const struct exchange_push *push = &ask->push;

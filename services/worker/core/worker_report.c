@@ -75,7 +75,7 @@ static void count_again(struct worker *w)
     w->measured = true;
 }
 
-void worker_on_progress_reported(struct worker *w, const struct worker_event *event)
+void worker_on_progress_reported(struct worker *w, const struct worker_reported *event)
 {
     if (!w->report_open) {
         return;

@@ -263,10 +263,10 @@ struct worker {
 /* From top to bottom, worker.c first; a file calls only those below it. */
 
 /* worker_answer.c */
-void worker_on_exchanged(struct worker *w, const struct worker_event *event);
+void worker_on_exchanged(struct worker *w, const struct worker_exchanged *event);
 
 /* worker_assign.c */
-void worker_on_assign(struct worker *w, const struct worker_event *event);
+void worker_on_assign(struct worker *w, const struct worker_assign *event);
 void worker_begin_next(struct worker *w); /* take up the next assignment; nothing is in hand */
 
 /* worker_async.c */
@@ -275,14 +275,14 @@ void worker_async_pump(struct worker *w);
 void worker_async_computed(struct worker *w);
 void worker_async_given_up(struct worker *w, enum computing was); /* as in sync */
 void worker_async_exchanged(struct worker *w, const struct worker_request *request,
-                            const struct worker_event *event);
+                            const struct worker_exchanged *event);
 
 /* worker_lease.c: leases, and the reports of finished ones */
 void worker_lease_begin(struct worker *w);
 void worker_lease_pump(struct worker *w);
 void worker_lease_split_report_pump(struct worker *w);
-void worker_lease_leased(struct worker *w, const struct worker_event *e);
-void worker_lease_split_reported(struct worker *w, const struct worker_event *e);
+void worker_lease_leased(struct worker *w, const struct worker_leased *e);
+void worker_lease_split_reported(struct worker *w, const struct worker_reported *e);
 /* The split whose batches come next; NULL: none. */
 struct holding *worker_lease_in_hand(struct worker *w);
 struct holding *worker_lease_find(struct worker *w, uint64_t epoch, uint32_t split);
@@ -300,7 +300,7 @@ void worker_sync_made(struct worker *w);
 /* The parameters did not all come: the computation counts as not begun. */
 void worker_sync_given_up(struct worker *w, enum computing was);
 void worker_sync_exchanged(struct worker *w, const struct worker_request *request,
-                           const struct worker_event *event);
+                           const struct worker_exchanged *event);
 /* True if this worker has no replicas in sync, and no step needs it. */
 bool worker_sync_is_standby(const struct worker *w);
 
@@ -312,7 +312,7 @@ void worker_nonblocking_settle(struct worker *w);
 /* All of this worker's replicas are pushed: waits for the step. */
 void worker_nonblocking_wait(struct worker *w);
 void worker_nonblocking_answered(struct worker *w, const struct worker_request *request,
-                                 const struct worker_event *event);
+                                 const struct worker_exchanged *event);
 void worker_nonblocking_spare_computed(struct worker *w);
 /* Was the answer that a shard is too far ahead of the version that was asked for? */
 bool worker_nonblocking_outrun(struct worker *w, const struct worker_request *request, int code);
@@ -334,18 +334,18 @@ void worker_sums_step_begin(struct worker *w);
 /* Asks for the sums of this step, if it has any and they were not asked for yet. */
 void worker_sums_ask(struct worker *w);
 void worker_sums_answered(struct worker *w, const struct worker_request *request,
-                          const struct worker_event *event);
+                          const struct worker_exchanged *event);
 
 /* worker_evaluate.c */
-void worker_on_evaluate(struct worker *w, const struct worker_event *event);
+void worker_on_evaluate(struct worker *w, const struct worker_evaluate *event);
 void worker_evaluation_pump(struct worker *w);
-void worker_evaluation_exchanged(struct worker *w, const struct worker_event *event,
+void worker_evaluation_exchanged(struct worker *w, const struct worker_exchanged *event,
                                  const char *pin_id);
 
 /* worker_report.c */
 void worker_report_measured(struct worker *w, uint64_t epoch);
 void worker_report_pump(struct worker *w);
-void worker_on_progress_reported(struct worker *w, const struct worker_event *event);
+void worker_on_progress_reported(struct worker *w, const struct worker_reported *event);
 
 /* worker_exchange.c */
 /* An exchange of this generation; everything else is empty. */

@@ -63,7 +63,7 @@ static void send_totals(struct worker *w)
     }
 }
 
-static void take(struct worker *w, uint32_t shard, const struct worker_event *event)
+static void take(struct worker *w, uint32_t shard, const struct worker_exchanged *event)
 {
     struct sums_state *s = &w->sync.sums;
     const struct exchange_sums *sums = &event->answer.sums;
@@ -78,7 +78,7 @@ static void take(struct worker *w, uint32_t shard, const struct worker_event *ev
 }
 
 void worker_sums_answered(struct worker *w, const struct worker_request *request,
-                          const struct worker_event *event)
+                          const struct worker_exchanged *event)
 {
     struct sums_state *s = &w->sync.sums;
     const struct exchange_round *of = &request->ask.sums;

@@ -278,7 +278,7 @@ void worker_sync_given_up(struct worker *w, enum computing was)
 }
 
 void worker_sync_exchanged(struct worker *w, const struct worker_request *request,
-                           const struct worker_event *event)
+                           const struct worker_exchanged *event)
 {
     if (request->ask.kind == EXCHANGE_SUMS) {
         worker_sums_answered(w, request, event);

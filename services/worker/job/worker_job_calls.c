@@ -197,13 +197,13 @@ static void on_answer(void *ctx, const struct ps_answer *a)
     note_time(j, a);
     struct worker_event event = {
         .kind = WORKER_EXCHANGED,
-        .exchange = a->exchange,
-        .code = a->code,
-        .message = a->message,
-        .version = a->version,
-        .partial = a->partial,
-        .rows = a->rows || needs_none(j, a->shard),
-        .answer = a->answer,
+        .exchanged = {.exchange = a->exchange,
+                      .code = a->code,
+                      .message = a->message,
+                      .version = a->version,
+                      .partial = a->partial,
+                      .rows = a->rows || needs_none(j, a->shard),
+                      .answer = a->answer},
     };
     if (a->code == 0) {
         worker_job_sums_take(&j->sums, a);
@@ -340,26 +340,27 @@ static void handle_assign(struct worker_job *j, struct rpc_call *call, const Pro
     struct err err = {0};
     struct ledger ledger = {0};
     struct worker_event event = {.kind = WORKER_ASSIGN};
+    struct worker_assign *assign = &event.assign;
     const struct ledger_shape data = {
         .records = worker_model_records(&j->model),
         .batch_records = (uint32_t)j->model.spec.training.batch_size,
     };
     struct worker_place *places = mem_new(j->plan.shard_count, sizeof *places);
     int rc = worker_job_assign_from_proto(r, worker_generation(j->core), &data, &ledger,
-                                          &event.assign, &err);
-    if (rc == 0 && event.assign.ledger != NULL) { /* of a new generation */
-        event.places = places;
+                                          &assign->assignment, &err);
+    if (rc == 0 && assign->assignment.ledger != NULL) { /* of a new generation */
+        assign->places = places;
         rc =
             worker_job_places_from_proto(r->shards, r->n_shards, j->plan.shard_count, places, &err);
     }
-    if (rc == 0 && event.assign.ledger != NULL) {
+    if (rc == 0 && assign->assignment.ledger != NULL) {
         rc = worker_job_sums_eras(&j->sums, r->eras, r->n_eras, &err);
-        event.eras = j->sums.eras;
-        event.era_count = j->sums.era_count;
+        assign->eras = j->sums.eras;
+        assign->era_count = j->sums.era_count;
     }
     if (rc != 0) {
         (void)rpc_fail(call, &err);
-    } else if (worker_job_keep_call(j, call, &event)) {
+    } else if (worker_job_keep_call(j, call, &assign->tag)) {
         j->assigned = true;
         j->idle = false;
         worker_job_step(j, &event);
@@ -382,10 +383,10 @@ static void handle_evaluate(struct worker_job *j, struct rpc_call *call,
     }
     struct worker_event event = {
         .kind = WORKER_EVALUATE,
-        .pin_id = r->pin_id,
-        .first = r->first,
-        .count = r->count,
-        .generation = r->generation,
+        .evaluate = {.generation = r->generation,
+                     .pin_id = r->pin_id,
+                     .first = r->first,
+                     .count = r->count},
     };
     if (strlen(r->pin_id) + 2 > EXCHANGE_PIN_ID_BYTES || r->pin_id[0] == '\0') {
         worker_job_fail_call(call, ERR_INVALID, "pin_id must have 1 to 128 bytes");
@@ -396,8 +397,8 @@ static void handle_evaluate(struct worker_job *j, struct rpc_call *call,
     if (worker_job_places_from_proto(r->shards, r->n_shards, j->plan.shard_count, places, &err) !=
         0) {
         (void)rpc_fail(call, &err);
-    } else if (worker_job_keep_call(j, call, &event)) {
-        event.places = places;
+    } else if (worker_job_keep_call(j, call, &event.evaluate.tag)) {
+        event.evaluate.places = places;
         worker_job_step(j, &event);
     }
     free(places);

@@ -12,8 +12,8 @@ static void computed(void *ctx)
 {
     struct worker_job *j = ctx;
     if (!loop_discarding(j->loop)) {
-        struct worker_event event = {
-            .kind = WORKER_COMPUTED, .code = j->computed_code, .rows_lost = j->computed_rows_lost};
+        struct worker_event event = {.kind = WORKER_COMPUTED,
+                                     .computed = {j->computed_code, j->computed_rows_lost}};
         worker_job_step(j, &event);
     }
 }

@@ -41,7 +41,7 @@ void worker_job_step(struct worker_job *j, struct worker_event *event)
 
 void worker_job_fail(struct worker_job *j, const struct err *err)
 {
-    struct worker_event event = {.kind = WORKER_FAIL, .code = err->code, .message = err->msg};
+    struct worker_event event = {.kind = WORKER_FAIL, .failed = {err->code, err->msg}};
     j->halted = true;
     worker_job_step(j, &event);
 }
@@ -55,12 +55,12 @@ void worker_job_fail_call(struct rpc_call *call, int code, const char *message)
     (void)rpc_fail(call, &err);
 }
 
-bool worker_job_keep_call(struct worker_job *j, struct rpc_call *call, struct worker_event *event)
+bool worker_job_keep_call(struct worker_job *j, struct rpc_call *call, uint64_t *tag)
 {
     for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
         if (j->calls[i].call == NULL) {
             j->calls[i].call = rpc_call_ref(call);
-            j->calls[i].tag = event->tag = ++j->tag_last;
+            j->calls[i].tag = *tag = ++j->tag_last;
             if (j->calls_kept++ == 0) { /* assignments are answered at once */
                 work_begin(&j->tells->evaluations, "Evaluate", 0, "");
             }

@@ -51,7 +51,7 @@ static void drain_run(void *ctx)
         if (j->assigned && !j->idle && !j->halted) {
             struct worker_event event = {
                 .kind = WORKER_ASSIGN,
-                .assign = {.generation = worker_generation(j->core), .hold = true},
+                .assign.assignment = {.generation = worker_generation(j->core), .hold = true},
             };
             worker_job_step(j, &event);
         } else {

@@ -27,10 +27,10 @@ struct master_call {
     struct worker_job *job; /* valid on the job's thread only */
     struct job_mail *mail;
     enum worker_event_kind kind; /* kind of the event that brings the answer */
+    uint64_t generation;         /* of the request */
     int code;
-    enum worker_lease_kind lease;
+    enum worker_lease_kind lease; /* of LEASED */
     struct worker_lease granted;
-    uint64_t generation; /* of the request */
 };
 
 static void master_call_free(struct master_call *m);
@@ -101,13 +101,12 @@ static void master_answered(void *ctx)
             /* The node is unknown, or only this job is over: a heartbeat tells which. */
             membership_hurry(m->job->membership);
         }
-        struct worker_event event = {
-            .kind = m->kind,
-            .code = m->code,
-            .generation = m->generation,
-            .lease = m->lease,
-            .granted = m->granted,
-        };
+        struct worker_event event = {.kind = m->kind};
+        if (m->kind == WORKER_LEASED) {
+            event.leased = (struct worker_leased){m->generation, m->code, m->lease, m->granted};
+        } else {
+            event.reported = (struct worker_reported){m->generation, m->code};
+        }
         note_idle(m);
         if (m->kind == WORKER_PROGRESS_REPORTED && m->code == ERR_ABORTED &&
             !m->job->report_again) {

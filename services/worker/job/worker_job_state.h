@@ -9,7 +9,7 @@
 #include "execution/loop.h"
 #include "gradus/v1/worker.pb-c.h"
 #include "job/progress/fence.h"
-#include "worker/ps_client/ps_client.h"
+#include "ps_client/ps_client.h"
 #include "worker/core/worker_fill.h"
 #include "worker/job/slow_down.h"
 #include "worker/job/step_clock.h"
@@ -187,9 +187,9 @@ void worker_job_begin(struct worker_job *j, uint64_t generation);
 void worker_job_step(struct worker_job *j, struct worker_event *event);
 /* The job fails here: the core says the rest. */
 void worker_job_fail(struct worker_job *j, const struct err *err);
-/* Keeps a call until the core says its answer; its tag goes into @event. False: it was answered,
+/* Keeps a call until the core says its answer; its tag goes into @tag. False: it was answered,
  * with an error. */
-bool worker_job_keep_call(struct worker_job *j, struct rpc_call *call, struct worker_event *event);
+bool worker_job_keep_call(struct worker_job *j, struct rpc_call *call, uint64_t *tag);
 /* Takes the call of @tag, with its reference; NULL when it is gone. */
 struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag);
 void worker_job_fail_call(struct rpc_call *call, int code, const char *message);

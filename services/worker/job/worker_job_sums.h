@@ -8,7 +8,7 @@
 #include "gradus/v1/types.pb-c.h"
 #include "job/progress/era.h"
 #include "job/plan/plan_update.h"
-#include "worker/ps_client/ps_client.h"
+#include "ps_client/ps_client.h"
 #include "worker/job/worker_model.h"
 
 struct worker_job_era {

@@ -7,13 +7,13 @@
 #define GRADUS_WORKER_JOB_WORKER_JOB_TRACE_H
 
 #include "gradus/v1/trace.pb-c.h"
+#include "ps_client/ps_client.h"
 #include "rpc/rpc.h"
 #include "execution/loop.h"
 #include "trace/recording.h"
 #include "trace/trace.h"
 #include "worker/core/worker.h"
 #include "worker/job/step_clock.h"
-#include "worker/ps_client/ps_client.h"
 
 struct worker_job;
 

@@ -12,8 +12,8 @@
 #define GRADUS_WORKER_JOB_WORKER_ROWS_H
 
 #include "graph/model.h"
+#include "ps_client/ps_client.h"
 #include "table/table_gradient.h"
-#include "worker/ps_client/ps_client.h"
 
 struct worker_rows_table;
 

@@ -144,6 +144,7 @@ static void garbage_of_nodes_is_drawn_somehow(void **state)
     s.response.n_nodes = 0;
     char *svg = draw(&s, "async");
     assert_non_null(strstr(svg, "</svg>"));
+    assert_non_null(strstr(svg, ">0 µs of training"));
     free(svg);
 }
 

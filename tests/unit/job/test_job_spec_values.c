@@ -236,6 +236,30 @@ static void test_standby(void **state)
     sets_taken(SETS("cluster.standby=none", "cluster.ps=1"));
 }
 
+static void test_tensorboard(void **state)
+{
+    (void)state;
+    char directory[1002], set[1100], problem[1200];
+    sets_refused(
+        SETS("training.tensorboard=s3://bucket/x"),
+        "--set training.tensorboard=s3://bucket/x: training.tensorboard: 's3://bucket/x' is "
+        "no directory; allowed: a path on the master's host, as event files are appended "
+        "to\n");
+    job_line_refused(16, "  tensorboard: \"a\\tb\"",
+                     "job.yaml:16:16: training.tensorboard: a control character in the path\n");
+    memset(directory, 'd', sizeof directory - 1);
+    directory[sizeof directory - 1] = '\0';
+    (void)snprintf(set, sizeof set, "  tensorboard: %s", directory);
+    (void)snprintf(problem, sizeof problem,
+                   "job.yaml:16:16: training.tensorboard: 1001 bytes; allowed: at most 1000\n");
+    job_line_refused(16, set, problem);
+    directory[1000] = '\0';
+    (void)snprintf(set, sizeof set, "training.tensorboard=%s", directory);
+    sets_taken(SETS(set));
+    sets_taken(SETS("training.tensorboard=boards/of this job"));
+    sets_taken(SETS("training.tensorboard="));
+}
+
 static void test_async_keys(void **state)
 {
     (void)state;
@@ -323,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_what_does_not_fit_together),
         cmocka_unit_test(test_replicas_and_workers),
         cmocka_unit_test(test_standby),
+        cmocka_unit_test(test_tensorboard),
         cmocka_unit_test(test_async_keys),
         cmocka_unit_test(test_new_keys_are_checked_one_by_one),
         cmocka_unit_test(test_new_keys_are_read),

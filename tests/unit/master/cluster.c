@@ -525,11 +525,11 @@ struct cluster *cluster_new_with(uint64_t seed, size_t ps, size_t workers,
                                  const struct master_config *config)
 {
     struct cluster *c = mem_new(1, sizeof *c);
-    struct master_config all = *config;
-    all.heartbeat_timeout_ms = 3000;
-    all.jobs_max = all.jobs_max == 0 ? 16 : all.jobs_max;
-    all.finished_max = 100;
-    c->m = master_new(&all);
+    c->config = *config;
+    c->config.heartbeat_timeout_ms = 3000;
+    c->config.jobs_max = config->jobs_max == 0 ? 16 : config->jobs_max;
+    c->config.finished_max = 100;
+    c->m = master_new(&c->config);
     c->seed = rng_key(seed, "cluster");
     c->now = 1000;
     c->timer = UINT64_MAX;
@@ -544,6 +544,25 @@ struct cluster *cluster_new_with(uint64_t seed, size_t ps, size_t workers,
         cluster_add(c, MASTER_WORKER);
     }
     return c;
+}
+
+void cluster_restart_master(struct cluster *c, const char *id)
+{
+    struct job_record r;
+    struct job_spec spec = {0};
+    struct diags d = {0};
+    job_record_copy(&r, cluster_job(c, id));
+    assert_int_equal(job_spec_parse(r.text, strlen(r.text), "row", NULL, 0, &spec, &d), 0);
+    diags_release(&d);
+    master_free(c->m);
+    memset(c->flights, 0, sizeof c->flights);
+    c->config.seeds[2]++;
+    c->m = master_new(&c->config);
+    struct master_event e = {.kind = MASTER_RESTORE};
+    e.restore = (struct master_restore_event){.record = &r, .spec = &spec};
+    cluster_event(c, &e);
+    job_spec_release(&spec);
+    job_record_release(&r);
 }
 
 void cluster_free(struct cluster *c)

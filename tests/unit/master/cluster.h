@@ -65,7 +65,8 @@ struct fake_worker_job { /* what a worker was told */
 struct fake_shard { /* of a server; job "": none */
     char job[64];
     uint32_t number;
-    uint64_t opening, backup; /* the opening of its backup; 0: it has none */
+    uint64_t generation, opening;
+    uint64_t backup; /* the opening of its backup; 0: it has none */
     bool is_backup;
 };
 
@@ -115,6 +116,7 @@ struct flight { /* what comes to the other side, or back, later */
 
 struct cluster {
     struct master *m;
+    struct master_config config;
     struct master_actions actions;
     uint64_t now, timer, draws, seed;
     struct fake_node nodes[NODES_MAX];
@@ -187,6 +189,8 @@ struct cluster *cluster_new(uint64_t seed, size_t ps, size_t workers);
 struct cluster *cluster_new_with(uint64_t seed, size_t ps, size_t workers,
                                  const struct master_config *config);
 void cluster_free(struct cluster *c);
+/* The master dies, and the next one has the row of this job, as it is now. */
+void cluster_restart_master(struct cluster *c, const char *id);
 
 /* Time goes on: to the next event, for @ms, until the job is in @state (fails after @ms), or in a
  * phase or a work inside its state. */

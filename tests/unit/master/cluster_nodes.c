@@ -373,6 +373,10 @@ static int take_role(struct fake_shard *s, const struct flight *f, struct err *e
         return err_set(err, ERR_STATE, "it is a backup");
     }
     if (f->c.kind == MASTER_CALL_MEMBERSHIP) {
+        if (f->c.generation < s->generation) {
+            return err_set(err, ERR_ABORTED, "that generation is over");
+        }
+        s->generation = f->c.generation;
         const uint64_t backup = f->has_backup ? f->c.standby.backup.opening : 0;
         assert_true(backup == 0 || backup == s->backup); /* none that it did not have */
         assert_true(backup == 0 || !f->c.standby.promote);

@@ -141,6 +141,118 @@ static void what_it_does_not_answer_is_asked_of_the_backup(void **state)
     }
 }
 
+/* A server that was started again at once answers before anybody has missed it: it has no shard, or
+ * is another process. Its backup is asked the same. */
+static void what_it_does_not_know_any_more_is_asked_of_the_backup(void **state)
+{
+    (void)state;
+    static const enum master_call_kind kinds[] = {MASTER_CALL_MEMBERSHIP, MASTER_CALL_PIN,
+                                                  MASTER_CALL_CHECKPOINT, MASTER_CALL_UNPIN};
+    static const int codes[] = {ERR_NOT_FOUND, ERR_ABORTED, ERR_UNAUTHENTICATED};
+    for (size_t i = 0; i < 12; i++) {
+        char id[64];
+        struct cluster *c = begin(990 + i, 3, id,
+                                  SETS(FOLLOWER, "cluster.ps=3", "training.epochs=30",
+                                       i % 2 == 0 ? "training.mode=sync" : "training.mode=async",
+                                       "training.checkpoint_every=1 epoch"));
+        struct fake_node *n = cluster_node(c, "ps-2");
+        n->refuse = codes[i / 4];
+        n->refuse_kind = kinds[i % 4];
+        if (kinds[i % 4] == MASTER_CALL_MEMBERSHIP) {
+            cluster_kill_one(c, MASTER_WORKER);
+        }
+        const struct job_record *r = cluster_run_to_end(c, id);
+        assert_int_equal(r->recoveries, 0);
+        assert_int_equal(r->takeovers, 1);
+        assert_string_equal(r->shards[1].ps, "ps-3");
+        assert_false(cluster_holds(c, "ps-2", id));
+        cluster_free(c);
+    }
+}
+
+/* The same of what nobody could take over. */
+static void without_a_backup_it_is_a_recovery(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(1005, 2, id, SETS("training.epochs=30"));
+    struct fake_node *n = cluster_node(c, "ps-2");
+    n->refuse = ERR_NOT_FOUND;
+    n->refuse_kind = MASTER_CALL_PIN;
+    (void)cluster_until(c, id, JOB_RECOVERING, 20000);
+    cluster_assert_reason(c, id, "Pin on ps-2: refused by the test");
+    n->refuse = 0;
+    assert_int_equal(cluster_run_to_end(c, id)->recoveries, 1);
+    cluster_free(c);
+}
+
+/* A master that was killed had told a server that lives to put its shard away, and the row does not
+ * say that its backup has it. */
+static void the_next_master_finds_the_old_primary_closed(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"training.mode=sync", "training.mode=async"};
+    for (size_t i = 0; i < 2; i++) {
+        char id[64];
+        struct cluster *c = begin(1010 + i, 2, id, SETS(FOLLOWER, "training.epochs=60", modes[i]));
+        struct fake_node *n = cluster_node(c, "ps-1");
+        for (size_t k = 0; k < 2; k++) {
+            if (strcmp(n->shards[k].job, id) == 0 && !n->shards[k].is_backup) {
+                n->shards[k].job[0] = '\0';
+            }
+        }
+        cluster_restart_master(c, id);
+        cluster_run_ms(c, 5000);
+        const struct job_record *r = cluster_run_to_end(c, id);
+        assert_int_equal(r->adoptions, 1);
+        assert_int_equal(r->recoveries, 0);
+        assert_int_equal(r->takeovers, 1);
+        cluster_free(c);
+    }
+}
+
+/* Workers that stand for an evaluation are assigned nothing: it says where the shards are now. */
+static void an_evaluation_goes_where_a_shard_has_gone(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char id[64];
+        struct cluster *c = cluster_new(1020 + i, 2, 2);
+        cluster_submit(c, "demo", id,
+                       SETS(FOLLOWER, "training.epochs=30", "training.mode=async",
+                            "data.test={file: b.csv}",
+                            "training.stop={metric: accuracy, patience: 1}"));
+        for (size_t k = 0; k < c->node_count; k++) {
+            c->nodes[k].slow_kind = MASTER_CALL_EVALUATE;
+            c->nodes[k].slow_ms = 30000;
+            c->nodes[k].says_works = true;
+        }
+        c->best_step = 10000;
+        while (strcmp(master_job_phase(c->m, id), "QUIESCED") != 0 ||
+               strcmp(master_job_work(c->m, id), "EVALUATE") != 0) {
+            cluster_advance(c);
+        }
+        const size_t before = c->calls[MASTER_CALL_EVALUATE];
+        struct fake_node *n = cluster_node(c, "ps-2");
+        if (i == 0) {
+            cluster_kill(n);
+        } else { /* no shard has moved: nobody computes anything again */
+            n->says_problem = "no memory for one more version";
+            fake_heartbeat(c, n);
+            n->says_problem = NULL;
+        }
+        cluster_run_ms(c, 8000);
+        assert_int_equal(cluster_job(c, id)->takeovers, i == 0);
+        assert_string_equal(cluster_job(c, id)->shards[0].backup, "");
+        assert_int_equal(c->calls[MASTER_CALL_EVALUATE], before + (i == 0 ? 2 : 0));
+        for (size_t k = 0; k < c->node_count; k++) {
+            c->nodes[k].slow_ms = 0;
+        }
+        assert_int_equal(cluster_run_to_end(c, id)->recoveries, 0);
+        cluster_free(c);
+    }
+}
+
 /* Its backup has taken over, and now it dies, before it has said that it has dropped the job. */
 static void who_was_told_to_drop_it_may_die(void **state)
 {
@@ -214,7 +326,6 @@ static void who_leaves_is_taken_over_from(void **state)
     cluster_free(c);
 }
 
-/* What has lost its backup goes back to a checkpoint when its server is lost, too. */
 /* A silent server is waited for only while it has what is nowhere else. */
 static void who_is_silent_is_taken_over_from(void **state)
 {
@@ -237,6 +348,7 @@ static void who_is_silent_is_taken_over_from(void **state)
     cluster_free(c);
 }
 
+/* What has lost its backup goes back to a checkpoint when its server is lost, too. */
 static void the_second_loss_is_a_recovery(void **state)
 {
     (void)state;
@@ -340,6 +452,10 @@ int main(void)
         cmocka_unit_test(a_backup_takes_over),
         cmocka_unit_test(it_takes_over_at_any_work),
         cmocka_unit_test(what_it_does_not_answer_is_asked_of_the_backup),
+        cmocka_unit_test(what_it_does_not_know_any_more_is_asked_of_the_backup),
+        cmocka_unit_test(without_a_backup_it_is_a_recovery),
+        cmocka_unit_test(the_next_master_finds_the_old_primary_closed),
+        cmocka_unit_test(an_evaluation_goes_where_a_shard_has_gone),
         cmocka_unit_test(who_was_told_to_drop_it_may_die),
         cmocka_unit_test(a_start_whose_backup_does_not_follow_is_repeated),
         cmocka_unit_test(it_takes_over_at_the_end),

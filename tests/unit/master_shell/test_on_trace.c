@@ -2,161 +2,12 @@
 /* Jobs.Trace over real gRPC: which nodes are asked what and in which order, what the client gets of
  * their answers, and what is ended when it goes away. One server is all nodes; the core is a table.
  */
-#include "calls/job_call_rig.h"
+#include "calls/trace_call_rig.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/chrono.h"
-#include "gradus/v1/ps.pb-c.h"
-#include "gradus/v1/worker.pb-c.h"
 #include "support/wait_until.h"
-#include "trace/trace.h"
-
-#define CLOCKS 4 /* rounds that only ask for the time */
-#define HEARD_MAX 64
-#define AHEAD_NS INT64_C(5000000000) /* of a clock that is not ours */
-
-enum { CLOCK, RECORD, TAKE };
-static const char PS = 'p', WORKER = 'w';
-
-struct heard {
-    char who;
-    int action;
-    char job[32];
-    uint64_t id;
-    uint32_t steps, timeout_ms, spans_max;
-};
-
-static struct { /* by job_rig.lock */
-    struct heard heard[HEARD_MAX];
-    size_t count;
-    int fails[128];        /* by who: the action that is refused; -1 none */
-    bool holds;            /* a worker answers RECORD when it is told to end */
-    struct rpc_call *held; /* that RECORD */
-    const char *boot;
-} rig;
-
-static struct rpc_server *server;
-static char own_boot[TRACE_BOOT_BYTES];
-
-static char worker_id[] = "w-1", ps_id[] = "ps-1", lost_id[] = "w-2";
-static char *worker_ids[] = {worker_id, lost_id}, *ps_ids[] = {ps_id};
-
-/* ---- the nodes ---- */
-
-static void answer(struct rpc_call *call, const struct heard *h)
-{
-    char boot[TRACE_BOOT_BYTES], who[] = {h->who, '\0'};
-    char *workers[] = {who};
-    Gradus__V1__TraceResponse r = GRADUS__V1__TRACE_RESPONSE__INIT;
-    (void)snprintf(boot, sizeof boot, "%s", rig.boot);
-    r.boot = boot;
-    r.clock_ns = chrono_now_ns() + (strcmp(boot, own_boot) == 0 ? 0 : (uint64_t)AHEAD_NS);
-    r.workers = workers;
-    r.n_workers = 1;
-    r.steps = h->steps;
-    r.lost = (uint64_t)h->action;
-    (void)rpc_reply(call, &r.base, NULL);
-}
-
-static void on_node(char who, struct rpc_call *call, struct rpc_msg *msg)
-{
-    const Gradus__V1__TraceRequest *q = (const Gradus__V1__TraceRequest *)msg->body;
-    struct heard h = {.who = who,
-                      .action = (int)q->action,
-                      .id = q->id,
-                      .steps = q->steps,
-                      .timeout_ms = q->timeout_ms,
-                      .spans_max = q->spans_max};
-    (void)snprintf(h.job, sizeof h.job, "%s", q->job);
-    pthread_mutex_lock(&job_rig.lock);
-    assert_in_range(rig.count, 0, HEARD_MAX - 1);
-    rig.heard[rig.count++] = h;
-    if (rig.fails[(int)who] == h.action) {
-        struct err err;
-        (void)err_set(&err, ERR_EXHAUSTED, "no room");
-        (void)rpc_fail(call, &err);
-    } else if (rig.holds && who == WORKER && h.action == RECORD) {
-        rig.held = rpc_call_ref(call);
-    } else {
-        answer(call, &h);
-    }
-    if (rig.held != NULL && who == WORKER && h.action == TAKE) {
-        answer(rig.held, &h);
-        rpc_call_unref(rig.held);
-        rig.held = NULL;
-    }
-    pthread_cond_broadcast(&job_rig.changed);
-    pthread_mutex_unlock(&job_rig.lock);
-}
-
-static void on_ps(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    (void)service;
-    on_node(PS, call, msg);
-}
-
-static void on_worker(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    (void)service;
-    on_node(WORKER, call, msg);
-}
-
-/* ---- the rig ---- */
-
-static void set_node(size_t i, enum master_role role, const char *id, uint64_t pid)
-{
-    job_rig.nodes[i] = (struct master_node_info){.id = id,
-                                                 .address = rpc_server_address(server, 0),
-                                                 .host = role == MASTER_PS ? "north" : "south",
-                                                 .role = role,
-                                                 .alive = true,
-                                                 .pid = pid};
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    trace_boot(own_boot);
-    server = job_rig_server();
-    const struct rpc_method jobs = {
-        .name = "Trace", .request = on_trace_call, .done = on_trace_done};
-    job_rig_serve(server, &gradus__v1__jobs__descriptor, jobs, &job_rig.shell);
-    job_rig_serve(server, &gradus__v1__parameter_server__descriptor,
-                  (struct rpc_method){.name = "Trace", .request = on_ps}, NULL);
-    job_rig_serve(server, &gradus__v1__worker__descriptor,
-                  (struct rpc_method){.name = "Trace", .request = on_worker}, NULL);
-    job_rig_start(&server, 1);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    job_rig_stop(&server, 1);
-    return 0;
-}
-
-/* A running job of one worker and one server, both well. */
-static int begin(void **state)
-{
-    (void)state;
-    job_rig.record = (struct job_record){.id = job_rig_job,
-                                         .state = JOB_RUNNING,
-                                         .workers = {.items = worker_ids, .count = 1},
-                                         .ps = {.items = ps_ids, .count = 1}};
-    set_node(0, MASTER_PS, ps_id, 22);
-    set_node(1, MASTER_WORKER, worker_id, 21);
-    set_node(2, MASTER_WORKER, lost_id, 23);
-    job_rig.node_count = 3;
-    rig.count = 0;
-    rig.fails[(int)PS] = rig.fails[(int)WORKER] = -1;
-    rig.holds = false;
-    rig.boot = own_boot;
-    return 0;
-}
 
 static const Gradus__V1__TraceJobResponse *trace(char *job, uint32_t steps, uint32_t timeout_ms,
                                                  struct rpc_msg **reply)
@@ -182,28 +33,6 @@ static void refused(char *job, uint32_t steps, uint32_t timeout_ms, int code, co
 {
     struct rpc_msg *reply;
     job_rig_assert_refused(trace(job, steps, timeout_ms, &reply), code, says);
-}
-
-/* How often @who was asked for @action. */
-static size_t times(char who, int action)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < rig.count; i++) {
-        n += rig.heard[i].who == who && rig.heard[i].action == action;
-    }
-    return n;
-}
-
-static void look(void *ctx)
-{
-    *(size_t *)ctx = job_rig.shell.trace_count + (job_rig.shell.traces != NULL);
-}
-
-static size_t under_way(void)
-{
-    size_t n = 0;
-    assert_int_equal(loop_call(job_rig.shell.loop, look, &n, NULL), 0);
-    return n;
 }
 
 /* ---- tests ---- */
@@ -348,29 +177,10 @@ static void what_cannot_be_traced_is_refused(void **state)
 
 /* ---- calls that nobody waits for ---- */
 
-/* A trace whose worker records until it is told to end; returns when it does. */
-static void start_held(struct rpc_channel *from)
-{
-    Gradus__V1__TraceJobRequest q = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
-    q.job = job_rig_job;
-    q.steps = 7;
-    q.timeout_ms = 60000; /* nobody waits for it */
-    rig.holds = true;
-    job_rig_ask_nobody(from, "Trace", &q.base);
-    pthread_mutex_lock(&job_rig.lock);
-    wait_until_signalled(rig.held != NULL, &job_rig.changed, &job_rig.lock);
-    pthread_mutex_unlock(&job_rig.lock);
-}
-
-static void wait_until_none(void)
-{
-    wait_until(under_way() == 0);
-}
-
 static void who_goes_away_ends_it(void **state)
 {
     (void)state;
-    struct rpc_channel *from = job_rig_client(server);
+    struct rpc_channel *from = job_rig_client(trace_rig_server);
     start_held(from);
     assert_int_equal(under_way(), 2);
     rpc_channel_free(from);
@@ -384,35 +194,20 @@ static void who_goes_away_ends_it(void **state)
     assert_string_equal(before->job, job_rig_job);
 }
 
-static void end_traces(void *ctx)
-{
-    (void)ctx;
-    atomic_store(&job_rig.shell.ending, true);
-    traces_end(&job_rig.shell, "the master is stopping");
-}
-
-static void go_on(void *ctx)
-{
-    (void)ctx;
-    atomic_store(&job_rig.shell.ending, false);
-}
-
 static void the_master_may_end(void **state)
 {
     (void)state;
     start_held(job_rig.channel);
-    assert_int_equal(loop_call(job_rig.shell.loop, end_traces, NULL, NULL), 0);
+    end_master();
     pthread_mutex_lock(&job_rig.lock);
     wait_until_signalled(job_rig.ended, &job_rig.changed, &job_rig.lock);
     assert_int_equal(job_rig.end.code, ERR_UNAVAILABLE);
     assert_non_null(strstr(job_rig.end.msg, "the master is stopping"));
-    answer(rig.held, &rig.heard[0]);
-    rpc_call_unref(rig.held);
-    rig.held = NULL;
     pthread_mutex_unlock(&job_rig.lock);
+    release();
     wait_until_none();
     assert_int_equal(times(PS, TAKE), 0); /* there is nobody to ask it */
-    assert_int_equal(loop_call(job_rig.shell.loop, go_on, NULL, NULL), 0);
+    go_on();
 }
 
 static void only_so_many_at_once(void **state)

@@ -2,9 +2,14 @@
 /* Record: what a backup makes of a stream of records that is not as it should be. */
 #include "ps_rig.h"
 
+#include <inttypes.h>
+
+#include "ps/rpc/ps_shell.h"
 #include "support/wait_until.h"
 
 #define BACKUP UINT64_C(8)
+#define CHANGES 200
+#define AHEAD 50 /* more than there are copies of slots */
 
 static char job[] = "a-1";
 static uint8_t secret[] = {9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7, 6, 5, 4, 3};
@@ -87,6 +92,15 @@ static void wait_received(struct says *s, uint64_t receipts, uint64_t received)
     pthread_mutex_unlock(&s->lock);
 }
 
+static uint64_t received(struct says *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const uint64_t n = s->received;
+    ps_rig_expect(s->over ? s->err.code : 0, 0, &s->err, "");
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
 static void says_end(struct says *s)
 {
     rpc_stream_cancel(s->stream);
@@ -106,15 +120,20 @@ static void refused(struct says *s, int code, const char *words)
     rpc_stream_free(s->stream);
 }
 
+static struct ps_rig_opening opening(const char *rule, bool backup)
+{
+    return (struct ps_rig_opening){.job = job,
+                                   .rule = rule,
+                                   .generation = 1,
+                                   .opening = BACKUP,
+                                   .secret = {sizeof secret, secret},
+                                   .is_backup = backup,
+                                   .consistency = ps_rig_consistency("sync", 1)};
+}
+
 static void open_shard(struct ps_rig *rig, bool backup)
 {
-    const struct ps_rig_opening o = {.job = job,
-                                     .rule = "sgd",
-                                     .generation = 1,
-                                     .opening = BACKUP,
-                                     .secret = {sizeof secret, secret},
-                                     .is_backup = backup,
-                                     .consistency = ps_rig_consistency("sync", 1)};
+    const struct ps_rig_opening o = opening("sgd", backup);
     struct err err;
     ps_rig_expect(ps_rig_open_as(rig, &o, NULL, &err), 0, &err, "");
 }
@@ -147,10 +166,11 @@ static Gradus__V1__RecordRequest update(uint64_t number, uint64_t version,
 }
 
 /* A whole one, in two messages. */
-static void say_update(struct says *s, uint64_t number, uint64_t version)
+static void say_update(struct says *s, uint64_t number, uint64_t version, uint64_t generation)
 {
     Gradus__V1__UpdateRecord room;
     Gradus__V1__RecordRequest m = update(number, version, &room);
+    m.generation = generation;
     say(s, &m, ELEMENTS / 2);
     m.what_case = GRADUS__V1__RECORD_REQUEST__WHAT__NOT_SET;
     m.offset = ELEMENTS / 2;
@@ -167,16 +187,16 @@ static void each_record_counts_once(void **state)
     open_shard(&rig, true);
     greet(&s, &rig, BACKUP);
     wait_received(&s, 1, 0);
-    say_update(&s, 1, 0);
+    say_update(&s, 1, 0, 1);
     wait_received(&s, 2, 1);
-    say_update(&s, 1, 0); /* again */
+    say_update(&s, 1, 0, 1); /* again */
     wait_received(&s, 3, 1);
-    say_update(&s, 2, 1);
+    say_update(&s, 2, 1, 1);
     wait_received(&s, 4, 2);
     says_end(&s);
     greet(&s, &rig, BACKUP); /* after a break it says what it has */
     wait_received(&s, 1, 2);
-    say_update(&s, 4, 3);
+    say_update(&s, 4, 3, 1);
     refused(&s, ERR_RANGE, "record 4, but the next one is 3");
     ps_rig_expect(promote(&rig, 2, &err), 0, &err, "");
     greet(&s, &rig, BACKUP);
@@ -265,7 +285,7 @@ static void what_is_no_record_is_refused(void **state)
     says_end(&s); /* half of one: its memory is free again */
 
     greet(&s, &rig, BACKUP);
-    say_update(&s, 1, 0);
+    say_update(&s, 1, 0, 1);
     wait_received(&s, 2, 1);
     says_end(&s);
     ps_rig_expect(promote(&rig, 2, &err), 0, &err, "");
@@ -293,6 +313,134 @@ static void what_it_cannot_follow_breaks_it(void **state)
     ps_rig_stop(&rig);
 }
 
+/* Record @number: a generation with another update section, which begins where the shard is. */
+static void say_change(struct says *s, uint64_t number, uint64_t generation)
+{
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    Gradus__V1__SetMembershipRequest q = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
+    Gradus__V1__Consistency c;
+    Gradus__V1__Ledger l;
+    Gradus__V1__Era era = GRADUS__V1__ERA__INIT, *eras[] = {&era};
+    char *workers[] = {(char[]){"w0"}}, update[] = "update: {rule: adam, learning_rate: 0.5}\n";
+    const struct ps_rig_opening o = opening("adam", true);
+    struct ledger ledger;
+    ps_rig_ledger(&o, &ledger);
+    wire_consistency_to_proto(&o.consistency, &c);
+    wire_ledger_to_proto(&ledger, &l);
+    era.update = update;
+    q.workers = workers;
+    q.n_workers = 1;
+    q.consistency = &c;
+    q.ledger = &l;
+    q.eras = eras;
+    q.n_eras = 1;
+    m.number = number;
+    m.generation = generation;
+    m.generation_next = generation + 1;
+    m.what_case = GRADUS__V1__RECORD_REQUEST__WHAT_MEMBERSHIP;
+    m.membership = &q;
+    say(s, &m, 0);
+    ledger_release(&ledger);
+}
+
+static void say_pin(struct says *s, uint64_t number, uint64_t generation, bool pins)
+{
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    Gradus__V1__PinRequest q = GRADUS__V1__PIN_REQUEST__INIT;
+    char id[32];
+    (void)snprintf(id, sizeof id, "of %" PRIu64, generation);
+    q.pin_id = id;
+    q.slots = true;
+    m.number = number;
+    m.generation = generation;
+    m.what_case =
+        pins ? GRADUS__V1__RECORD_REQUEST__WHAT_PIN : GRADUS__V1__RECORD_REQUEST__WHAT_UNPIN;
+    m.pin = &q;
+    say(s, &m, 0);
+}
+
+/* A shard with slots, and three records for each of so many generations. */
+struct changes {
+    struct ps_rig rig;
+    struct says says;
+    struct ps_shard *shard;
+    uint64_t said;
+    struct strand_task task;
+    pthread_t tester;
+    atomic_uint runs;
+    bool whole;
+};
+
+static void changes_begin(struct changes *c)
+{
+    struct err err;
+    const struct ps_rig_opening o = opening("adam", true);
+    const Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    *c = (struct changes){.tester = pthread_self()};
+    ps_rig_start(&c->rig, 0);
+    ps_rig_expect(ps_rig_open_as(&c->rig, &o, NULL, &err), 0, &err, "");
+    c->shard = ps_find(c->rig.ps, &ref, &err);
+    assert_non_null(c->shard);
+    greet(&c->says, &c->rig, BACKUP);
+    wait_received(&c->says, 1, 0);
+}
+
+static void changes_say(struct changes *c, uint64_t generation)
+{
+    say_change(&c->says, ++c->said, generation);
+    say_pin(&c->says, ++c->said, generation + 1, true);
+    say_pin(&c->says, ++c->said, generation + 1, false);
+}
+
+static void changes_end(struct changes *c)
+{
+    wait_until((ps_shard_wake(c->shard), received(&c->says)) == c->said);
+    says_end(&c->says);
+    ps_shard_unref(c->shard);
+    ps_rig_stop(&c->rig);
+}
+
+/* The strand is at this while many records come. The values of the last one say that all have. */
+static void run_busy(struct strand_task *task)
+{
+    struct changes *c = (struct changes *)((char *)task - offsetof(struct changes, task));
+    if (pthread_equal(pthread_self(), c->tester)) { /* else it would be what reads them */
+        for (uint64_t generation = 1; generation <= AHEAD; generation++) {
+            changes_say(c, generation);
+        }
+        say_update(&c->says, ++c->said, 0, AHEAD + 1);
+        wait_until(meter_value(c->rig.ps->meters.values_received) == ELEMENTS * sizeof(float));
+        c->whole = true;
+    }
+    atomic_fetch_add(&c->runs, 1);
+}
+
+/* What a record needs it takes when it is its turn: those before it give it back. */
+static void records_wait_for_their_turn(void **state)
+{
+    (void)state;
+    struct changes c;
+    changes_begin(&c);
+    for (unsigned runs = 1; !c.whole; runs++) {
+        (void)strand_post(&c.shard->strand, &c.task, run_busy);
+        wait_until(atomic_load(&c.runs) == runs);
+    }
+    changes_end(&c);
+}
+
+/* Records are read while another thread takes those before them (for the thread sanitizer). */
+static void records_are_read_while_eras_change(void **state)
+{
+    (void)state;
+    struct changes c;
+    changes_begin(&c);
+    for (uint64_t generation = 1; generation <= CHANGES; generation++) {
+        changes_say(&c, generation);
+        ps_shard_wake(c.shard);
+    }
+    changes_end(&c);
+}
+
 /* One in the air does not keep its shard. */
 static void streams_end_with_the_shard(void **state)
 {
@@ -318,6 +466,8 @@ int main(void)
         cmocka_unit_test(shards_that_are_no_backup_refuse),
         cmocka_unit_test(what_is_no_record_is_refused),
         cmocka_unit_test(what_it_cannot_follow_breaks_it),
+        cmocka_unit_test(records_wait_for_their_turn),
+        cmocka_unit_test(records_are_read_while_eras_change),
         cmocka_unit_test(streams_end_with_the_shard),
     };
     return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);

@@ -307,20 +307,66 @@ static void on_membership(void *ctx, const struct rpc_status *status, struct rpc
     atomic_store((atomic_int *)ctx, status->err.code);
 }
 
-/* SetMembership with the same backup, which nobody waits for; @code becomes that of its end. */
-static void ask_membership(struct ps_rig *rig, uint64_t generation, atomic_int *code)
+/* SetMembership with the same backup, which nobody waits for; @code becomes that of its end.
+ * @sync_from: the job is sync from now on, and so much is done; NULL: as it was. */
+static void ask_membership(struct ps_rig *rig, uint64_t generation,
+                           const struct ps_rig_opening *sync_from, atomic_int *code)
 {
     Gradus__V1__SetMembershipRequest q = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
     Gradus__V1__ShardLocation backup = GRADUS__V1__SHARD_LOCATION__INIT;
     Gradus__V1__ShardRef ref = ref_of(PRIMARY, generation);
+    Gradus__V1__Consistency consistency;
+    Gradus__V1__Ledger position;
+    struct ledger ledger = {0};
     struct err err;
     backup.opening = BACKUP;
     q.shard = &ref;
     q.backup = &backup;
+    if (sync_from != NULL) {
+        const struct consistency sync = ps_rig_consistency("sync", 1);
+        ps_rig_ledger(sync_from, &ledger);
+        wire_consistency_to_proto(&sync, &consistency);
+        wire_ledger_to_proto(&ledger, &position);
+        q.consistency = &consistency;
+        q.ledger = &position;
+        q.version = sync_from->version;
+    }
     const struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
                                         .method = "SetMembership",
                                         .body = &q.base};
     assert_int_equal(rpc_call_start(rig->channel, &request, on_membership, code, &err), 0);
+    ledger_release(&ledger);
+}
+
+static void *push_first(void *rig)
+{
+    struct err err;
+    (void)push(rig, PRIMARY, 1, 0, &err); /* made, or of the generation before */
+    return NULL;
+}
+
+/* A record is as it was said, whatever came after it. */
+static void the_mode_changes_behind_an_update(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct err err;
+    pthread_t pusher;
+    atomic_int code = 1;
+    pair_start(&p, "async", "sgd", 0);
+    ps_rig_expect(open_one(&p, false, &err), 0, &err, "");
+    assert_int_equal(pthread_create(&pusher, NULL, push_first, &p.primary), 0);
+    wait_until(look(&p.primary).held.records == 1);
+    const struct ps_rig_opening one = {.version = 1, .done = {1}};
+    ask_membership(&p.primary, 2, &one, &code);
+    wait_until(look(&p.primary).held.records == 2);
+    ps_rig_expect(open_one(&p, true, &err), 0, &err, "");
+    wait_until(atomic_load(&code) != 1);
+    assert_int_equal(atomic_load(&code), 0);
+    assert_int_equal(pthread_join(pusher, NULL), 0);
+    wait_until(look(&p.backup).held.records == 2); /* it says what it has received first */
+    assert_string_equal(look(&p.backup).problem, "");
+    pair_stop(&p);
 }
 
 /* What is done waits until the backup has it, and whoever asks hears why. */
@@ -339,7 +385,7 @@ static void waits_for_its_backup(void **state)
     /* the backup becomes a primary, and takes nothing from it any more */
     membership_well(&p.backup, BACKUP, 2, true, false);
     atomic_int code = 1;
-    ask_membership(&p.primary, 2, &code);
+    ask_membership(&p.primary, 2, NULL, &code);
     wait_until(strstr(look(&p.primary).problem, "but this shard is a primary") != NULL);
     wait_until(look(&p.primary).held.waits_ms > 0);
     assert_int_equal(atomic_load(&code), 1);
@@ -430,6 +476,7 @@ int main(void)
         cmocka_unit_test(takes_over_in_async),
         cmocka_unit_test(initial_values_pins_and_generations_go_along),
         cmocka_unit_test(waits_for_its_backup),
+        cmocka_unit_test(the_mode_changes_behind_an_update),
         cmocka_unit_test(its_backup_is_closed),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(memory_is_reserved),

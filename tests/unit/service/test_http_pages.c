@@ -60,10 +60,12 @@ static void request(void *ctx, struct http_call *call)
     }
 }
 
-static bool changes(void *ctx, const char *path)
+static enum http_deed deed(void *ctx, const char *path)
 {
     (void)ctx;
-    return strcmp(path, "/own/change") == 0;
+    return strcmp(path, "/own/change") == 0 ? HTTP_CHANGES
+           : strcmp(path, "/own/cost") == 0 ? HTTP_COSTS
+                                            : HTTP_LOOKS;
 }
 
 static int token(void *ctx, const char *authorization, struct auth_identity *who, struct err *err)
@@ -82,7 +84,7 @@ static void serve(struct fixture *f, bool guarded, bool tokens)
                                      .body_bytes_max = BODY_MAX,
                                      .bodies_bytes_max = BODY_MAX + BODY_MAX / 2,
                                      .row = row,
-                                     .changes = changes,
+                                     .deed = deed,
                                      .request = request,
                                      .ctx = f};
     const struct http_options options = {.address = "127.0.0.1:0",
@@ -283,10 +285,32 @@ static void test_changes(void **state)
         char headers[256];
         (void)snprintf(headers, sizeof headers, VIEWER "Origin: %s\r\n", others[i]);
         assert_says(answer(ask(f, "POST", "/own/change", headers, 2)), "400",
-                    "may change nothing here");
+                    "may do nothing here");
     }
     assert_says(answer(ask(f, "POST", "/own/change", "Content-Type: application/json\r\n", 2)),
                 "400", "or of a token");
+}
+
+/* What only costs something may everybody ask for where nobody has to say who he is, but not
+ * another page. */
+static void test_costs(void **state)
+{
+    struct fixture *f = *state;
+    assert_says(answer(ask(f, "POST", "/own/cost", "Content-Type: application/json\r\n", 2)), "200",
+                "POST of 2 bytes");
+    assert_says(answer(ask(f, "POST", "/own/cost", "Content-Type: text/plain\r\n", 2)), "400",
+                "Content-Type: application/json");
+    assert_says(answer(ask(f, "POST", "/own/cost",
+                           "Content-Type: application/json\r\nOrigin: http://evil.example\r\n", 2)),
+                "400", "may do nothing here");
+    assert_says(answer(ask(f, "POST", "/own/cost",
+                           "Content-Type: application/json\r\nHost: evil.example\r\n", 2)),
+                "400", "ask for 127.0.0.1");
+    http_stop(f->http);
+    serve(f, true, true);
+    assert_says(answer(ask(f, "POST", "/own/cost", VIEWER, 2)), "200", "POST of 2 bytes");
+    assert_says(answer(ask(f, "POST", "/own/cost", "Content-Type: application/json\r\n", 2)), "400",
+                "or of a token");
 }
 
 int main(void)
@@ -299,6 +323,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_who_may_ask, start, stop),
         cmocka_unit_test_setup_teardown(test_names_of_the_host, start, stop),
         cmocka_unit_test_setup_teardown(test_changes, start, stop),
+        cmocka_unit_test_setup_teardown(test_costs, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ static void each_evaluation_is_an_event(void **state)
     Tensorboard__Event *events[8];
     char *dir = tmp_dir_make("events");
     sample_of(&s);
-    assert_int_equal(tensorboard_write(dir, &s.job, 2, &err), 0);
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, 2, &err), 0);
     char *path = file_of(dir, "test", 0), *train = file_of(dir, "train", 0);
     assert_false(file_exists(train)); /* it has no such metrics */
     assert_int_equal(file_read(path, 1 << 20, &file, &err), 0);
@@ -123,18 +123,18 @@ static void files_grow(void **state)
     char *dir = tmp_dir_make("events"), *path = file_of(dir, "test", 0),
          *other = file_of(dir, "test", 1);
     sample_of(&s);
-    assert_int_equal(tensorboard_write(dir, &s.job, 2, &err), 0);
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, 2, &err), 0);
     assert_int_equal(file_read(path, 1 << 20, &first, &err), 0);
-    assert_int_equal(tensorboard_write(dir, &s.job, 2, &err), 0); /* nothing is new */
-    assert_int_equal(tensorboard_write(dir, &s.job, 4, &err), 0);
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, 2, &err), 0); /* nothing is new */
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, 4, &err), 0);
     assert_int_equal(file_read(path, 1 << 20, &then, &err), 0);
     assert_true(then.len > first.len && memcmp(then.data, first.data, first.len) == 0);
     assert_int_equal(read_events(&then, none, 0), 5);
     assert_false(file_exists(other));
 
     s.metrics[1].value = 7; /* it went back, and came to something else */
-    assert_int_equal(tensorboard_write(dir, &s.job, 4, &err), 0);
-    assert_int_equal(tensorboard_write(dir, &s.job, 4, &err), 0);
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, 4, &err), 0);
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, 4, &err), 0);
     buf_reset(&then);
     assert_int_equal(file_read(path, 1 << 20, &then, &err), 0);
     Tensorboard__Event *events[9];
@@ -164,13 +164,13 @@ static void the_first_ones_are_kept(void **state)
     Tensorboard__Event *none[1];
     char *dir = tmp_dir_make("events"), *path = file_of(dir, "test", 0);
     sample_of(&s);
-    assert_int_equal(tensorboard_write(dir, &s.job, 3, &err), 0);
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, 3, &err), 0);
     s.job.evaluations = s.list + 2;
     s.job.n_evaluations = EVALUATIONS - 2;
-    assert_int_equal(tensorboard_write(dir, &s.job, EVALUATIONS - 2, &err), 0);
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, EVALUATIONS - 2, &err), 0);
     assert_int_equal(file_read(path, 1 << 20, &file, &err), 0);
     assert_int_equal(read_events(&file, none, 0), 1 + EVALUATIONS);
-    assert_int_equal(tensorboard_write(dir, &s.job, 1, &err), 0); /* the file is ahead */
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, 1, &err), 0); /* the file is ahead */
     buf_reset(&file);
     assert_int_equal(file_read(path, 1 << 20, &file, &err), 0);
     assert_int_equal(read_events(&file, none, 0), 1 + EVALUATIONS);
@@ -190,11 +190,11 @@ static void what_was_cut_off_is_written_again(void **state)
     char *dir = tmp_dir_make("events"), *path = file_of(dir, "test", 0),
          *other = file_of(dir, "test", 1);
     sample_of(&s);
-    assert_int_equal(tensorboard_write(dir, &s.job, EVALUATIONS, &err), 0);
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, EVALUATIONS, &err), 0);
     assert_int_equal(file_read(path, 1 << 20, &whole, &err), 0);
     for (size_t n = 0; n < whole.len; n++) {
         assert_int_equal(file_write_atomic(path, whole.data, n, &err), 0);
-        assert_int_equal(tensorboard_write(dir, &s.job, EVALUATIONS, &err), 0);
+        assert_int_equal(tensorboard_write(dir, &s.job, NULL, EVALUATIONS, &err), 0);
         buf_reset(&now);
         assert_int_equal(file_read(path, 1 << 20, &now, &err), 0);
         assert_int_equal(now.len, whole.len);
@@ -203,7 +203,7 @@ static void what_was_cut_off_is_written_again(void **state)
     assert_false(file_exists(other));
     now.data[whole.len / 2] = (char)(now.data[whole.len / 2] ^ 1);
     assert_int_equal(file_write_atomic(path, now.data, now.len, &err), 0);
-    assert_int_equal(tensorboard_write(dir, &s.job, EVALUATIONS, &err), 0);
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, EVALUATIONS, &err), 0);
     buf_reset(&now);
     assert_int_equal(file_read(other, 1 << 20, &now, &err), 0);
     assert_int_equal(now.len, whole.len);
@@ -222,11 +222,11 @@ static void what_cannot_be_written_is_told(void **state)
     char *dir = tmp_dir_make("events"), *file = file_join(dir, "file");
     sample_of(&s);
     assert_int_equal(file_write_atomic(file, "x", 1, &err), 0);
-    assert_int_not_equal(tensorboard_write(file, &s.job, 1, &err), 0);
+    assert_int_not_equal(tensorboard_write(file, &s.job, NULL, 1, &err), 0);
     assert_non_null(strstr(err.msg, file));
     strcpy(s.id, "../escape");
     err = (struct err){0};
-    assert_int_equal(tensorboard_write(dir, &s.job, 1, &err), ERR_INVALID);
+    assert_int_equal(tensorboard_write(dir, &s.job, NULL, 1, &err), ERR_INVALID);
     free(file);
     tmp_dir_remove(dir);
 }

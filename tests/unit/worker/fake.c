@@ -62,17 +62,18 @@ void fake_feed(struct fake *f, struct worker_event *event)
 
 void answer_exchange(struct fake *f, const struct asked *a)
 {
-    struct worker_event e = {.kind = WORKER_EXCHANGED, .exchange = a->exchange};
+    struct worker_event event = {.kind = WORKER_EXCHANGED, .exchanged.exchange = a->exchange};
+    struct worker_exchanged *e = &event.exchanged;
     if (a->generation < f->generation && a->pull != ASKED_PULL_PINNED) {
-        e.code = ERR_ABORTED;
-        fake_feed(f, &e);
+        e->code = ERR_ABORTED;
+        fake_feed(f, &event);
         return;
     }
     if (f->fail_exchanges > 0) {
         f->fail_exchanges--;
-        e.code = f->fail_code;
-        e.message = "told to fail";
-        fake_feed(f, &e);
+        e->code = f->fail_code;
+        e->message = "told to fail";
+        fake_feed(f, &event);
         return;
     }
     if (a->idle) {
@@ -89,14 +90,14 @@ void answer_exchange(struct fake *f, const struct asked *a)
             f->version[a->shard]++;
         }
     }
-    e.version = a->pull == ASKED_PULL_VERSION ? a->version : f->version[a->shard];
+    e->version = a->pull == ASKED_PULL_VERSION ? a->version : f->version[a->shard];
     if (a->pull == ASKED_PULL_VERSION && f->version[a->shard] < a->version) {
         f->version[a->shard] = a->version;
     }
     if (a->progress) {
-        e.answer.train.progress = f->progress[a->shard][a->batch.split];
+        e->answer.train.progress = f->progress[a->shard][a->batch.split];
     }
-    fake_feed(f, &e);
+    fake_feed(f, &event);
 }
 
 bool is_named(const struct worker_do_lease *a, uint32_t split)
@@ -112,10 +113,11 @@ bool is_named(const struct worker_do_lease *a, uint32_t split)
 /* As the master: what the worker should have and does not name is given again; two at a time. */
 void fake_answer_lease(struct fake *f, const struct worker_do_lease *a)
 {
-    struct worker_event e = {.kind = WORKER_LEASED, .generation = a->generation};
+    struct worker_event event = {.kind = WORKER_LEASED, .leased.generation = a->generation};
+    struct worker_leased *e = &event.leased;
     if (a->generation < f->generation) {
-        e.code = ERR_ABORTED;
-        fake_feed(f, &e);
+        e->code = ERR_ABORTED;
+        fake_feed(f, &event);
         return;
     }
     uint32_t out = 0;
@@ -128,19 +130,19 @@ void fake_answer_lease(struct fake *f, const struct worker_do_lease *a)
     }
     if (lost != UINT32_MAX) {
         f->granted_again++;
-        e.lease = WORKER_LEASE_GRANTED;
-        e.granted = (struct worker_lease){.split = lost, .batch_end = f->split_batches};
+        e->kind = WORKER_LEASE_GRANTED;
+        e->granted = (struct worker_lease){.split = lost, .batch_end = f->split_batches};
     } else if (f->split_next == f->splits) {
-        e.lease = WORKER_LEASE_DONE;
+        e->kind = WORKER_LEASE_DONE;
     } else if (out >= WORKER_LEASES_MAX) {
-        e.lease = WORKER_LEASE_WAIT;
+        e->kind = WORKER_LEASE_WAIT;
     } else {
-        e.lease = WORKER_LEASE_GRANTED;
-        e.granted = (struct worker_lease){.split = f->split_next, .batch_end = f->split_batches};
-        e.granted.fresh = f->progress[0][f->split_next] == 0 && f->progress[1][f->split_next] == 0;
+        e->kind = WORKER_LEASE_GRANTED;
+        e->granted = (struct worker_lease){.split = f->split_next, .batch_end = f->split_batches};
+        e->granted.fresh = f->progress[0][f->split_next] == 0 && f->progress[1][f->split_next] == 0;
         f->split_next++;
     }
-    fake_feed(f, &e);
+    fake_feed(f, &event);
 }
 
 void fake_answer(struct fake *f, size_t i)
@@ -168,12 +170,12 @@ void fake_answer(struct fake *f, size_t i)
         fake_answer_lease(f, &a.lease);
         break;
     case WORKER_DO_REPORT_SPLIT:
-        split.generation = a.report_split.generation;
-        if (split.generation == f->generation) {
+        split.reported.generation = a.report_split.generation;
+        if (split.reported.generation == f->generation) {
             f->splits_reported += f->split_reported[a.report_split.split] ? 0 : 1;
             f->split_reported[a.report_split.split] = true;
         } else {
-            split.code = ERR_ABORTED;
+            split.reported.code = ERR_ABORTED;
         }
         fake_feed(f, &split);
         break;
@@ -242,16 +244,16 @@ void fake_assign_sync(struct fake *f, uint64_t generation, uint32_t replicas, ui
     assert_int_equal(ledger_init(&ledger, &shape, 0, NULL), 0);
     struct worker_event e = {
         .kind = WORKER_ASSIGN,
-        .tag = 1,
-        .assign = {.generation = generation,
-                   .consistency = {.mode = TRAINING_SYNC,
-                                   .replicas = replicas,
-                                   .aggregate = replicas},
-                   .replica_first = first,
-                   .replica_end = end,
-                   .step = step,
-                   .step_limit = limit,
-                   .ledger = &ledger},
+        .assign = {.tag = 1,
+                   .assignment = {.generation = generation,
+                                  .consistency = {.mode = TRAINING_SYNC,
+                                                  .replicas = replicas,
+                                                  .aggregate = replicas},
+                                  .replica_first = first,
+                                  .replica_end = end,
+                                  .step = step,
+                                  .step_limit = limit,
+                                  .ledger = &ledger}},
     };
     fake_feed(f, &e);
     ledger_release(&ledger);
@@ -264,20 +266,21 @@ void fake_assign_async(struct fake *f, uint64_t generation, enum training_mode m
     assert_int_equal(ledger_init(&ledger, &shape, 0, NULL), 0);
     struct worker_event e = {
         .kind = WORKER_ASSIGN,
-        .tag = 1,
-        .assign = {.generation = generation,
-                   .consistency = {.mode = mode,
-                                   .replicas = 1,
-                                   .aggregate = 1,
-                                   .push_every = 1,
-                                   .pull_every = 1,
-                                   .overlap = f->overlap},
-                   .ledger = &ledger,
-                   .hold = hold},
+        .assign = {.tag = 1,
+                   .assignment = {.generation = generation,
+                                  .consistency = {.mode = mode,
+                                                  .replicas = 1,
+                                                  .aggregate = 1,
+                                                  .push_every = 1,
+                                                  .pull_every = 1,
+                                                  .overlap = f->overlap},
+                                  .ledger = &ledger,
+                                  .hold = hold}},
     };
+    struct worker_assignment *a = &e.assign.assignment;
     for (uint32_t k = 0; k < f->split_next; k++) { /* its leases, as the master's books have them */
-        if (!f->split_reported[k] && e.assign.lease_count < WORKER_LEASES_MAX) {
-            e.assign.leases[e.assign.lease_count++] =
+        if (!f->split_reported[k] && a->lease_count < WORKER_LEASES_MAX) {
+            a->leases[a->lease_count++] =
                 (struct worker_lease){.split = k, .batch_end = f->split_batches};
         }
     }

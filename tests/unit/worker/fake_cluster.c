@@ -30,12 +30,25 @@ static struct item *post_event(struct cluster *c, size_t worker, enum worker_eve
     struct item *item = post(c, worker, 1 + cluster_draw(c, 20));
     item->is_event = true;
     item->action = *of;
-    item->event = (struct worker_event){.kind = kind, .generation = generation_of(of)};
-    if (of->kind == WORKER_DO_EXCHANGE) {
-        item->event.exchange = of->exchange.exchange;
+    item->event = (struct worker_event){.kind = kind};
+    if (kind == WORKER_EXCHANGED) {
+        item->event.exchanged.exchange = of->exchange.exchange;
         item->ask = asked_of(&of->exchange);
+    } else if (kind == WORKER_LEASED) {
+        item->event.leased.generation = generation_of(of);
+    } else if (kind != WORKER_COMPUTED) {
+        item->event.reported.generation = generation_of(of);
     }
     return item;
+}
+
+/* The request or its answer is lost. */
+static void lose(struct worker_event *answer)
+{
+    int *code = answer->kind == WORKER_EXCHANGED ? &answer->exchanged.code
+                : answer->kind == WORKER_LEASED  ? &answer->leased.code
+                                                 : &answer->reported.code;
+    *code = ERR_UNAVAILABLE;
 }
 
 /* ---- what a worker does is checked here ---- */
@@ -181,7 +194,8 @@ bool cluster_epoch_is_done(const struct cluster *c)
 
 static void answer_lease(struct cluster *c, const struct item *item)
 {
-    struct worker_event *e = &post_event(c, item->worker, WORKER_LEASED, &item->action)->event;
+    struct worker_leased *e =
+        &post_event(c, item->worker, WORKER_LEASED, &item->action)->event.leased;
     if (!at_master(c, &item->action)) {
         e->code = ERR_ABORTED;
         return;
@@ -197,7 +211,7 @@ static void answer_lease(struct cluster *c, const struct item *item)
             named = named || item->action.lease.held[i].split == k;
         }
         if (!named) { /* the answer was lost */
-            e->lease = WORKER_LEASE_GRANTED;
+            e->kind = WORKER_LEASE_GRANTED;
             e->granted = c->leases[k];
             c->again_seen++;
             return;
@@ -206,12 +220,12 @@ static void answer_lease(struct cluster *c, const struct item *item)
     if (held >= WORKER_LEASES_MAX || c->holding) {
         return;
     }
-    e->lease = cluster_epoch_is_done(c) ? WORKER_LEASE_DONE : WORKER_LEASE_WAIT;
+    e->kind = cluster_epoch_is_done(c) ? WORKER_LEASE_DONE : WORKER_LEASE_WAIT;
     for (uint32_t k = 0; k < ledger_shape_splits(&SHAPE); k++) {
         if (c->split[k] == SPLIT_FREE) {
             c->split[k] = SPLIT_LEASED;
             c->owner[k] = item->worker;
-            e->lease = WORKER_LEASE_GRANTED;
+            e->kind = WORKER_LEASE_GRANTED;
             e->granted = c->leases[k];
             return;
         }
@@ -223,7 +237,7 @@ static void answer_split(struct cluster *c, const struct item *item)
     struct item *answer = post_event(c, item->worker, WORKER_SPLIT_REPORTED, &item->action);
     const struct worker_do_report_split *a = &item->action.report_split;
     if (!at_master(c, &item->action)) {
-        answer->event.code = ERR_ABORTED;
+        answer->event.reported.code = ERR_ABORTED;
         return;
     }
     assert_true(a->epoch == c->epoch && split_is_applied(c, a->split));
@@ -272,7 +286,8 @@ void cluster_assign(struct cluster *c, bool hold)
         struct item *item = post(c, k, 1 + cluster_draw(c, 30));
         item->is_event = true;
         item->event.kind = WORKER_ASSIGN;
-        item->assign = (struct worker_assignment){
+        struct worker_assignment *a = &item->event.assign.assignment;
+        *a = (struct worker_assignment){
             .generation = c->generation,
             .consistency = c->consistency,
             .replica_first = share.lo,
@@ -285,7 +300,7 @@ void cluster_assign(struct cluster *c, bool hold)
         };
         for (uint32_t i = 0; i < ledger_shape_splits(&SHAPE); i++) {
             if (c->split[i] == SPLIT_LEASED && c->owner[i] == k) {
-                item->assign.leases[item->assign.lease_count++] = c->leases[i];
+                a->leases[a->lease_count++] = c->leases[i];
             }
         }
         c->nodes[k].idle = false;
@@ -326,12 +341,13 @@ static void send_answers(struct cluster *c)
         item->is_event = true;
         item->action.kind = WORKER_DO_EXCHANGE;
         item->ask = c->answers.items[i].request;
-        item->event = c->answers.items[i].event;
+        item->event = (struct worker_event){.kind = WORKER_EXCHANGED,
+                                            .exchanged = c->answers.items[i].answer};
         memcpy(item->decision, c->answers.items[i].decision, sizeof item->decision);
         item->sums = c->answers.items[i].sums;
         if (c->lossy && cluster_draw(c, 20) == 0) {
-            item->event = (struct worker_event){
-                .kind = WORKER_EXCHANGED, .exchange = item->ask.exchange, .code = ERR_UNAVAILABLE};
+            item->event.exchanged = (struct worker_exchanged){.exchange = item->ask.exchange};
+            lose(&item->event);
         }
     }
     c->answers.count = 0;
@@ -347,7 +363,7 @@ static void arrive(struct cluster *c, const struct item *item)
         [WORKER_DO_REPORT_PROGRESS] = WORKER_PROGRESS_REPORTED,
     };
     if (c->lossy && cluster_draw(c, 20) == 0) {
-        post_event(c, item->worker, answer_of[a->kind], a)->event.code = ERR_UNAVAILABLE;
+        lose(&post_event(c, item->worker, answer_of[a->kind], a)->event);
         return;
     }
     if (a->kind == WORKER_DO_EXCHANGE) {
@@ -362,7 +378,7 @@ static void arrive(struct cluster *c, const struct item *item)
         answer_progress(c, item);
     }
     if (c->lossy && a->kind != WORKER_DO_EXCHANGE && cluster_draw(c, 20) == 0) {
-        c->items[c->item_count - 1].event.code = ERR_UNAVAILABLE; /* the answer is lost */
+        lose(&c->items[c->item_count - 1].event);
     }
 }
 
@@ -456,24 +472,24 @@ static void deliver(struct cluster *c, struct item *item)
     struct node *n = &c->nodes[item->worker];
     struct worker_event *e = &item->event;
     e->now_ms = c->now_ms;
-    e->message = e->code != 0 ? "told to fail" : NULL;
-    e->answer.decision.replicas = item->decision;
     if (e->kind == WORKER_ASSIGN) {
-        e->assign = item->assign;
-        if (e->assign.generation != c->generation) {
+        if (e->assign.assignment.generation != c->generation) {
             return; /* the master does not wait for its answer any more */
         }
-        n->generation = e->assign.generation;
+        n->generation = e->assign.assignment.generation;
     }
     if (e->kind == WORKER_COMPUTED) {
         n->computing = false;
     }
     if (e->kind == WORKER_EXCHANGED) {
+        struct worker_exchanged *x = &e->exchanged;
+        x->message = x->code != 0 ? "told to fail" : NULL;
+        x->answer.decision.replicas = item->decision;
         /* The thread takes no mail while it computes: what left with the gradient is answered when
          * it is made, though the worker may not have been told. */
         n->computing = n->computing && item->ask.buffer != n->computed.buffer;
-        close_request(n, &item->ask, e->code, e->version);
-        if (e->answer.kind == EXCHANGE_SUMS) {
+        close_request(n, &item->ask, x->code, x->version);
+        if (x->answer.kind == EXCHANGE_SUMS) {
             n->parts[item->ask.shard] = item->sums;
         }
     }

@@ -54,7 +54,6 @@ struct item {
     struct worker_event event;
     uint8_t decision[4];
     uint64_t sums;
-    struct worker_assignment assign;
 };
 
 enum split_state { SPLIT_FREE, SPLIT_LEASED, SPLIT_DONE };

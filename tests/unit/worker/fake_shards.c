@@ -6,11 +6,10 @@ static void fake_answer(const struct fake_shard *s, const struct fake_request *r
                         struct fake_answers *out)
 {
     const struct asked *a = &r->ask;
-    struct worker_event *e = &out->items[out->count].event;
+    struct worker_exchanged *e = &out->items[out->count].answer;
     out->items[out->count].worker = r->worker;
     out->items[out->count].request = *a;
-    *e = (struct worker_event){
-        .kind = WORKER_EXCHANGED, .exchange = a->exchange, .code = code, .message = "refused"};
+    *e = (struct worker_exchanged){.exchange = a->exchange, .code = code, .message = "refused"};
     if (code == 0) {
         e->answer.train.push = r->result;
         e->answer.train.clock = a->joins ? s->clock[r->worker] : 0;
@@ -149,7 +148,7 @@ static void fake_spare(struct fake_shard *s, const struct fake_request *r, struc
     assert_true(a->step <= s->version);
     assert_false(a->push || a->pull != ASKED_PULL_NONE);
     fake_answer(s, r, 0, out);
-    struct worker_event *e = &out->items[out->count - 1].event;
+    struct worker_exchanged *e = &out->items[out->count - 1].answer;
     e->answer.kind = EXCHANGE_SPARE;
     if (a->step < s->version) {
         return; /* over */
@@ -268,7 +267,7 @@ static bool fake_try_sums(struct fake_shard *s, const struct fake_request *r,
         return false;
     }
     fake_answer(s, r, 0, out);
-    struct worker_event *e = &out->items[out->count - 1].event;
+    struct worker_exchanged *e = &out->items[out->count - 1].answer;
     e->answer.kind = EXCHANGE_SUMS;
     e->answer.sums.known = known;
     e->answer.sums.over = a->step + 1 < s->version;

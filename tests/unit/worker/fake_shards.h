@@ -56,7 +56,7 @@ struct fake_answers {
     struct {
         size_t worker;
         struct asked request;
-        struct worker_event event;
+        struct worker_exchanged answer;
         uint8_t decision[4];
         uint64_t sums;
     } items[FAKE_PARKED_MAX + 1];

@@ -27,9 +27,9 @@ void nonblocking_answer_spare(struct script *t, const struct asked *ask, bool gi
                               uint32_t replica, uint32_t wait_ms)
 {
     struct worker_event e = script_answer_of(ask, 0, PUSH_NONE);
-    e.answer.kind = EXCHANGE_SPARE;
-    e.answer.spare.given = given;
-    e.answer.spare.replica = replica;
-    e.answer.spare.wait_ms = wait_ms;
+    e.exchanged.answer.kind = EXCHANGE_SPARE;
+    e.exchanged.answer.spare.given = given;
+    e.exchanged.answer.spare.replica = replica;
+    e.exchanged.answer.spare.wait_ms = wait_ms;
     script_feed(t, e);
 }

@@ -87,8 +87,8 @@ void script_end(struct script *t)
 
 void script_assign(struct script *t, const struct worker_assignment *a)
 {
-    struct worker_event e = {.kind = WORKER_ASSIGN, .tag = 1, .assign = *a};
-    e.assign.ledger = &t->ledger;
+    struct worker_event e = {.kind = WORKER_ASSIGN, .assign = {.tag = 1, .assignment = *a}};
+    e.assign.assignment.ledger = &t->ledger;
     script_feed(t, e);
     assert_int_equal(t->reply.code, 0);
 }
@@ -155,9 +155,9 @@ size_t script_count(const struct script *t, enum worker_action_kind kind)
 struct worker_event script_answer_of(const struct asked *a, uint64_t version, enum push_result push)
 {
     return (struct worker_event){.kind = WORKER_EXCHANGED,
-                                 .exchange = a->exchange,
-                                 .version = version,
-                                 .answer = {.train = {.push = push}}};
+                                 .exchanged = {.exchange = a->exchange,
+                                               .version = version,
+                                               .answer = {.train = {.push = push}}}};
 }
 
 void script_answer(struct script *t, const struct asked *a, uint64_t version, enum push_result push)
@@ -167,10 +167,9 @@ void script_answer(struct script *t, const struct asked *a, uint64_t version, en
 
 void script_refuse(struct script *t, const struct asked *a, int code)
 {
-    script_feed(t, (struct worker_event){.kind = WORKER_EXCHANGED,
-                                         .exchange = a->exchange,
-                                         .code = code,
-                                         .message = "refused"});
+    script_feed(t, (struct worker_event){
+                       .kind = WORKER_EXCHANGED,
+                       .exchanged = {.exchange = a->exchange, .code = code, .message = "refused"}});
 }
 
 /* Both shards answer their oldest exchange. */

@@ -219,8 +219,7 @@ static void test_hold(void **state)
     }
     struct worker_event e = {
         .kind = WORKER_ASSIGN,
-        .tag = 2,
-        .assign = {.generation = 1, .replica_end = 1, .hold = true},
+        .assign = {.tag = 2, .assignment = {.generation = 1, .replica_end = 1, .hold = true}},
     };
     fake_feed(&f, &e);
     uint64_t position = f.reply_position;
@@ -384,12 +383,9 @@ static void test_bounded_hold_lets_others_pass(void **state)
 
 static void evaluate(struct fake *f, const char *pin, uint64_t first)
 {
-    struct worker_event e = {.kind = WORKER_EVALUATE,
-                             .tag = 9,
-                             .pin_id = pin,
-                             .first = first,
-                             .count = 10,
-                             .generation = 1};
+    struct worker_event e = {
+        .kind = WORKER_EVALUATE,
+        .evaluate = {.tag = 9, .generation = 1, .pin_id = pin, .first = first, .count = 10}};
     fake_feed(f, &e);
 }
 
@@ -478,15 +474,16 @@ static unsigned moved(struct fake *f, enum worker_event_kind kind, uint64_t gene
                       const char *lead, const char *other, uint64_t opening)
 {
     const struct worker_place places[SHARDS] = {{lead, 7}, {other, opening}};
-    struct worker_event e = {.kind = kind,
-                             .generation = generation,
-                             .pin_id = "pin",
-                             .count = 1,
-                             .places = places,
-                             .assign = {.generation = generation,
-                                        .consistency = {.mode = TRAINING_SYNC, .replicas = 1}}};
+    struct worker_event e = {.kind = kind, .now_ms = f->now_ms};
+    if (kind == WORKER_EVALUATE) {
+        e.evaluate = (struct worker_evaluate){
+            .generation = generation, .pin_id = "pin", .count = 1, .places = places};
+    } else {
+        e.assign.places = places;
+        e.assign.assignment = (struct worker_assignment){
+            .generation = generation, .consistency = {.mode = TRAINING_SYNC, .replicas = 1}};
+    }
     unsigned bits = 0;
-    e.now_ms = f->now_ms;
     worker_step(f->worker, &e, &f->actions);
     for (size_t i = 0; i < f->actions.count; i++) {
         const struct worker_do_place *a = &f->actions.items[i].place;
@@ -555,9 +552,9 @@ static void test_a_lease_of_what_is_not_there(void **state)
         assert_int_equal(f.queue[0].kind, WORKER_DO_LEASE);
         struct worker_event lease = {
             .kind = WORKER_LEASED,
-            .generation = 1,
-            .lease = WORKER_LEASE_GRANTED,
-            .granted = {.split = cases[i].split, .batch_end = cases[i].batch_end}};
+            .leased = {.generation = 1,
+                       .kind = WORKER_LEASE_GRANTED,
+                       .granted = {.split = cases[i].split, .batch_end = cases[i].batch_end}}};
         f.queued = 0;
         fake_feed(&f, &lease);
         assert_int_equal(f.failures, 1);

@@ -18,7 +18,8 @@ static struct worker_do_compute give_up(struct script *t)
         }
     }
     t->open_count = kept;
-    script_feed(t, (struct worker_event){.kind = WORKER_COMPUTED, .code = ERR_UNAVAILABLE});
+    script_feed(t,
+                (struct worker_event){.kind = WORKER_COMPUTED, .computed.code = ERR_UNAVAILABLE});
     return a;
 }
 
@@ -27,7 +28,7 @@ static void answer_early(struct script *t, const struct asked *a, uint64_t versi
 {
     struct worker_event e = script_answer_of(a, version, PUSH_ACCEPTED);
     assert_true(a->early);
-    e.partial = true;
+    e.exchanged.partial = true;
     script_feed(t, e);
 }
 
@@ -255,7 +256,8 @@ static void test_a_worker_that_is_fenced_meanwhile(void **state)
     assert_int_equal(push.buffer, one.buffer);
     script_refuse(&t, &push, ERR_ABORTED);
     (void)script_take(&t, WORKER_DO_COMPUTE);
-    script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED, .code = ERR_UNAVAILABLE});
+    script_feed(&t,
+                (struct worker_event){.kind = WORKER_COMPUTED, .computed.code = ERR_UNAVAILABLE});
     push = script_exchange(&t, 1);
     script_refuse(&t, &push, ERR_ABORTED);
     assert_int_equal(t.open_count, 0); /* waits for the master's word */
@@ -346,7 +348,7 @@ static void start_async(struct script *t, const struct worker_assignment *a)
     while (script_count(t, WORKER_DO_COMPUTE) == 0) {
         struct asked pull = script_take_exchange(t);
         struct worker_event e = script_answer_of(&pull, 0, PUSH_NONE);
-        e.answer.train.clock = pull.joins ? 10 : 0;
+        e.exchanged.answer.train.clock = pull.joins ? 10 : 0;
         script_feed(t, e);
     }
 }

@@ -41,15 +41,15 @@ static void test_partial_carries_the_decision(void **state)
     struct asked other_second = script_exchange(&t, 1);
     uint8_t bits = 0x0c;
     struct worker_event e = script_answer_of(&lead, 1, PUSH_STALE);
-    e.answer.decision.replicas = &bits;
-    e.answer.decision.bytes = 1;
+    e.exchanged.answer.decision.replicas = &bits;
+    e.exchanged.answer.decision.bytes = 1;
     script_feed(&t, e);
     struct asked decision = script_exchange(&t, 1);
     assert_true(decision.has_decision && !decision.push && decision.pull == ASKED_PULL_NONE);
     assert_int_equal(decision.decision_step, 0);
     assert_int_equal(decision.decision_bytes, 1);
     assert_true(decision.decision != &bits && decision.decision[0] == bits);
-    e.exchange = lead_second.exchange;
+    e.exchanged.exchange = lead_second.exchange;
     script_feed(&t, e);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* once is enough */
     script_refuse(&t, &decision, ERR_UNAVAILABLE);
@@ -148,12 +148,12 @@ static void test_what_was_dropped_is_counted_once(void **state)
         assert_int_equal(script_take(&t, WORKER_DO_REPORT_PROGRESS).report_progress.dropped, 6);
         if (sent == 2) {
             script_feed(&t, (struct worker_event){.kind = WORKER_PROGRESS_REPORTED,
-                                                  .code = ERR_UNAVAILABLE});
+                                                  .reported.code = ERR_UNAVAILABLE});
             script_timer(&t);
             assert_int_equal(script_take(&t, WORKER_DO_REPORT_PROGRESS).report_progress.dropped, 6);
         }
-        script_feed(&t,
-                    (struct worker_event){.kind = WORKER_PROGRESS_REPORTED, .code = ERR_ABORTED});
+        script_feed(&t, (struct worker_event){.kind = WORKER_PROGRESS_REPORTED,
+                                              .reported.code = ERR_ABORTED});
         script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
         assert_int_equal(script_report(&t).dropped, sent == 1 ? 6 : 0);
         script_end(&t);
@@ -327,8 +327,8 @@ static void test_no_more_replicas_than_the_step_needs(void **state)
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     uint8_t bits = 0x02; /* decided before this generation, with a replica that is its own now */
     struct worker_event e = script_answer_of(&lead, 1, PUSH_STALE);
-    e.answer.decision.replicas = &bits;
-    e.answer.decision.bytes = 1;
+    e.exchanged.answer.decision.replicas = &bits;
+    e.exchanged.answer.decision.bytes = 1;
     script_feed(&t, e);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).compute.replica, 1);
     script_end(&t);

@@ -94,7 +94,7 @@ static void test_push_every_after_a_takeover(void **state)
         struct asked pull = script_exchange(&t, s);
         assert_true(pull.progress);
         struct worker_event e = script_answer_of(&pull, 0, PUSH_NONE);
-        e.answer.train.progress = s == 0 ? 3 : 1;
+        e.exchanged.answer.train.progress = s == 0 ? 3 : 1;
         script_feed(&t, e);
     }
     (void)script_compute(&t);
@@ -238,9 +238,9 @@ static struct worker_event granted(uint64_t generation, uint32_t split, uint32_t
 {
     return (struct worker_event){
         .kind = WORKER_LEASED,
-        .generation = generation,
-        .lease = WORKER_LEASE_GRANTED,
-        .granted = {.split = split, .batch_end = batch_end, .fresh = true},
+        .leased = {.generation = generation,
+                   .kind = WORKER_LEASE_GRANTED,
+                   .granted = {.split = split, .batch_end = batch_end, .fresh = true}},
     };
 }
 
@@ -322,8 +322,8 @@ static void test_done_tells_the_shards(void **state)
     a.leases[0].batch_end = 1;
     start(&t, &a, 0);
     (void)script_take(&t, WORKER_DO_LEASE);
-    script_feed(&t, (struct worker_event){
-                        .kind = WORKER_LEASED, .generation = 1, .lease = WORKER_LEASE_DONE});
+    script_feed(&t, (struct worker_event){.kind = WORKER_LEASED,
+                                          .leased = {.generation = 1, .kind = WORKER_LEASE_DONE}});
     (void)script_compute(&t);
     answer_push(&t, 0, 1, 1);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
@@ -391,7 +391,7 @@ static void test_the_lead_says_the_clock(void **state)
     assert_true(pull.joins);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* the others wait for its answer */
     struct worker_event answer = script_answer_of(&pull, 5, PUSH_NONE);
-    answer.answer.train.clock = 40;
+    answer.exchanged.answer.train.clock = 40;
     script_feed(&t, answer);
     pull = script_exchange(&t, 1);
     assert_false(pull.joins);
@@ -438,8 +438,8 @@ static void test_async_to_sync_and_back(void **state)
     struct worker_assignment sync = sync_of(2, 2, 6);
     script_assign(&t, &sync);
     script_feed(&t, granted(1, 1, SPLIT_BATCHES));
-    script_feed(&t, (struct worker_event){
-                        .kind = WORKER_SPLIT_REPORTED, .generation = 1, .code = ERR_UNAVAILABLE});
+    script_feed(
+        &t, (struct worker_event){.kind = WORKER_SPLIT_REPORTED, .reported = {1, ERR_UNAVAILABLE}});
     struct asked pull = script_exchange(&t, 0);
     assert_true(pull.pull == ASKED_PULL_VERSION && pull.version == 6);
     script_answer(&t, &pull, 6, PUSH_NONE);
@@ -504,8 +504,8 @@ static void test_a_repeated_report_is_not_idle_in_another_generation(void **stat
     struct worker_do_report_progress report =
         script_take(&t, WORKER_DO_REPORT_PROGRESS).report_progress;
     assert_true(report.idle);
-    script_feed(&t,
-                (struct worker_event){.kind = WORKER_PROGRESS_REPORTED, .code = ERR_UNAVAILABLE});
+    script_feed(&t, (struct worker_event){.kind = WORKER_PROGRESS_REPORTED,
+                                          .reported.code = ERR_UNAVAILABLE});
     a = sync_of(2, 1, 1);
     script_assign(&t, &a);
     while (script_count(&t, WORKER_DO_REPORT_PROGRESS) == 0) {

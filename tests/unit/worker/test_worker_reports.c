@@ -34,11 +34,12 @@ static void test_a_failure_is_told_until_it_is_heard(void **state)
     fake_setup(&f, false);
     fake_assign_sync(&f, 1, 1, 0, 1, 0, 3);
     f.queued = 0;
-    struct worker_event failed = {
-        .kind = WORKER_FAIL, .code = ERR_EXHAUSTED, .message = "no memory for gradients"};
+    struct worker_event failed = {.kind = WORKER_FAIL,
+                                  .failed = {ERR_EXHAUSTED, "no memory for gradients"}};
     fake_feed(&f, &failed);
     assert_int_equal(f.failures, 1);
-    struct worker_event reported = {.kind = WORKER_FAILURE_REPORTED, .code = ERR_UNAVAILABLE};
+    struct worker_event reported = {.kind = WORKER_FAILURE_REPORTED,
+                                    .reported.code = ERR_UNAVAILABLE};
     for (size_t i = 1; i <= 5; i++) {
         fake_feed(&f, &reported);
         assert_true(f.timer_ms > f.now_ms);
@@ -49,7 +50,7 @@ static void test_a_failure_is_told_until_it_is_heard(void **state)
         assert_int_equal(f.failures, 1 + i);
     }
     assert_int_equal(f.failures_again, 5);
-    reported.code = 0;
+    reported.reported.code = 0;
     f.timer_ms = 0;
     fake_feed(&f, &reported);
     assert_int_equal(f.timer_ms, 0);
@@ -64,11 +65,11 @@ static void test_a_failure_is_told_again_in_a_new_generation(void **state)
     (void)state;
     struct fake f;
     fake_setup(&f, false);
-    struct worker_event failed = {.kind = WORKER_FAIL, .code = ERR_INTERNAL, .message = "broken"};
+    struct worker_event failed = {.kind = WORKER_FAIL, .failed = {ERR_INTERNAL, "broken"}};
     fake_feed(&f, &failed);
     assert_int_equal(f.failures, 1);
     assert_int_equal(f.failure_generation, 1); /* of the StartJob: none is assigned */
-    struct worker_event reported = {.kind = WORKER_FAILURE_REPORTED, .code = ERR_ABORTED};
+    struct worker_event reported = {.kind = WORKER_FAILURE_REPORTED, .reported.code = ERR_ABORTED};
     fake_feed(&f, &reported);
     assert_int_equal(f.failures, 1);
     fake_assign_sync(&f, 4, 1, 0, 1, 0, 3);

@@ -26,7 +26,7 @@ static struct worker_do_compute take_compute(struct script *t)
 
 static void lose_rows(struct script *t, int code)
 {
-    script_feed(t, (struct worker_event){.kind = WORKER_COMPUTED, .code = code, .rows_lost = true});
+    script_feed(t, (struct worker_event){.kind = WORKER_COMPUTED, .computed = {code, true}});
 }
 
 static void computed(struct script *t)
@@ -145,7 +145,7 @@ static void answer_with_rows(struct script *t, uint64_t version, bool first, boo
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
         const struct asked a = script_exchange(t, s);
         struct worker_event e = script_answer_of(&a, version, PUSH_APPLIED);
-        e.rows = s == 0 ? first : second;
+        e.exchanged.rows = s == 0 ? first : second;
         script_feed(t, e);
     }
 }
@@ -240,10 +240,9 @@ static void test_evaluations_read_the_pinned_version(void **state)
     struct script t;
     struct worker_assignment sync = sync_of(2, 0);
     start(&t, &sync);
-    script_feed(
-        &t,
-        (struct worker_event){
-            .kind = WORKER_EVALUATE, .tag = 7, .pin_id = "pin-3", .count = 10, .generation = 1});
+    script_feed(&t, (struct worker_event){
+                        .kind = WORKER_EVALUATE,
+                        .evaluate = {.tag = 7, .generation = 1, .pin_id = "pin-3", .count = 10}});
     script_answer_both(&t, 3, PUSH_NONE);
     struct worker_do_evaluate a = script_take(&t, WORKER_DO_EVALUATE).evaluate;
     assert_int_equal(a.request.ask.kind, EXCHANGE_ROWS);

@@ -23,7 +23,7 @@ static void begin(struct script *t, uint32_t rounds, uint32_t aggregate)
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
         struct asked pull = script_exchange(t, s);
         assert_true(pull.pull != ASKED_PULL_NONE && !pull.ask_sums);
-        struct worker_event e = {.kind = WORKER_EXCHANGED, .exchange = pull.exchange};
+        struct worker_event e = {.kind = WORKER_EXCHANGED, .exchanged.exchange = pull.exchange};
         script_feed(t, e);
     }
     (void)script_take(t, WORKER_DO_COMPUTE);
@@ -57,10 +57,11 @@ static struct asked take_totals(struct script *t, uint32_t shard, uint32_t round
 
 static struct worker_event sums(const struct asked *of, uint64_t version, bool known)
 {
-    return (struct worker_event){.kind = WORKER_EXCHANGED,
-                                 .exchange = of->exchange,
-                                 .version = version,
-                                 .answer = {.kind = EXCHANGE_SUMS, .sums = {.known = known}}};
+    return (struct worker_event){
+        .kind = WORKER_EXCHANGED,
+        .exchanged = {.exchange = of->exchange,
+                      .version = version,
+                      .answer = {.kind = EXCHANGE_SUMS, .sums = {.known = known}}}};
 }
 
 static void answer_sums(struct script *t, const struct asked *of, uint64_t version, bool known)
@@ -70,11 +71,12 @@ static void answer_sums(struct script *t, const struct asked *of, uint64_t versi
 
 static void answer(struct script *t, const struct asked *of, uint64_t version)
 {
-    script_feed(t, (struct worker_event){
-                       .kind = WORKER_EXCHANGED,
-                       .exchange = of->exchange,
-                       .version = version,
-                       .answer = {.train = {.push = of->push ? PUSH_ACCEPTED : PUSH_NONE}}});
+    script_feed(
+        t, (struct worker_event){
+               .kind = WORKER_EXCHANGED,
+               .exchanged = {.exchange = of->exchange,
+                             .version = version,
+                             .answer = {.train = {.push = of->push ? PUSH_ACCEPTED : PUSH_NONE}}}});
 }
 
 static size_t open_of(const struct script *t, enum worker_action_kind kind)
@@ -137,9 +139,9 @@ static void test_known_totals_are_forwarded(void **state)
     assert_int_equal(join.shard, 1);
     struct asked totals = take_totals(&t, 0, 0);
     assert_int_equal(open_of(&t, WORKER_DO_EXCHANGE), 0);
-    script_feed(&t, (struct worker_event){.kind = WORKER_EXCHANGED,
-                                          .exchange = totals.exchange,
-                                          .code = ERR_TIMEOUT});
+    script_feed(
+        &t, (struct worker_event){.kind = WORKER_EXCHANGED,
+                                  .exchanged = {.exchange = totals.exchange, .code = ERR_TIMEOUT}});
     script_timer(&t); /* like every exchange */
     totals = take_totals(&t, 0, 0);
     answer(&t, &totals, 1);
@@ -160,8 +162,8 @@ static void test_nobody_needs_totals(void **state)
         struct asked b = take_ask(&t, 1, 0, 0);
         struct worker_event e = sums(&a, 1, true);
         if (way == 1) {
-            e.version = 2;
-            e.answer.sums.over = true;
+            e.exchanged.version = 2;
+            e.exchanged.answer.sums.over = true;
         }
         script_feed(&t, e);
         answer_sums(&t, &b, 1, true);
@@ -201,8 +203,8 @@ static void test_decision_with_sums(void **state)
     struct asked b = take_ask(&t, 1, 0, 0);
     const uint8_t set = 1;
     struct worker_event e = sums(&a, 0, false);
-    e.answer.decision.replicas = &set;
-    e.answer.decision.bytes = 1;
+    e.exchanged.answer.decision.replicas = &set;
+    e.exchanged.answer.decision.bytes = 1;
     script_feed(&t, e);
     struct asked carried = script_exchange(&t, 1);
     assert_true(carried.has_decision && carried.decision[0] == 1 && !carried.totals);

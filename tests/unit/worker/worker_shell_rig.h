@@ -4,10 +4,9 @@
 #ifndef GRADUS_TESTS_WORKER_SHELL_RIG_H
 #define GRADUS_TESTS_WORKER_SHELL_RIG_H
 
+#include "support/ps_methods.h"
 #include "support/test.h"
 #include "support/tmp_dir.h"
-
-#include "ps_methods.h"
 
 #include <pthread.h>
 #include <signal.h>
