@@ -422,6 +422,16 @@ static bool is_of_service(int code)
     return false;
 }
 
+/* Locked. False: @leader is no address (RPC_LEADER_NONE), or none to which our token may go. */
+static bool choose(struct rpc_channel *c, grpc_slice leader)
+{
+    char *name = rpc_slice_to_str(grpc_slice_ref(leader));
+    const bool may = rpc_credentials_check(c->options.credentials, name, NULL) == 0;
+    const bool chosen = may && rpc_targets_choose(&c->targets, name, strlen(name));
+    free(name);
+    return chosen;
+}
+
 /* Decides whether the channel is to lead to another target. One that has decided it already does
  * not do so again for a call that went to the target of before. */
 static bool moves(struct rpc_outgoing *o, int code, bool answered)
@@ -431,13 +441,7 @@ static bool moves(struct rpc_outgoing *o, int code, bool answered)
     const bool silent = !answered && (code == ERR_UNAVAILABLE || code == ERR_TIMEOUT);
     pthread_mutex_lock(&c->lock);
     if ((leader || silent) && o->target == c->target && !c->elsewhere) {
-        const size_t bytes = leader ? GRPC_SLICE_LENGTH(leader->value) : 0;
-        const char *name = leader ? (const char *)GRPC_SLICE_START_PTR(leader->value) : NULL;
-        const bool known =
-            leader &&
-            !(bytes == strlen(RPC_LEADER_NONE) && !memcmp(name, RPC_LEADER_NONE, bytes)) &&
-            rpc_targets_choose(&c->targets, name, bytes);
-        c->elsewhere = known || rpc_targets_next(&c->targets);
+        c->elsewhere = (leader && choose(c, leader->value)) || rpc_targets_next(&c->targets);
     }
     const bool moved = c->elsewhere || (o->target != c->target && (leader || silent));
     pthread_mutex_unlock(&c->lock);
