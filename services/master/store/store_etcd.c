@@ -340,7 +340,8 @@ static int restore_head(struct store_etcd *e, struct err *err)
     if (rc == 0 && page->n_kvs == 1) {
         const Etcdserverpb__KeyValue *kv = page->kvs[0];
         e->head_revision = kv->mod_revision;
-        if (kv->value.len != strlen(VERSION) || memcmp(kv->value.data, VERSION, kv->value.len)) {
+        if (kv->value.len != strlen(VERSION) ||
+            memcmp(kv->value.data, VERSION, kv->value.len) != 0) {
             rc = err_set(err, ERR_UNSUPPORTED,
                          "%s has rows of \"%.*s\"; this master knows \"" VERSION "\"",
                          etcd_url(e->etcd), kv->value.len < 40 ? (int)kv->value.len : 40,
