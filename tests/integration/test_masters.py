@@ -114,6 +114,10 @@ class Masters(Digits, FaultTest):
                         for _ in range(ps)]
         self.workers = [self.start("worker", f"--master={self.both()}", f"--slow-down={self.slow_down}") for _ in range(workers)]
 
+    def wait_goes_on(self, job, steps):
+        """Until the master that leads has heard how far the job is: further than it was."""
+        self.wait_for("steps", lambda: (lambda s: s and s["state"] == "RUNNING" and s["steps"] > steps)(self.now(job)))
+
     def kill_the_leader(self, job):
         """kill -9; seconds until the next master leads, and until the job goes on there."""
         steps = self.now(job)["steps"]
@@ -122,7 +126,7 @@ class Masters(Digits, FaultTest):
         killed.kill()
         self.wait_leads(next_master)
         leads = time.monotonic()
-        self.wait_for("steps", lambda: (lambda s: s and s["state"] == "RUNNING" and s["steps"] > steps)(self.now(job)))
+        self.wait_goes_on(job, steps)
         print(f"\n# leads after {leads - begin:.2f} s, goes on after {time.monotonic() - begin:.2f} s; lease {LEASE_S} s")
         return killed
 
@@ -159,9 +163,10 @@ class Masters(Digits, FaultTest):
         self.cluster(workers=1, ps=1)
         job = self.start_job(training__mode="async", cluster__workers=1, cluster__ps=1)
         old, new = self.masters
+        steps = self.now(job)["steps"]
         old.process.send_signal(signal.SIGSTOP)
         self.wait_leads(new)
-        self.wait_for("the job", lambda: (lambda s: s and s["state"] == "RUNNING")(self.now(job)))
+        self.wait_goes_on(job, steps)
         old.process.send_signal(signal.SIGCONT)
         self.assertEqual(old.process.wait(60 * PATIENCE), 1)
         self.assertRegex(old.log(), "lead_lost.*does not lead any more")
@@ -175,6 +180,7 @@ class Masters(Digits, FaultTest):
         """For longer than the lease: the master ends, waits when it is started again, and the job goes on."""
         self.cluster(workers=1, ps=1)
         job = self.start_job(training__mode="async", cluster__workers=1, cluster__ps=1)
+        steps = self.now(job)["steps"]
         self.etcd.kill()
         for master in self.masters[1:]:
             master.stop()
@@ -184,6 +190,7 @@ class Masters(Digits, FaultTest):
         self.wait_for("it to wait", lambda: "the store does not answer" in (self.master.ready() or ""))
         self.etcd.start()
         self.wait_leads(self.master)
+        self.wait_goes_on(job, steps)
         status = self.wait_end(job)
         self.assertEqual((status["recoveries"], status["adoptions"]), (0, 1))
         self.assert_each_record_once(status)
