@@ -64,6 +64,17 @@ void standby_place(struct job *j)
     }
 }
 
+size_t standby_missing(const struct job *j)
+{
+    const bool wanted =
+        j->record.state == JOB_RUNNING && j->spec.cluster.standby == STANDBY_FOLLOWER;
+    size_t count = 0;
+    for (size_t i = 0; i < j->shard_count && wanted; i++) {
+        count += j->shards[i].backup.node == NULL;
+    }
+    return count;
+}
+
 void standby_show(struct job *j)
 {
     job_names_clear(&j->record.ps);
@@ -212,6 +223,7 @@ static void take_over(struct master *m, struct job *j, size_t i)
     note_handover(j, i, true);
     move_calls(m, j, i);
     j->record.takeovers++;
+    m->counts.takeovers++;
     action_log(m, LOG_LEVEL_WARN, "shard_taken_over", "job=%s shard=%zu from=%s to=%s",
                j->record.id, i, before->id, s->node->id);
 }

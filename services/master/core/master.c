@@ -393,6 +393,11 @@ void master_counts(const struct master *m, struct master_counts *out)
     for (size_t i = 0; i < m->job_count; i++) {
         out->jobs[m->jobs[i]->record.state]++;
         out->leases_out += m->jobs[i]->leases.leased_count;
+        out->shards_alone += standby_missing(m->jobs[i]);
+    }
+    for (const struct node *n = m->heard_first; n != NULL && node_is_silent(m, n, m->now_ms);
+         n = n->heard_after) {
+        out->servers_awaited += n->role == MASTER_PS;
     }
     memcpy(out->nodes_alive, m->alive, sizeof m->alive);
 }

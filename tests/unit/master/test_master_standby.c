@@ -51,12 +51,23 @@ static void backups_lie_on_the_next_server(void **state)
     cluster_free(c);
 }
 
+/* As the page of meters has them. */
+static void assert_counts(struct cluster *c, uint64_t takeovers, uint64_t adoptions, size_t alone)
+{
+    struct master_counts counts;
+    master_counts(c->m, &counts);
+    assert_int_equal(counts.takeovers, takeovers);
+    assert_int_equal(counts.adoptions, adoptions);
+    assert_int_equal(counts.shards_alone, alone);
+}
+
 static void without_the_key_there_are_none(void **state)
 {
     (void)state;
     char id[64];
     struct cluster *c = begin(901, 2, id, SETS("training.epochs=9"));
     assert_null(find(c, "ps-2", id, 0));
+    assert_counts(c, 0, 0, 0);
     assert_string_equal(cluster_job(c, id)->shards[0].backup, "");
     cluster_free(c);
 }
@@ -72,11 +83,13 @@ static void a_backup_takes_over(void **state)
         struct cluster *c = begin(910 + i, 2, id, SETS(FOLLOWER, "training.epochs=300", modes[i]));
         const uint64_t generation = cluster_job(c, id)->generation;
         const uint64_t step = cluster_job(c, id)->step;
+        assert_counts(c, 0, 0, 0);
         cluster_kill(cluster_node(c, "ps-1"));
         cluster_run_ms(c, 8000);
         const struct job_record *r = cluster_job(c, id);
         assert_int_equal(r->recoveries, 0);
         assert_int_equal(r->takeovers, 1);
+        assert_counts(c, 1, 0, 2);
         assert_true(r->generation > generation && r->step >= step);
         assert_string_equal(r->shards[0].ps, "ps-2");
         assert_string_equal(r->shards[1].ps, "ps-2");
@@ -85,6 +98,7 @@ static void a_backup_takes_over(void **state)
         assert_false(find(c, "ps-2", id, 0)->is_backup);
         assert_int_equal(find(c, "ps-2", id, 1)->backup, 0); /* it goes on alone */
         assert_int_equal(cluster_run_to_end(c, id)->recoveries, 0);
+        assert_counts(c, 1, 0, 0); /* a job that has ended needs none */
         cluster_free(c);
     }
 }
@@ -207,6 +221,7 @@ static void the_next_master_finds_the_old_primary_closed(void **state)
         assert_int_equal(r->adoptions, 1);
         assert_int_equal(r->recoveries, 0);
         assert_int_equal(r->takeovers, 1);
+        assert_counts(c, 1, 1, 0);
         cluster_free(c);
     }
 }
