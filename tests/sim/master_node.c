@@ -343,7 +343,8 @@ void master_called(struct world *w, uint32_t index, uint32_t attempt)
         for (uint32_t i = 0; i < q->held_count; i++) {
             generations[i] = q->held[i].generation;
             openings[i] = q->held[i].opening;
-            standbys[i] = (struct master_standby_said){q->held[i].waits_ms, q->held[i].problem};
+            standbys[i] = (struct master_standby_said){.waits_ms = q->held[i].waits_ms,
+                                                       .problem = q->held[i].problem};
             jobs[i] = w->jobs[q->held[i].job].id;
         }
     } else {

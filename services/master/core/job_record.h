@@ -82,7 +82,9 @@ struct job_data {
 /* What a shard said last. */
 struct job_shard {
     char *ps;
-    char *backup; /* the server of its backup; "": it has none */
+    char *backup;           /* the server of its backup; "": it has none */
+    uint64_t backup_behind; /* changes that the backup has not received */
+    uint64_t value_bytes;   /* of the plan; 0: not known */
     uint64_t version, examples, duplicates, dropped;
     struct ledger ledger; /* async, bounded; split_count 0: none */
 };

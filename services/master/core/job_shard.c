@@ -91,6 +91,10 @@ void standby_show(struct job *j)
             const struct node *backup = s->backup.node;
             job_record_set(&j->record.shards[i].ps, s->node == NULL ? "" : s->node->id);
             job_record_set(&j->record.shards[i].backup, backup == NULL ? "" : backup->id);
+            j->record.shards[i].backup_behind = 0;
+            if (j->has_plan && i < j->plan.shard_count) { /* else as its row says */
+                j->record.shards[i].value_bytes = j->plan.shard_elements[i] * sizeof(float);
+            }
         }
     }
     job_changed(j);
@@ -292,6 +296,9 @@ void standby_said(struct master *m, struct job *j, const struct node *n, uint64_
         if (primary) { /* after a standstill the first heartbeat may overtake what came meanwhile */
             const bool waits = said->waits_ms >= m->config.heartbeat_timeout_ms;
             s->backup.waits = waits ? s->backup.waits + 1 : 0;
+        }
+        if (primary && i < j->record.shard_count) {
+            j->record.shards[i].backup_behind = said->behind;
         }
         if (primary && s->backup.waits >= HEARTBEATS_WAITING_MAX) {
             (void)standby_drop(m, j, (uint32_t)i,

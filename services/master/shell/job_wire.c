@@ -126,6 +126,8 @@ static void fill_shards(Gradus__V1__Job *j, const struct job_record *r, struct r
         if (from->backup != NULL) {
             to->backup = from->backup;
         }
+        to->backup_behind = from->backup_behind;
+        to->value_bytes = from->value_bytes;
         to->version = from->version;
         to->examples = from->examples;
         to->duplicates = from->duplicates;
@@ -358,6 +360,8 @@ static int take_shards(struct job_record *r, const Gradus__V1__Job *j, struct er
         struct job_shard *to = &r->shards[i];
         job_record_set(&to->ps, from->ps);
         job_record_set(&to->backup, from->backup);
+        to->backup_behind = from->backup_behind;
+        to->value_bytes = from->value_bytes;
         to->version = from->version;
         to->examples = from->examples;
         to->duplicates = from->duplicates;

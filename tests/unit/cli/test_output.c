@@ -381,6 +381,10 @@ static void test_shards(void **state)
     output_status_text(&x.s.job, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), ", 2 dropped, backup on ps-2\nshard 1 "));
     buf_release(&out);
+    x.shards[0].backup_behind = 3;
+    output_status_text(&x.s.job, TERMINAL_ANY, &out);
+    assert_non_null(strstr(buf_str(&out), ", backup on ps-2, 3 changes behind\nshard 1 "));
+    buf_release(&out);
 }
 
 /* Long histories are cut to their end. */

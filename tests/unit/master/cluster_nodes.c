@@ -124,6 +124,7 @@ void fake_heartbeat(struct cluster *c, struct fake_node *n)
         if (s->job[0] != '\0') {
             openings[count] = n->says_opening != 0 ? n->says_opening : s->opening;
             standbys[count].waits_ms = s->backup != 0 ? n->says.waits_ms : 0;
+            standbys[count].behind = s->backup != 0 ? n->says.behind : 0;
             standbys[count].problem = s->is_backup ? n->says_problem : NULL;
             jobs[count++] = s->job;
         }

@@ -390,7 +390,11 @@ static void a_backup_that_does_not_follow_is_given_up(void **state)
         struct cluster *c = begin(960 + i, 2, id, SETS(FOLLOWER, "training.epochs=60"));
         struct fake_node *n = cluster_node(c, "ps-1");
         n->says.waits_ms = i == 0 ? 2999 : 0; /* less than the time-out of heartbeats */
+        n->says.behind = 7;
         fake_heartbeat(c, n);
+        assert_int_equal(cluster_job(c, id)->shards[0].backup_behind, 7);
+        assert_true(cluster_job(c, id)->shards[0].value_bytes >= sizeof(float));
+        assert_int_equal(cluster_job(c, id)->shards[1].backup_behind, 0); /* of the other server */
         assert_int_equal(find(c, "ps-1", id, 0)->backup, find(c, "ps-2", id, 0)->opening);
         n->says.waits_ms = i == 0 ? 3000 : 0;
         struct fake_node *other = cluster_node(c, "ps-2");
@@ -405,6 +409,7 @@ static void a_backup_that_does_not_follow_is_given_up(void **state)
         cluster_assert_reason(c, id, "shard 0 on ps-1 has no backup any more: ps-2 ");
         cluster_run_ms(c, 1000);
         assert_int_equal(find(c, "ps-1", id, 0)->backup, 0);
+        assert_int_equal(cluster_job(c, id)->shards[0].backup_behind, 0);
         assert_null(find(c, "ps-2", id, 0)); /* it was closed */
         assert_non_null(find(c, "ps-1", id, 1));
         assert_true(cluster_holds(c, "ps-2", id));
