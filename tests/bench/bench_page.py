@@ -8,7 +8,8 @@ Usage: bench_page.py BIN_DIR [--workers 450] [--servers 50] [--jobs 100] [--queu
 
 The nodes are those of bench_master: one process that talks as they do, and computes nothing; --jobs run and --queue wait. The first view
 is the page with its jobs, or nodes, as a browser asks for them. A viewer is a reader of /api/v1/events; its cost is the difference of
-turns with and without one, or many. Chromium, where it is installed, shows jobs, nodes and a job for --seconds each while all of that changes.
+turns with and without one, or many. Chromium, where it is installed, shows jobs, nodes and a job for --seconds each while all of that changes, and
+the live picture of 64 workers, made up, five times.
 Prints, never asserts."""
 
 import argparse
@@ -115,8 +116,8 @@ class Host:
     def __init__(self, folder):
         self.dir, self.ends = folder, []
 
-    def addCleanup(self, end):
-        self.ends.append(end)
+    def addCleanup(self, end, *args):
+        self.ends.append(lambda: end(*args))
 
     def wait_for(self, what, condition):
         until = time.monotonic() + 60
@@ -158,6 +159,19 @@ def show(args, load, driver, address, view, host):
           f"{max(seen['draws'] or [0]):>14.1f} {max(seen['frames'] or [0]):>14.1f} {len(long_tasks):>8} {max(long_tasks or [0]):>8.0f}")
 
 
+def live(driver):
+    """The picture of 64 workers, as it comes again and again."""
+    import test_page_live
+    driver.run(f"window.texts = [8, 9, 10, 11, 12].map(steps => JSON.stringify(new Function({json.dumps(test_page_live.MAKE)})(64, steps)))")
+    time.sleep(1)
+    driver.run(WATCH)
+    driver.run("const show = i => { takeLive(live, JSON.parse(texts[i])); live.on = true; if (i + 1 < texts.length) setTimeout(show, 2000, i + 1); }; setTimeout(show, 0, 0)")
+    time.sleep(11)
+    seen = driver.run(READ)
+    print(f"{'live of 64':<10} {'':>6} {'':>12} {5:>7} {'':>14} {max(seen['frames'] or [0]):>14.1f} {len(seen['tasks']):>8} "
+          f"{max(seen['tasks'] or [0]):>8.0f}")
+
+
 def browse(args, master, load, folder):
     os.environ.setdefault("GRADUS_BIN_DIR", args.bin_dir)
     os.environ.setdefault("GRADUS_SOURCE_DIR", os.path.join(HERE, "..", ".."))
@@ -175,8 +189,9 @@ def browse(args, master, load, folder):
         print(f"{'view':<10} {'rows':>6} {'there in ms':>12} {'draws':>7} {'longest, ms':>14} {'frame, ms':>14} {'> 50 ms':>8} {'longest':>8}")
         for view in ("jobs", "nodes", "jobs/" + running):
             show(args, load, driver, address, view, host)
+        live(driver)
     finally:
-        for end in host.ends:
+        for end in reversed(host.ends):
             end()
 
 

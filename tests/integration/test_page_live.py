@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import signal
 import unittest
 
 from google.protobuf import json_format
@@ -140,6 +141,21 @@ class Watched(PageTest):
         self.assertFalse(page.run("return live.on"))
         self.assertEqual(gradus("cancel", job, "--now", "--master", master.address).returncode, 0)
         page.wait("There is a live picture of a job that runs; this one is CANCELLED.")
+
+    def test_a_worker_that_stands_still_is_a_red_row(self):
+        master, _, workers = self.start_cluster(1, 2, "--heartbeat-timeout-ms=600000")
+        job = self.submit(master, cluster__workers=2, training__mode="async", training__epochs=ENDLESS)
+        page = self.browse(master, job)
+        page.click("button", "Watch live")
+        page.wait("of training, recorded at")
+        workers[1].process.send_signal(signal.SIGSTOP)
+        self.addCleanup(workers[1].process.send_signal, signal.SIGCONT)
+        still = "return live.data.lanes.filter(a => a.problem).map(a => a.node).join()"
+        self.wait_for("what stands still", lambda: page.run(still) in ("worker-1", "worker-2"))
+        self.wait_for("red", lambda: self.has_colour(page, 0xF8, 0xD7, 0xDA))
+        self.assertIn("; 1 missing", page.run("return live.canvas.getAttribute('aria-label')"))
+        workers[1].process.send_signal(signal.SIGCONT)
+        self.wait_for("both again", lambda: page.run(still) == "")
 
     def test_of_4_and_64_workers_at_three_widths(self):
         master, _, _ = self.start_cluster(1, 1)
