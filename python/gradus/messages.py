@@ -9,10 +9,10 @@ from typing import Any, Dict, Mapping
 # The fields of 64 bits, and those that are fractions, of all messages that are shown (jobs.proto); no string that looks like a
 # number has one of these names.
 WHOLE = frozenset(
-    "admitted adoptions apply_us bad_records bytes bytes_max compute_us copied_rows copies_bytes copies_bytes_max count dropped "
+    "admitted adoptions apply_us backup_behind bad_records bytes bytes_max compute_us copied_rows copies_bytes copies_bytes_max count dropped "
     "duplicates epoch evicted examples finished_ms generation heartbeat_age_ms joined_ms kept_step key last left_out load_us "
     "max_staleness pid preemptions ps_memory queue_position read records recoveries refused resumes rows speculated staleness "
-    "started_ms state_bytes state_sent step steps steps_total stop_passed submitted_ms takeovers time_ms updated version wait_us wire_us without".split())
+    "started_ms state_bytes state_sent step steps steps_total stop_passed submitted_ms takeovers time_ms updated value_bytes version wait_us wire_us without".split())
 FRACTIONS = frozenset("epoch epochs_total eta_seconds examples_per_second lambda seconds speculate test_confusion value".split())
 METRICS = ("train", "test")
 

@@ -384,6 +384,10 @@ static void shard_line(const Gradus__V1__ShardProgress *s, struct buf *out)
         buf_printf(out, ", %" PRIu64 " dropped", s->dropped);
     }
     backup_words(s, out);
+    if (s->backup_behind > 0) {
+        buf_printf(out, ", %" PRIu64 " %s behind", s->backup_behind,
+                   s->backup_behind == 1 ? "change" : "changes");
+    }
     buf_add_char(out, '\n');
 }
 

@@ -16,7 +16,7 @@ import urllib.parse
 import urllib.request
 
 import yaml
-from cluster import ENDLESS, SOURCE, ClusterTest, gradus
+from cluster import ENDLESS, SOURCE, ClusterTest, gradus, standing_still
 
 MONITORING = os.path.join(SOURCE, "deploy", "monitoring")
 PAGE = os.path.join(SOURCE, "docs", "metrics.md")
@@ -25,7 +25,7 @@ INTRODUCTION = """# Metrics
 
 `/metrics` of the HTTP port (`--http-listen`) of every process is a page for Prometheus; with TLS, for who has a certificate or a token ([security.md](security.md)). What follows is what the processes of a cluster say there, by the test that compares them with this page.
 
-- `deploy/monitoring/prometheus.yaml` scrapes a cluster without Kubernetes, `deploy/monitoring/gradus.rules.yaml` has alerts (their tests beside them: `promtool test rules`), `deploy/monitoring/dashboard.json` is a dashboard for Grafana (Dashboards, Import).
+- `deploy/monitoring/prometheus.yaml` scrapes a cluster without Kubernetes, `deploy/monitoring/gradus.rules.yaml` has [alerts](#alerts) (their tests beside them: `promtool test rules`), `deploy/monitoring/dashboard.json` is a dashboard for Grafana (Dashboards, Import).
 - On Kubernetes `overlays/monitoring` has both for the Prometheus operator ([deployment.md](deployment.md)).
 - Histograms have `_bucket`, `_sum` and `_count`. Counters begin at 0 with the process, so ask for `rate()` or `increase()`.
 """
@@ -63,14 +63,19 @@ def page_of(meters):
             name: meter for name, meter in meters[kind].items() if name not in everywhere}
         text += [f"\n## {title}\n\n| metric | type | labels | what |\n|---|---|---|---|\n"]
         text += [f"| `{name}` | {t} | {labels} | {what} |\n" for name, (t, labels, what) in sorted(of.items())]
+    text += ["\n## Alerts\n\n| alert | severity | after | what |\n|---|---|---|---|\n"]
+    text += [f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule.get('for', 'at once')} | {rule['annotations']['summary']} |\n" for rule in rules()]
     return "".join(text)
+
+
+def rules():
+    return [rule for group in yaml.safe_load(read(MONITORING, "gradus.rules.yaml"))["groups"] for rule in group["rules"]]
 
 
 def expressions():
     """(where, query) of all alerts and panels."""
-    for group in yaml.safe_load(read(MONITORING, "gradus.rules.yaml"))["groups"]:
-        for rule in group["rules"]:
-            yield rule["alert"], rule["expr"]
+    for rule in rules():
+        yield rule["alert"], rule["expr"]
     for panel in json.loads(read(MONITORING, "dashboard.json"))["panels"]:
         for target in panel["targets"]:
             yield panel["title"], target["expr"]
@@ -109,12 +114,50 @@ class Monitoring(ClusterTest):
         for name in sorted({name for of in meters.values() for name in of}):
             self.assertRegex(name, r"^gradus_[a-z_]+$")
 
+    def master_meter(self, name):
+        """Of the master that was started last, by whatever labels."""
+        master = [service for service in self.services if "/master-" in service.log.name][-1]
+        return float(re.search(rf"^gradus_master_{name} (\S+)$", fetch(f"http://{master.http}/metrics"), re.M).group(1))
+
+    def wait_meters(self, **wanted):
+        self.wait_for(str(wanted), lambda: {name: self.master_meter(name) for name in wanted} == wanted)
+
+    def submit_endless(self, master, *sets):
+        done = gradus("submit", SOURCE + "/examples/digits.yaml", "--master", master.address, *self.job(training__epochs=ENDLESS, cluster__ps=2),
+                      *[arg for item in sets for arg in ("--set", item)])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        job = done.stdout.strip()
+        self.wait_for("a step", lambda: master.job(job)["steps"] > 0)
+        return job
+
+    def test_what_operators_act_on(self):
+        """A server that is waited for, shards without the backups they should have, what a new master took over."""
+        master, servers, _ = self.start_cluster(2, 1, "--heartbeat-timeout-ms=1500")
+        job = self.submit_endless(master)
+        self.wait_meters(servers_awaited=0)
+        with standing_still([servers[0].process.pid]):
+            self.wait_meters(servers_awaited=1)
+        self.wait_meters(servers_awaited=0)
+        gradus("cancel", job, "--now", "--master", master.address)
+        master.stop(signal.SIGKILL)  # the next one gives nobody up for being silent
+
+        master = self.start("master", f"--state-dir={self.dir}/cluster", f"--listen={master.address}")
+        job = self.submit_endless(master, "cluster.standby=follower")
+        self.wait_meters(takeovers_total=0, adoptions_total=0, shards_without_backup=0)
+        servers[0].stop(signal.SIGKILL)
+        self.wait_meters(takeovers_total=1, adoptions_total=0, shards_without_backup=2)
+        master.stop(signal.SIGKILL)
+        master = self.start("master", f"--state-dir={self.dir}/cluster", f"--listen={master.address}")
+        self.wait_meters(takeovers_total=0, adoptions_total=1, shards_without_backup=2)
+        self.start("ps", f"--master={master.address}", f"--checkpoint-dir={self.dir}/cluster/checkpoints")
+        self.wait_meters(adoptions_total=1, shards_without_backup=0)
+
     def test_the_same_alerts_on_kubernetes(self):
         on_kubernetes = yaml.safe_load(read(SOURCE, "deploy/kubernetes/overlays/monitoring/rules.yaml"))["spec"]["groups"]
         self.assertEqual(on_kubernetes[:-1], yaml.safe_load(read(MONITORING, "gradus.rules.yaml"))["groups"])
         tried = {t["alertname"] for case in yaml.safe_load(read(MONITORING, "gradus.rules.test.yaml"))["tests"]
                  for t in case["alert_rule_test"] if "exp_alerts" in t}
-        self.assertEqual(tried, {rule["alert"] for group in on_kubernetes[:-1] for rule in group["rules"]})
+        self.assertEqual(tried, {rule["alert"] for rule in rules()})
 
     @unittest.skipUnless(PROMTOOL, "no promtool is installed")
     def test_alerts_go_off_when_they_should(self):
@@ -144,7 +187,7 @@ class Monitoring(ClusterTest):
             return answer["data"]["result"]
         count = sum(len(of) for of in services.values())
         self.wait_for("all targets", lambda: [float(r["value"][1]) for r in ask("sum(up)")] == [count])
-        alerts = {rule["alert"] for group in yaml.safe_load(read(MONITORING, "gradus.rules.yaml"))["groups"] for rule in group["rules"]}
+        alerts = {rule["alert"] for rule in rules()}
         for where, query in expressions():
             if where in alerts:  # nothing is wrong with this cluster
                 self.assertEqual(ask(query), [], where)

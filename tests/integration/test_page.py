@@ -383,6 +383,21 @@ class Browser(PageTest):
         self.seen(master, "#/jobs/none-7", "no job none-7")
 
     @unittest.skipUnless(DRIVER, "no chromedriver is installed")
+    def test_shards_with_backups(self):
+        master, servers, _ = self.start_cluster(2, 1)
+        job = self.submit(master, cluster__ps=2, cluster__standby="follower", training__epochs=ENDLESS)
+        page = Driver(self)
+        page.open(f"http://{master.http}/#/jobs/{job}")
+        cells = ("return [...document.querySelectorAll('table[aria-label=shards] tr')]"
+                 ".map(r => [...r.children].slice(0, 3).map(c => c.textContent.replace(/, \\d+ changes behind/, '')).join('|'))")
+        self.wait_for("both backups", lambda: page.run(cells) == ["shard|primary|backup", "0|ps-1|ps-2", "1|ps-2|ps-1"])
+        servers[1].stop(signal.SIGKILL)
+        alone = "none: its server's death goes back to a checkpoint"
+        self.wait_for("a takeover", lambda: page.run(cells)[1:] == [f"0|ps-1|{alone}", f"1|ps-1|{alone}"])
+        page.wait("taken over by a backup")
+        page.wait("1 times")
+
+    @unittest.skipUnless(DRIVER, "no chromedriver is installed")
     def test_jobs_side_by_side(self):
         master, _, _ = self.start_cluster(1, 1)
         jobs = [self.submit(master, training__epochs=3, training__seed=seed) for seed in (1, 2)]

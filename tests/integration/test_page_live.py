@@ -107,6 +107,11 @@ class Watched(PageTest):
         page.wait("of training, recorded at")
         self.wait_for("what workers compute", lambda: self.has_colour(page, 0x3A, 0x6E, 0xA5))
         self.assertRegex(page.run("return live.canvas.getAttribute('aria-label')"), rf"^{job}: 2 workers, 1 shards, .*gradients, staleness up to 0")
+        page.run("const text = arguments[0], real = window.real = fetch;"
+                 "window.fetch = (u, o) => String(u).endsWith('/timeline') ? Promise.resolve(new Response(text, {status: 409})) : real(u, o)",
+                 '{"error": "somebody records it"}')
+        page.wait("somebody records it")
+        page.run("window.fetch = real")
         first = page.run("return live.data.wallMs")
         self.wait_for("the next one", lambda: page.run("return live.data.wallMs") != first)
         done = gradus("trace", job, "--steps", "2", "-o", self.dir + "/trace.json", "--master", master.address)

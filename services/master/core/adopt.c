@@ -364,6 +364,7 @@ void adopt_end(struct master *m, struct job *j)
     j->adoption = (struct adoption){0};
     j->record.adoptions++;
     j->refill = true;
+    m->counts.adoptions++;
     if (a.pin[0] != '\0') {
         sync_point_adopt(m, j, &a);
     }

@@ -87,6 +87,8 @@ struct job_shard {
         *backup_problem; /* why there is none, although the job is to have one; "": nothing known */
     bool follows;        /* the backup can take over; before that so much has left of the state: */
     uint64_t state_sent, state_bytes;
+    uint64_t backup_behind; /* changes that the backup has not received */
+    uint64_t value_bytes;   /* of the plan; 0: not known */
     uint64_t version, examples, duplicates, dropped;
     struct ledger ledger; /* async, bounded; split_count 0: none */
 };

@@ -65,6 +65,17 @@ void standby_place(struct job *j)
     }
 }
 
+size_t standby_missing(const struct job *j)
+{
+    const bool wanted =
+        j->record.state == JOB_RUNNING && j->spec.cluster.standby == STANDBY_FOLLOWER;
+    size_t count = 0;
+    for (size_t i = 0; i < j->shard_count && wanted; i++) {
+        count += j->shards[i].backup.node == NULL || j->shards[i].backup.stage != BACKUP_FOLLOWS;
+    }
+    return count;
+}
+
 void standby_show(struct job *j)
 {
     job_names_clear(&j->record.ps);
@@ -82,6 +93,10 @@ void standby_show(struct job *j)
             job_record_set(&j->record.shards[i].ps, s->node == NULL ? "" : s->node->id);
             job_record_set(&j->record.shards[i].backup, backup == NULL ? "" : backup->id);
             j->record.shards[i].follows = backup != NULL && s->backup.stage == BACKUP_FOLLOWS;
+            j->record.shards[i].backup_behind = 0;
+            if (j->has_plan && i < j->plan.shard_count) { /* else as its row says */
+                j->record.shards[i].value_bytes = j->plan.shard_elements[i] * sizeof(float);
+            }
         }
     }
     job_changed(j);
@@ -373,7 +388,8 @@ void standby_said(struct master *m, struct job *j, const struct node *n, uint64_
             const bool waits = said->waits_ms >= m->config.heartbeat_timeout_ms;
             s->backup.waits = waits ? s->backup.waits + 1 : 0;
         }
-        if (primary) {
+        if (primary && i < j->record.shard_count) {
+            j->record.shards[i].backup_behind = said->behind;
             hear_of_state(m, j, i, said);
         }
         if (primary && s->backup.waits >= HEARTBEATS_WAITING_MAX) {

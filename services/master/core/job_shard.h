@@ -13,7 +13,9 @@ struct node *shard_give_up(struct shard_state *s);
 bool job_has_shard_on(const struct job *j, const struct node *n); /* or the backup of one */
 bool job_has_opening(const struct job *j, const struct node *n, uint64_t opening);
 void standby_place(struct job *j); /* each shard has a server: chooses those of the backups */
-void standby_show(struct job *j);  /* the record says where shards and backups are */
+/* Shards of @j, which runs, that should have a backup, and have none that can take over. */
+size_t standby_missing(const struct job *j);
+void standby_show(struct job *j); /* the record says where shards and backups are */
 /* The backup's server has opened it; its primary has taken the generation that names it. */
 void standby_opened(struct job *j, uint32_t shard);
 void standby_taken(struct job *j, uint32_t shard);

@@ -393,17 +393,6 @@ bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_n
     return true;
 }
 
-static size_t uncovered(const struct job *j)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < j->shard_count && j->record.state == JOB_RUNNING &&
-                       j->spec.cluster.standby == STANDBY_FOLLOWER;
-         i++) {
-        count += j->shards[i].backup.node == NULL || j->shards[i].backup.stage != BACKUP_FOLLOWS;
-    }
-    return count;
-}
-
 void master_counts(const struct master *m, struct master_counts *out)
 {
     *out = m->counts;
@@ -411,7 +400,11 @@ void master_counts(const struct master *m, struct master_counts *out)
     for (size_t i = 0; i < m->job_count; i++) {
         out->jobs[m->jobs[i]->record.state]++;
         out->leases_out += m->jobs[i]->leases.leased_count;
-        out->shards_uncovered += uncovered(m->jobs[i]);
+        out->shards_alone += standby_missing(m->jobs[i]);
+    }
+    for (const struct node *n = m->heard_first; n != NULL && node_is_silent(m, n, m->now_ms);
+         n = n->heard_after) {
+        out->servers_awaited += n->role == MASTER_PS;
     }
     memcpy(out->nodes_alive, m->alive, sizeof m->alive);
 }

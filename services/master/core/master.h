@@ -492,8 +492,8 @@ struct master_counts {
     size_t nodes_alive[3];      /* by role */
     uint64_t steps, examples;   /* of all jobs since the start */
     uint64_t leases_granted, leases_returned, calls, call_failures, nodes_lost;
-    uint64_t recoveries, takeovers, preemptions, changes, dropped, speculated;
-    size_t leases_out, calls_open, shards_uncovered; /* without the backup that they should have */
+    uint64_t recoveries, preemptions, changes, dropped, speculated, takeovers, adoptions;
+    size_t leases_out, calls_open, servers_awaited, shards_alone; /* those as of the last event */
 };
 void master_counts(const struct master *m, struct master_counts *out);
 

@@ -22,6 +22,7 @@ struct master_standby_call {
 
 struct master_standby_said { /* HEARTBEAT: of a shard that the server has */
     uint64_t waits_ms;       /* a primary: it waits so long for its backup to receive a record */
+    uint64_t behind;         /* a primary: records that its backup has not received */
     const char *problem;     /* a backup: why it can never be a primary; NULL or "": none */
     uint64_t backup;         /* a primary: the opening of the backup that this is about, */
     bool follows;            /* which can take over; before that: */

@@ -137,7 +137,11 @@ static void run_heartbeat(struct request *r)
     for (size_t i = 0; i < count; i++) {
         const Gradus__V1__Standby *said = q->jobs[i]->standby;
         if (said != NULL) {
+            const uint64_t behind =
+                said->records > said->received ? said->records - said->received : 0;
+            const bool primary = said->role == GRADUS__V1__STANDBY__ROLE__PRIMARY;
             standbys[i] = (struct master_standby_said){.waits_ms = said->waits_ms,
+                                                       .behind = primary ? behind : 0,
                                                        .problem = said->problem,
                                                        .backup = said->backup,
                                                        .follows = said->follows != 0,

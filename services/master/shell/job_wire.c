@@ -132,6 +132,8 @@ static void fill_shards(Gradus__V1__Job *j, const struct job_record *r, struct r
         to->backup_follows = from->follows;
         to->state_sent = from->state_sent;
         to->state_bytes = from->state_bytes;
+        to->backup_behind = from->backup_behind;
+        to->value_bytes = from->value_bytes;
         to->version = from->version;
         to->examples = from->examples;
         to->duplicates = from->duplicates;
@@ -368,6 +370,8 @@ static int take_shards(struct job_record *r, const Gradus__V1__Job *j, struct er
         to->follows = from->backup_follows != 0;
         to->state_sent = from->state_sent;
         to->state_bytes = from->state_bytes;
+        to->backup_behind = from->backup_behind;
+        to->value_bytes = from->value_bytes;
         to->version = from->version;
         to->examples = from->examples;
         to->duplicates = from->duplicates;

@@ -48,7 +48,8 @@ struct shell_meters {
     struct meter *jobs[JOB_STATE_END], *nodes[3], *steps, *examples, *leases_granted,
         *leases_returned, *leases_out, *calls, *call_failures, *nodes_lost, *store_failures,
         *store_writable, *rows_stored, *rows_unreadable, *watchers, *requests_waiting, *events,
-        *dropped, *speculated, *recoveries, *takeovers, *shards_uncovered, *preemptions, *changes;
+        *dropped, *speculated, *recoveries, *preemptions, *changes, *takeovers, *adoptions,
+        *servers_awaited, *shards_alone;
 };
 
 struct curves {                  /* curves.h */

@@ -49,11 +49,17 @@ void shell_meters_init(struct shell *s, struct meter_registry *r)
     m->recoveries =
         meter_counter(r, "master_recoveries_total",
                       "Jobs that went back to a checkpoint or their beginning", NULL, 0);
-    m->takeovers = meter_counter(r, "master_takeovers_total",
-                                 "Shards whose backup became the primary", NULL, 0);
-    m->shards_uncovered = meter_gauge(
-        r, "master_shards_uncovered",
-        "Shards of running jobs with cluster.standby that have no backup which follows", NULL, 0);
+    m->takeovers =
+        meter_counter(r, "master_takeovers_total",
+                      "Backups of shards that became primaries, as a server was lost", NULL, 0);
+    m->adoptions =
+        meter_counter(r, "master_adoptions_total",
+                      "Running jobs that this master took over from the one before", NULL, 0);
+    m->servers_awaited = meter_gauge(r, "master_servers_awaited",
+                                     "Parameter servers that are silent and waited for", NULL, 0);
+    m->shards_alone = meter_gauge(
+        r, "master_shards_without_backup",
+        "Shards of running jobs with cluster.standby without a backup that can take over", NULL, 0);
     m->preemptions = meter_counter(r, "master_preemptions_total",
                                    "Jobs that made way for one of a higher priority", NULL, 0);
     m->changes = meter_counter(r, "master_changes_total",
@@ -78,7 +84,8 @@ void shell_meters_update(struct shell *s)
     meter_set(m->nodes[MASTER_PS], (double)now.nodes_alive[MASTER_PS]);
     meter_set(m->nodes[MASTER_WORKER], (double)now.nodes_alive[MASTER_WORKER]);
     meter_set(m->leases_out, (double)now.leases_out);
-    meter_set(m->shards_uncovered, (double)now.shards_uncovered);
+    meter_set(m->servers_awaited, (double)now.servers_awaited);
+    meter_set(m->shards_alone, (double)now.shards_alone);
     meter_set(m->watchers, (double)s->watcher_count);
     meter_set(m->requests_waiting, (double)s->waiting_count);
     raise(m->nodes_lost, &s->told.nodes_lost, now.nodes_lost);
@@ -90,6 +97,7 @@ void shell_meters_update(struct shell *s)
     raise(m->speculated, &s->told.speculated, now.speculated);
     raise(m->recoveries, &s->told.recoveries, now.recoveries);
     raise(m->takeovers, &s->told.takeovers, now.takeovers);
+    raise(m->adoptions, &s->told.adoptions, now.adoptions);
     raise(m->preemptions, &s->told.preemptions, now.preemptions);
     raise(m->changes, &s->told.changes, now.changes);
     raise(m->calls, &s->told.calls, now.calls);

@@ -390,6 +390,10 @@ static void test_shards(void **state)
     output_status_text(&x.s.job, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), ", 2 dropped, backup on ps-2\nshard 1 "));
     buf_release(&out);
+    x.shards[0].backup_behind = 3;
+    output_status_text(&x.s.job, TERMINAL_ANY, &out);
+    assert_non_null(strstr(buf_str(&out), ", backup on ps-2, 3 changes behind\nshard 1 "));
+    buf_release(&out);
     char none[] = "", problem[] = "there is no other server for it";
     x.shards[0].backup = none;
     x.shards[0].backup_problem = problem;

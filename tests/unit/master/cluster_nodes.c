@@ -131,6 +131,7 @@ static void say_standby(struct cluster *c, const struct fake_node *n, const stru
                         struct master_standby_said *out)
 {
     struct fake_shard *backup = s->backup != 0 ? backup_of(c, s, s->backup) : NULL;
+    out->behind = s->backup != 0 ? n->says.behind : 0;
     out->follows = backup == NULL && !n->says_joining; /* its server is opening it */
     if (backup != NULL) {
         backup->follows = backup->follows || !n->says_joining;

@@ -11,6 +11,13 @@ static uint64_t nodes_lost(struct cluster *c)
     return counts.nodes_lost;
 }
 
+static size_t servers_awaited(struct cluster *c)
+{
+    struct master_counts counts;
+    master_counts(c->m, &counts);
+    return counts.servers_awaited;
+}
+
 static void unreachable_since(struct cluster *c, const struct fake_node *n, uint64_t broken_ms)
 {
     struct master_event e = {.kind = MASTER_UNREACHABLE};
@@ -53,7 +60,10 @@ static void it_goes_on_where_it_was(void **state)
         uint64_t generation = cluster_job(c, id)->generation;
         for (uint64_t ms = 2000; ms <= 116000; ms += 19000) {
             cluster_freeze(c, cluster_node(c, "ps-2"), ms);
-            cluster_run_ms(c, ms + 2000);
+            cluster_run_ms(c, ms - 500);
+            assert_int_equal(servers_awaited(c), ms > 3500);
+            cluster_run_ms(c, 2500);
+            assert_int_equal(servers_awaited(c), 0);
             assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
             assert_int_equal(cluster_job(c, id)->generation, generation);
         }

@@ -51,12 +51,23 @@ static void backups_lie_on_the_next_server(void **state)
     cluster_free(c);
 }
 
+/* As the page of meters has them. */
+static void assert_counts(struct cluster *c, uint64_t takeovers, uint64_t adoptions, size_t alone)
+{
+    struct master_counts counts;
+    master_counts(c->m, &counts);
+    assert_int_equal(counts.takeovers, takeovers);
+    assert_int_equal(counts.adoptions, adoptions);
+    assert_int_equal(counts.shards_alone, alone);
+}
+
 static void without_the_key_there_are_none(void **state)
 {
     (void)state;
     char id[64];
     struct cluster *c = begin(901, 2, id, SETS("training.epochs=9"));
     assert_null(find(c, "ps-2", id, 0));
+    assert_counts(c, 0, 0, 0);
     assert_string_equal(cluster_job(c, id)->shards[0].backup, "");
     cluster_free(c);
 }
@@ -72,11 +83,13 @@ static void a_backup_takes_over(void **state)
         struct cluster *c = begin(910 + i, 2, id, SETS(FOLLOWER, "training.epochs=300", modes[i]));
         const uint64_t generation = cluster_job(c, id)->generation;
         const uint64_t step = cluster_job(c, id)->step;
+        assert_counts(c, 0, 0, 0);
         cluster_kill(cluster_node(c, "ps-1"));
         cluster_run_ms(c, 8000);
         const struct job_record *r = cluster_job(c, id);
         assert_int_equal(r->recoveries, 0);
         assert_int_equal(r->takeovers, 1);
+        assert_counts(c, 1, 0, 2);
         assert_true(r->generation > generation && r->step >= step);
         assert_string_equal(r->shards[0].ps, "ps-2");
         assert_string_equal(r->shards[1].ps, "ps-2");
@@ -85,6 +98,7 @@ static void a_backup_takes_over(void **state)
         assert_false(find(c, "ps-2", id, 0)->is_backup);
         assert_int_equal(find(c, "ps-2", id, 1)->backup, 0); /* it goes on alone */
         assert_int_equal(cluster_run_to_end(c, id)->recoveries, 0);
+        assert_counts(c, 1, 0, 0); /* a job that has ended needs none */
         cluster_free(c);
     }
 }
@@ -207,6 +221,7 @@ static void the_next_master_finds_the_old_primary_closed(void **state)
         assert_int_equal(r->adoptions, 1);
         assert_int_equal(r->recoveries, 0);
         assert_int_equal(r->takeovers, 1);
+        assert_counts(c, 1, 1, 0);
         cluster_free(c);
     }
 }
@@ -375,7 +390,11 @@ static void a_backup_that_does_not_follow_is_given_up(void **state)
         struct cluster *c = begin(960 + i, 2, id, SETS(FOLLOWER, "training.epochs=60"));
         struct fake_node *n = cluster_node(c, "ps-1");
         n->says.waits_ms = i == 0 ? 2999 : 0; /* less than the time-out of heartbeats */
+        n->says.behind = 7;
         fake_heartbeat(c, n);
+        assert_int_equal(cluster_job(c, id)->shards[0].backup_behind, 7);
+        assert_true(cluster_job(c, id)->shards[0].value_bytes >= sizeof(float));
+        assert_int_equal(cluster_job(c, id)->shards[1].backup_behind, 0); /* of the other server */
         assert_int_equal(find(c, "ps-1", id, 0)->backup, find(c, "ps-2", id, 0)->opening);
         n->says.waits_ms = i == 0 ? 3000 : 0;
         struct fake_node *other = cluster_node(c, "ps-2");
@@ -390,6 +409,7 @@ static void a_backup_that_does_not_follow_is_given_up(void **state)
         cluster_assert_reason(c, id, "shard 0 on ps-1 has no backup any more: ps-2 ");
         cluster_run_ms(c, 1000);
         assert_int_equal(find(c, "ps-1", id, 0)->backup, 0);
+        assert_int_equal(cluster_job(c, id)->shards[0].backup_behind, 0);
         assert_null(find(c, "ps-2", id, 0)); /* it was closed */
         assert_non_null(find(c, "ps-1", id, 1));
         assert_true(cluster_holds(c, "ps-2", id));

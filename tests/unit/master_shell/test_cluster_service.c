@@ -176,6 +176,8 @@ static void look_heartbeat(const struct master_event *e)
     assert_int_equal(e->node.standbys[0].waits_ms, 0);
     assert_null(e->node.standbys[0].problem);
     assert_int_equal(e->node.standbys[1].waits_ms, 51);
+    assert_int_equal(e->node.standbys[0].behind, 0);
+    assert_int_equal(e->node.standbys[1].behind, 4);
     assert_string_equal(e->node.standbys[1].problem, "no memory");
     assert_int_equal(e->node.standbys[1].backup, 52);
     assert_true(e->node.standbys[1].follows && !e->node.standbys[0].follows);
@@ -211,6 +213,9 @@ static void heartbeats_say_what_is_held_and_done(void **state)
     char problem[] = "no memory";
     Gradus__V1__Standby standby = GRADUS__V1__STANDBY__INIT;
     standby.waits_ms = 51;
+    standby.role = GRADUS__V1__STANDBY__ROLE__PRIMARY;
+    standby.records = 90;
+    standby.received = 86;
     standby.problem = problem;
     standby.backup = 52;
     standby.follows = 1;

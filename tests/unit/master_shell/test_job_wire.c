@@ -65,6 +65,9 @@ static void check_message(const struct job_record *a)
     assert_int_equal(j->shards[0]->version, 31);
     assert_int_equal(j->shards[0]->examples, 32);
     assert_int_equal(j->shards[0]->duplicates, 33);
+    assert_string_equal(j->shards[0]->backup, "ps-2");
+    assert_int_equal(j->shards[0]->backup_behind, 4);
+    assert_int_equal(j->shards[0]->value_bytes, 5);
     assert_int_equal(j->shards[0]->dropped, 34);
     assert_int_equal(j->shards[0]->ledger->records, 53);
     assert_null(j->shards[1]->ledger);
@@ -184,6 +187,9 @@ static void a_record_survives_the_wire(void **state)
     a.shards[0].version = 31;
     a.shards[0].examples = 32;
     a.shards[0].duplicates = 33;
+    job_record_set(&a.shards[0].backup, "ps-2");
+    a.shards[0].backup_behind = 4;
+    a.shards[0].value_bytes = 5;
     a.shards[0].dropped = 34;
     const struct ledger_shape shape = {.records = 53, .batch_records = 10, .split_batches = 2};
     assert_int_equal(ledger_init(&a.shards[0].ledger, &shape, 3, NULL), 0);

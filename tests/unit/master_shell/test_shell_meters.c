@@ -29,22 +29,30 @@ static void assert_line(struct meter_registry *r, const char *name, double value
     buf_release(&page);
 }
 
-static const char *const counters[] = {
-    "nodes_lost_total",          "steps_total",           "examples_total",
-    "leases_granted_total",      "leases_returned_total", "batches_dropped_total",
-    "replicas_speculated_total", "recoveries_total",      "takeovers_total",
-    "preemptions_total",         "changes_total",         "calls_total",
-    "call_failures_total"};
+static const char *const counters[] = {"nodes_lost_total",
+                                       "steps_total",
+                                       "examples_total",
+                                       "leases_granted_total",
+                                       "leases_returned_total",
+                                       "batches_dropped_total",
+                                       "replicas_speculated_total",
+                                       "recoveries_total",
+                                       "preemptions_total",
+                                       "changes_total",
+                                       "calls_total",
+                                       "call_failures_total",
+                                       "takeovers_total",
+                                       "adoptions_total"};
 #define COUNTERS (sizeof counters / sizeof counters[0])
 
 /* Counter @i has @base + 10 * i. */
 static void set(uint64_t base)
 {
     uint64_t *const all[COUNTERS] = {
-        &counts.nodes_lost,      &counts.steps,       &counts.examples,   &counts.leases_granted,
-        &counts.leases_returned, &counts.dropped,     &counts.speculated, &counts.recoveries,
-        &counts.takeovers,       &counts.preemptions, &counts.changes,    &counts.calls,
-        &counts.call_failures};
+        &counts.nodes_lost,      &counts.steps,    &counts.examples,   &counts.leases_granted,
+        &counts.leases_returned, &counts.dropped,  &counts.speculated, &counts.recoveries,
+        &counts.preemptions,     &counts.changes,  &counts.calls,      &counts.call_failures,
+        &counts.takeovers,       &counts.adoptions};
     for (size_t i = 0; i < COUNTERS; i++) {
         *all[i] = base + 10 * i;
     }
@@ -69,7 +77,8 @@ static void test_every_number(void **state)
         counts.nodes_alive[MASTER_PS] = 5 * round;
         counts.nodes_alive[MASTER_WORKER] = 7 * round;
         counts.leases_out = 11 * round;
-        counts.shards_uncovered = 19 * round;
+        counts.servers_awaited = 19 * round;
+        counts.shards_alone = 23 * round;
         s.watcher_count = 13 * round;
         s.waiting_count = 17 * round;
         shell_meters_update(&s);
@@ -84,6 +93,8 @@ static void test_every_number(void **state)
         assert_line(r, "nodes_alive{role=\"ps\"}", 5 * round);
         assert_line(r, "nodes_alive{role=\"worker\"}", 7 * round);
         assert_line(r, "leases", 11 * round);
+        assert_line(r, "servers_awaited", 19 * round);
+        assert_line(r, "shards_without_backup", 23 * round);
         assert_line(r, "watchers", 13 * round);
         assert_line(r, "requests_waiting", 17 * round);
     }
