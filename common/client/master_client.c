@@ -8,13 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/chrono.h"
+#include "base/mem.h"
 #include "base/signals.h"
 #include "client/plain.h"
 #include "service/address.h"
 #include "service/service.h"
 #include "service/tls_settings.h"
+
+#define AGAIN_MS 100 /* between calls to several masters, while none of them serves */
 
 static unsigned patience_ms = CLIENT_TIMEOUT_MS;
 
@@ -51,6 +57,22 @@ char **client_texts(const char *const *texts)
     return both.out;
 }
 
+/* Of several masters, "a,b:7001", each. Returns owned. */
+static char *with_ports(const char *masters)
+{
+    struct buf out = {0};
+    for (const char *at = masters; at != NULL;) {
+        const size_t n = strcspn(at, ",");
+        char *one = mem_printf("%.*s", (int)n, at);
+        char *whole = address_with_port(one, SERVICE_MASTER_PORT);
+        buf_printf(&out, "%s%s", out.len > 0 ? "," : "", whole);
+        free(whole);
+        free(one);
+        at = at[n] == ',' ? at + n + 1 : NULL;
+    }
+    return buf_take(&out);
+}
+
 int client_open(struct client *c, const char *master, const struct tls_settings *tls,
                 struct err *err)
 {
@@ -58,7 +80,7 @@ int client_open(struct client *c, const char *master, const struct tls_settings 
     rpc_init();
     int rc = tls != NULL ? tls_settings_open(tls, false, &credentials, err) : 0;
     if (rc == 0) {
-        char *target = address_with_port(master, SERVICE_MASTER_PORT);
+        char *target = with_ports(master);
         struct rpc_channel_options options = {.target = target, .credentials = credentials};
         c->channel = rpc_channel_new(&options, err);
         rc = c->channel == NULL ? ERR_INVALID : 0;
@@ -70,6 +92,7 @@ int client_open(struct client *c, const char *master, const struct tls_settings 
         return rc;
     }
     c->credentials = credentials;
+    c->several = strchr(master, ',') != NULL;
     return 0;
 }
 
@@ -108,6 +131,19 @@ static int explain(const struct client *c, const struct rpc_status *status, stru
                : unreachable(c, err);
 }
 
+/* Is there to be another call, since the channel leads to another master now, or will in a moment?
+ */
+static bool try_again(const struct client *c, const struct rpc_status *status, uint64_t until_ms)
+{
+    const struct timespec pause = {.tv_nsec = AGAIN_MS * 1000000L};
+    if (!status->moved || (!status->answered && !c->several) ||
+        chrono_now_ms() + AGAIN_MS >= until_ms) {
+        return false;
+    }
+    (void)nanosleep(&pause, NULL);
+    return true;
+}
+
 int client_call(struct client *c, const char *method, const ProtobufCMessage *body,
                 unsigned timeout_ms, struct rpc_msg **reply, struct err *err)
 {
@@ -117,11 +153,18 @@ int client_call(struct client *c, const char *method, const ProtobufCMessage *bo
         .method = method,
         .body = body,
         .timeout_ms = timeout_ms,
-        .wait_for_ready = true,
+        .wait_for_ready = !c->several,
         .terse = true,
         .status = &status,
     };
+    const uint64_t until_ms = chrono_now_ms() + timeout_ms;
     int rc = rpc_call_blocking(c->channel, &request, reply, err);
+    while (rc != 0 && try_again(c, &status, until_ms)) {
+        const uint64_t now_ms = chrono_now_ms();
+        request.timeout_ms = now_ms < until_ms ? (unsigned)(until_ms - now_ms) : 1;
+        rpc_status_release(&status);
+        rc = rpc_call_blocking(c->channel, &request, reply, err);
+    }
     plain_reply(rc == 0 && reply != NULL ? *reply : NULL);
     rc = rc != 0 ? explain(c, &status, err) : 0;
     rpc_status_release(&status);

@@ -23,6 +23,7 @@ unsigned client_at_least_ms(unsigned timeout_ms);
 struct client {
     struct rpc_channel *channel;
     struct rpc_credentials *credentials; /* NULL: plain */
+    bool several;                        /* masters, of which one leads */
 };
 
 /* @tls NULL: plain. Errors: ERR_INVALID the address, or the files of TLS. Nothing is connected yet.

@@ -168,6 +168,12 @@ struct rpc_guard {
     void *ctx;
 };
 
+/* A trailer of calls that are refused because another server serves: its address, or
+ * RPC_LEADER_NONE: it is not known. */
+#define RPC_LEADER_KEY "gradus-leader"
+#define RPC_LEADER_NONE "none"
+#define RPC_LEADER_BYTES 300
+
 /* ---- server ---- */
 
 struct rpc_server;
@@ -318,7 +324,10 @@ void rpc_loop_waited(struct rpc_loop *loop);
 void rpc_loop_give_back(struct rpc_loop *loop); /* also when it has none; any thread */
 
 struct rpc_channel_options {
-    const char *target;                        /* "host:port", "unix:/path" */
+    /* "host:port", "unix:/path"; or "host:port,host:port": servers of which one at a time serves.
+     * The channel leads to the next one when there is no answer, and to the one that an answer
+     * names (RPC_LEADER_KEY). */
+    const char *target;
     const struct rpc_credentials *credentials; /* borrows; NULL: plain */
     struct rpc_loop *loop; /* borrows; NULL: a loop of its own, started with the first callback */
     size_t message_bytes_max; /* as in the server's options */
@@ -336,6 +345,7 @@ struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *options, s
 void rpc_channel_cancel(struct rpc_channel *c);
 /* Cancels, waits until the last callback has run. Not from a callback. */
 void rpc_channel_free(struct rpc_channel *c);
+/* Where it leads now; borrows, as long as the channel. */
 const char *rpc_channel_target(const struct rpc_channel *c);
 /* Connect and wait. Errors: ERR_UNAVAILABLE naming the target and how long it tried. */
 int rpc_channel_wait_ready(struct rpc_channel *c, unsigned timeout_ms, struct err *err);
@@ -351,6 +361,9 @@ struct rpc_status {
     /* Of ERR_UNAVAILABLE and ERR_TIMEOUT: the peer said so, and it is not that there was none. */
     bool answered;
     bool connected; /* whether it was connected at the end of the call */
+    /* The channel leads to another server now: it may be worth to call again; @answered: nothing
+     * was done. */
+    bool moved;
 };
 
 void rpc_status_release(struct rpc_status *status);

@@ -47,18 +47,29 @@ static grpc_channel *create_channel(const struct rpc_channel *c)
     return rpc_credentials_channel(o->credentials, c->target, &args);
 }
 
+static int check_targets(const struct rpc_targets *targets, const struct rpc_credentials *c,
+                         struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < targets->count; i++) {
+        rc = rpc_credentials_check(c, targets->names[i], err);
+    }
+    return rc;
+}
+
 struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *o, struct err *err)
 {
-    if (!o->target || !rpc_address_is_valid(o->target)) {
-        err_set(err, ERR_INVALID, "target \"%s\": expected host:port or unix:/path",
-                o->target ? o->target : "");
+    struct rpc_targets targets;
+    if (rpc_targets_read(&targets, o->target ? o->target : "", err) != 0) {
         return NULL;
     }
-    if (rpc_credentials_check(o->credentials, o->target, err) != 0) {
+    if (check_targets(&targets, o->credentials, err) != 0) {
+        rpc_targets_release(&targets);
         return NULL;
     }
     struct rpc_channel *c = mem_new(1, sizeof(*c));
-    c->target = mem_strdup(o->target);
+    c->targets = targets;
+    c->target = targets.names[0];
     c->message_bytes_max =
         o->message_bytes_max > 0 ? o->message_bytes_max : RPC_MESSAGE_BYTES_DEFAULT;
     c->unpack_bytes_max = o->unpack_bytes_max;
@@ -68,25 +79,40 @@ struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *o, struct 
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->idle, NULL);
     c->options = *o;
-    c->options.target = c->target;
     c->grpc = create_channel(c);
     c->made_ms = chrono_now_ms();
     return c;
 }
 
-/* Locked; before a call. Leaves a channel that leads to a stranger. gRPC asks for the address of a
- * name when a connection breaks. Where a name led to another process (it was not known yet and a
- * name server guessed, or the address has a new owner), connections are fine and calls fail for
- * ever: only another channel asks for the address anew. */
-static void leave_stranger(struct rpc_channel *c)
+/* Locked: from now on it leads to the chosen target. Returns the connection of before, which is
+ * destroyed without the lock; calls under way go on. */
+static grpc_channel *remake(struct rpc_channel *c)
 {
-    const uint64_t now_ms = chrono_now_ms();
-    if (c->strange && !c->inflight && c->watchers == 0 && now_ms - c->made_ms >= RESOLVE_MS_MIN) {
-        grpc_channel_destroy(c->grpc);
-        c->grpc = create_channel(c);
-        c->made_ms = now_ms;
-        c->strange = false;
+    grpc_channel *before = c->grpc;
+    c->target = c->targets.names[c->targets.at];
+    c->grpc = create_channel(c);
+    c->made_ms = chrono_now_ms();
+    c->strange = c->elsewhere = false;
+    return before;
+}
+
+static void destroy(grpc_channel *before)
+{
+    if (before) {
+        grpc_channel_destroy(before);
     }
+}
+
+/* Locked; before a call. Leads to another target, where that was decided. Leaves a channel that
+ * leads to a stranger, too: gRPC asks for the address of a name when a connection breaks. Where a
+ * name led to another process (it was not known yet and a name server guessed, or the address has a
+ * new owner), connections are fine and calls fail for ever: only another channel asks for the
+ * address anew. Returns what is to be destroyed; NULL: nothing. */
+static grpc_channel *leave(struct rpc_channel *c)
+{
+    const bool stranger =
+        c->strange && !c->inflight && chrono_now_ms() - c->made_ms >= RESOLVE_MS_MIN;
+    return c->watchers == 0 && (c->elsewhere || stranger) ? remake(c) : NULL;
 }
 
 void rpc_channel_cancel(struct rpc_channel *c)
@@ -131,13 +157,23 @@ void rpc_channel_free(struct rpc_channel *c)
     grpc_channel_destroy(c->grpc);
     pthread_cond_destroy(&c->idle);
     pthread_mutex_destroy(&c->lock);
-    free(c->target);
+    rpc_targets_release(&c->targets);
     free(c);
 }
 
 const char *rpc_channel_target(const struct rpc_channel *c)
 {
     return c->target;
+}
+
+/* Of several targets, while nobody else uses the channel. */
+static void try_next(struct rpc_channel *c)
+{
+    pthread_mutex_lock(&c->lock);
+    grpc_channel *before =
+        c->watchers == 1 && !c->inflight && rpc_targets_next(&c->targets) ? remake(c) : NULL;
+    pthread_mutex_unlock(&c->lock);
+    destroy(before);
 }
 
 static int wait_ready(struct rpc_channel *c, grpc_completion_queue *cq, unsigned timeout_ms,
@@ -150,6 +186,9 @@ static int wait_ready(struct rpc_channel *c, grpc_completion_queue *cq, unsigned
             return 0;
         }
         uint64_t tried = chrono_now_ms() - start;
+        if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+            try_next(c);
+        }
         if (tried >= timeout_ms || state == GRPC_CHANNEL_SHUTDOWN) {
             return err_set(err, ERR_UNAVAILABLE, "cannot connect to %s: tried for %llu ms",
                            c->target, (unsigned long long)tried);
@@ -234,6 +273,7 @@ static int create_call(struct rpc_outgoing *o, const struct rpc_request *request
                        grpc_completion_queue *cq, struct err *err)
 {
     struct rpc_channel *c = o->channel;
+    grpc_channel *before = NULL;
     char *path = mem_printf("/%s/%s", request->service->name, request->method);
     grpc_slice method = grpc_slice_from_copied_string(path);
     free(path);
@@ -244,7 +284,8 @@ static int create_call(struct rpc_outgoing *o, const struct rpc_request *request
         rc = cq ? 0 : ERR_EXHAUSTED;
     }
     if (rc == 0) {
-        leave_stranger(c);
+        before = leave(c);
+        o->target = c->target;
         o->call = grpc_channel_create_call(c->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, cq, method, NULL,
                                            rpc_deadline(request->timeout_ms), NULL);
         o->inflight =
@@ -255,6 +296,7 @@ static int create_call(struct rpc_outgoing *o, const struct rpc_request *request
         c->inflight = &o->inflight;
     }
     pthread_mutex_unlock(&c->lock);
+    destroy(before);
     grpc_slice_unref(method);
     return rc;
 }
@@ -265,7 +307,6 @@ int rpc_outgoing_init(struct rpc_outgoing *o, struct rpc_channel *c,
     *o = (struct rpc_outgoing){
         .channel = c, .request_bulk = request->request_bulk, .terse = request->terse};
     o->start_ms = chrono_now_ms();
-    o->label = mem_printf("%s.%s at %s", request->service->name, request->method, c->target);
     o->details = grpc_empty_slice();
     grpc_metadata_array_init(&o->initial);
     grpc_metadata_array_init(&o->trailing);
@@ -284,6 +325,8 @@ int rpc_outgoing_init(struct rpc_outgoing *o, struct rpc_channel *c,
     if (rc == 0) {
         rc = create_call(o, request, cq, err);
     }
+    o->label = mem_printf("%s.%s at %s", request->service->name, request->method,
+                          o->target ? o->target : c->target);
     if (rc != 0) {
         err_wrap(err, "%s", o->label);
     }
@@ -379,6 +422,32 @@ static bool is_of_service(int code)
     return false;
 }
 
+/* Locked. False: @leader is no address (RPC_LEADER_NONE), or none to which our token may go. */
+static bool choose(struct rpc_channel *c, grpc_slice leader)
+{
+    char *name = rpc_slice_to_str(grpc_slice_ref(leader));
+    const bool may = rpc_credentials_check(c->options.credentials, name, NULL) == 0;
+    const bool chosen = may && rpc_targets_choose(&c->targets, name, strlen(name));
+    free(name);
+    return chosen;
+}
+
+/* Decides whether the channel is to lead to another target. One that has decided it already does
+ * not do so again for a call that went to the target of before. */
+static bool moves(struct rpc_outgoing *o, int code, bool answered)
+{
+    struct rpc_channel *c = o->channel;
+    const grpc_metadata *leader = rpc_header_find(&o->trailing, RPC_LEADER_KEY);
+    const bool silent = !answered && (code == ERR_UNAVAILABLE || code == ERR_TIMEOUT);
+    pthread_mutex_lock(&c->lock);
+    if ((leader || silent) && o->target == c->target && !c->elsewhere) {
+        c->elsewhere = (leader && choose(c, leader->value)) || rpc_targets_next(&c->targets);
+    }
+    const bool moved = c->elsewhere || (o->target != c->target && (leader || silent));
+    pthread_mutex_unlock(&c->lock);
+    return moved;
+}
+
 void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
 {
     *status = (struct rpc_status){.err = {.code = rpc_code_to_err((int)o->code)}};
@@ -395,6 +464,7 @@ void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
     if (status->err.code == ERR_TIMEOUT || status->err.code == ERR_UNAVAILABLE) {
         status->answered = answered;
         status->connected = connected;
+        status->moved = moves(o, status->err.code, answered);
         snprintf(tried, sizeof(tried), "%s (tried for %llu ms)",
                  status->connected ? "" : ", not connected",
                  (unsigned long long)(chrono_now_ms() - o->start_ms));

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "rpc/rpc_polling.h"
+#include "rpc/rpc_targets.h"
 
 /* rpc_loop.c says how its thread and the guest take turns. */
 struct rpc_loop {
@@ -33,14 +34,16 @@ struct rpc_inflight {
 };
 
 struct rpc_channel {
-    char *target;
+    _Atomic(const char *) target; /* the one of @targets to which it leads */
     size_t message_bytes_max;
     size_t unpack_bytes_max;
     size_t send_bytes_max;
-    struct rpc_channel_options options; /* its target is the one above */
+    struct rpc_channel_options options; /* its target is not to be used */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t idle;
+    struct rpc_targets targets;
+    bool elsewhere; /* it is to lead to another of them */
     grpc_channel *grpc;
     uint64_t made_ms;  /* when @grpc was */
     unsigned watchers; /* threads that wait for @grpc to be connected */
@@ -55,6 +58,7 @@ struct rpc_channel {
 struct rpc_outgoing {
     bool terse; /* as in the request */
     struct rpc_channel *channel;
+    const char *target; /* to which it went */
     grpc_call *call;
     struct rpc_inflight inflight;
     const ProtobufCMessageDescriptor *input;

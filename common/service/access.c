@@ -4,7 +4,9 @@
 #include "service/access.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "auth/auth_table.h"
 #include "auth/bearer.h"
@@ -19,14 +21,17 @@
 struct access {
     struct rpc_guard guard;
     bool open; /* no caller is asked who it is */
+    bool may_stand_by;
     struct audit *audit;
     struct bearer *bearer; /* NULL: no tokens are known */
     struct meter *refusals[ACCESS_LACK_COUNT];
 
-    pthread_mutex_t lock; /* guards what follows */
-    uint64_t second_ms;   /* when the present second began */
-    unsigned written;     /* refusals, in it */
-    uint64_t unwritten;   /* since the last one that was */
+    pthread_mutex_t lock;                /* guards what follows */
+    uint64_t second_ms;                  /* when the present second began */
+    unsigned written;                    /* refusals, in it */
+    uint64_t unwritten;                  /* since the last one that was */
+    char standing_by[ERR_MESSAGE_BYTES]; /* why calls are refused; empty: they are not */
+    char leader[RPC_LEADER_BYTES];
 };
 
 /* ---- refusals ---- */
@@ -59,7 +64,7 @@ static void refuse(struct access *a, enum access_lack lack, struct audit_record 
     }
 }
 
-/* ---- the guard ---- */
+/* ---- who calls ---- */
 
 /* Takes the content of the files; while a file cannot be used, its content of before stays. */
 static void refresh_tokens(struct access *a)
@@ -93,11 +98,51 @@ static int identify(const struct access *a, const struct rpc_arriving *call,
     return 0;
 }
 
+/* ---- standing by ---- */
+
+void access_stand_by(struct access *a, const char *why, const char *leader)
+{
+    pthread_mutex_lock(&a->lock);
+    (void)snprintf(a->standing_by, sizeof a->standing_by, "%s", why == NULL ? "" : why);
+    (void)snprintf(a->leader, sizeof a->leader, "%s", leader == NULL ? "" : leader);
+    pthread_mutex_unlock(&a->lock);
+}
+
+int access_standing_by(struct access *a, char leader[RPC_LEADER_BYTES], struct err *err)
+{
+    pthread_mutex_lock(&a->lock);
+    int rc = a->standing_by[0] == '\0' ? 0 : err_set(err, ERR_UNAVAILABLE, "%s", a->standing_by);
+    if (leader != NULL) {
+        memcpy(leader, a->leader, sizeof a->leader);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return rc;
+}
+
+static int refuse_standing_by(struct access *a, const struct rpc_arriving *call,
+                              const struct auth_row *row, struct err *err)
+{
+    char leader[RPC_LEADER_BYTES];
+    if (!a->may_stand_by || (row != NULL && row->anybody) ||
+        access_standing_by(a, leader, err) == 0) {
+        return 0;
+    }
+    (void)rpc_set_trailer(call->call, RPC_LEADER_KEY, leader[0] == '\0' ? RPC_LEADER_NONE : leader,
+                          NULL);
+    return err->code;
+}
+
+/* ---- the guard ---- */
+
 static int admit(void *ctx, const struct rpc_arriving *call, struct auth_identity *who,
                  struct err *err)
 {
     struct access *a = ctx;
     struct err why;
+    if (a->open) {
+        auth_identity_open(who);
+        return refuse_standing_by(a, call, auth_row_find(call->method), err);
+    }
     enum access_lack lack = ACCESS_TOKEN;
     const struct auth_row *row = auth_row_find(call->method);
     if (a->bearer != NULL) {
@@ -113,7 +158,7 @@ static int admit(void *ctx, const struct rpc_arriving *call, struct auth_identit
         lack = rc == ERR_UNAUTHENTICATED ? ACCESS_IDENTITY : ACCESS_ROLE;
     }
     if (rc == 0) {
-        return 0;
+        return refuse_standing_by(a, call, row, err);
     }
     struct audit_record r = {
         .action = call->method, .who = who, .peer = rpc_peer(call->call), .refusal = &why};
@@ -147,6 +192,7 @@ struct access *access_new(const struct access_options *o, struct err *err)
     a->guard = (struct rpc_guard){.admit = admit, .ctx = a};
     a->bearer = o->bearer;
     a->open = !o->certificates && o->bearer == NULL;
+    a->may_stand_by = o->may_stand_by;
     pthread_mutex_init(&a->lock, NULL);
     register_meters(a, o->meters);
     if (a->open) {
@@ -168,7 +214,12 @@ void access_free(struct access *a)
 
 const struct rpc_guard *access_guard(const struct access *a)
 {
-    return a->open ? NULL : &a->guard;
+    return a->open && !a->may_stand_by ? NULL : &a->guard;
+}
+
+bool access_is_open(const struct access *a)
+{
+    return a->open;
 }
 
 bool access_takes_tokens(const struct access *a)

@@ -16,6 +16,7 @@ struct access_options {
     struct bearer *bearer; /* takes it; NULL: no tokens are known */
     const char *audit_log;
     struct meter_registry *meters;
+    bool may_stand_by; /* access_stand_by() may be called */
 };
 
 /* Why a call was refused, for /metrics. */
@@ -35,6 +36,13 @@ void access_free(struct access *a); /* NULL is fine */
 /* The guard of the server; NULL: nothing is asked for, since with neither TLS nor tokens every
  * caller is an admin. */
 const struct rpc_guard *access_guard(const struct access *a);
+
+bool access_is_open(const struct access *a); /* every caller is an admin */
+/* Any thread: refuse calls with @why and the trailer RPC_LEADER_KEY, which is @leader; those of
+ * health and reflection are served. @why NULL: all are. */
+void access_stand_by(struct access *a, const char *why, const char *leader);
+/* ERR_UNAVAILABLE while calls are refused; @leader may be NULL. */
+int access_standing_by(struct access *a, char leader[RPC_LEADER_BYTES], struct err *err);
 
 bool access_takes_tokens(const struct access *a);
 /* Who sends @authorization, a header's value, beside gRPC? Any thread. Errors: as bearer_check().

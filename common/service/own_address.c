@@ -41,7 +41,10 @@ static bool by_route(const char *peer, char host[ADDRESS_HOST_BYTES])
 {
     struct address a;
     char port[8];
-    if (peer == NULL || address_parse(peer, &a, NULL) != 0) {
+    char first[ADDRESS_BYTES]; /* of several */
+    (void)snprintf(first, sizeof first, "%.*s", peer == NULL ? 0 : (int)strcspn(peer, ","),
+                   peer == NULL ? "" : peer);
+    if (address_parse(first, &a, NULL) != 0) {
         return false;
     }
     (void)snprintf(port, sizeof port, "%u", (unsigned)a.port);

@@ -235,7 +235,7 @@ static int start_http(struct service_context *sc, struct err *err)
                                          .tls = serves_https(sc) ? &files : NULL,
                                          .token = access_takes_tokens(sc->access) ? token : NULL,
                                          .pages = &sc->pages,
-                                         .guarded = access_guard(sc->access) != NULL};
+                                         .guarded = !access_is_open(sc->access)};
     struct err http_err = {0};
     sc->http = http_start(&options, &http_err);
     if (sc->http == NULL) {
@@ -341,7 +341,8 @@ static int run_service(struct service_context *sc, struct err *err)
     const struct access_options access = {.certificates = tls_settings_given(&sc->common.tls),
                                           .bearer = bearer,
                                           .audit_log = sc->common.audit_log,
-                                          .meters = sc->meters};
+                                          .meters = sc->meters,
+                                          .may_stand_by = sc->svc->may_stand_by};
     sc->access = access_new(&access, err);
     if (sc->access == NULL) {
         return err->code;

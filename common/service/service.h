@@ -92,6 +92,7 @@ struct service {
     size_t descriptors_bytes;
     bool few_connections;  /* rpc_expect_few_connections() */
     size_t send_bytes_max; /* queued on one stream, as in rpc_server_options */
+    bool may_stand_by;     /* service_stand_by() may be called */
     bool local_socket;     /* also listen beside the TCP port (local_socket.h) */
     /* From the settings: the peer to which this service connects, host:port. Without `advertise`
      * the service advertises this host's address toward it. NULL: there is none. */
@@ -154,6 +155,12 @@ void service_set_unhealthy(struct service_context *sc, const char *reason);
 /* Any thread: why /readyz says no although the service is well, such as a node that the master does
  * not know yet; NULL: nothing. @reason is copied. */
 void service_set_absent(struct service_context *sc, const char *reason);
+/* Any thread: calls are refused, with @why and, when it is known ("": it is not), the address of
+ * @leader, which would answer them; /readyz says no. Such a service has started, and may wait in
+ * ready() for as long as it likes. NULL: it serves. */
+void service_stand_by(struct service_context *sc, const char *why, const char *leader);
+/* Errors: ERR_UNAVAILABLE it stands by, and why. */
+int service_standing_by(struct service_context *sc, struct err *err);
 /* In start(): a pulse for pulse_begin() on one of the service's loops. /livez says no when that
  * loop stands still. At most SERVICE_PULSES_MAX; it lives as long as the process. */
 struct pulse *service_pulse(struct service_context *sc);

@@ -37,6 +37,7 @@ struct service_context {
     pthread_mutex_t lock; /* guards what follows */
     bool ready;
     bool draining;
+    bool standing_by;
     bool serving;                       /* what the RPC server was told */
     char reason[SERVICE_REASON_BYTES];  /* empty: well */
     char absence[SERVICE_REASON_BYTES]; /* empty: present */

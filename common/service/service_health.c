@@ -47,6 +47,19 @@ void service_set_absent(struct service_context *sc, const char *reason)
     pthread_mutex_unlock(&sc->lock);
 }
 
+void service_stand_by(struct service_context *sc, const char *why, const char *leader)
+{
+    access_stand_by(sc->access, why, leader);
+    pthread_mutex_lock(&sc->lock);
+    sc->standing_by = why != NULL;
+    pthread_mutex_unlock(&sc->lock);
+}
+
+int service_standing_by(struct service_context *sc, struct err *err)
+{
+    return access_standing_by(sc->access, NULL, err);
+}
+
 struct pulse *service_pulse(struct service_context *sc)
 {
     return sc->pulse_count < SERVICE_PULSES_MAX ? &sc->pulses[sc->pulse_count++] : NULL;
@@ -74,9 +87,14 @@ static bool is_healthy(void *ctx, char *reason, size_t n)
 {
     struct service_context *sc = ctx;
     pthread_mutex_lock(&sc->lock);
-    const char *why = !sc->ready ? "starting" : sc->draining ? "draining" : sc->reason;
+    bool ready = sc->ready;
+    const char *why = !ready ? "starting" : sc->draining ? "draining" : sc->reason;
     (void)snprintf(reason, n, "%s", why);
     pthread_mutex_unlock(&sc->lock);
+    struct err standing_by = {0};
+    if (!ready && service_standing_by(sc, &standing_by) != 0) {
+        (void)snprintf(reason, n, "%s", standing_by.msg);
+    }
     return reason[0] == '\0';
 }
 
@@ -96,7 +114,7 @@ static bool is_started(void *ctx, char *reason, size_t n)
 {
     struct service_context *sc = ctx;
     pthread_mutex_lock(&sc->lock);
-    bool ready = sc->ready;
+    bool ready = sc->ready || sc->standing_by;
     pthread_mutex_unlock(&sc->lock);
     (void)snprintf(reason, n, "%s", ready ? "" : "starting");
     return ready;

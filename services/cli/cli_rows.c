@@ -69,7 +69,8 @@ static const struct field master_rows[] = {
      .type = FIELD_STRING,
      .offset = AT(master),
      .def = "",
-     .help = "Address of the master, host:port, or host where the port is 7000; without it that "
+     .help = "Address of the master, host:port, or host where the port is 7000; of several masters "
+             "all, with commas; without it that "
              "of --state-dir, else " SERVICE_MASTER_ADDRESS
              ", else those of `gradus run` on this machine"},
     {.path = "cluster",

@@ -16,6 +16,7 @@ int main(int argc, char **argv)
         .config_bytes = sizeof(struct master_settings),
         .descriptors = gradus_descriptors,
         .descriptors_bytes = (size_t)(gradus_descriptors_end - gradus_descriptors),
+        .may_stand_by = true,
         .check = master_shell_check,
         .start = master_shell_start,
         .ready = master_shell_ready,

@@ -348,7 +348,7 @@ JOB_TEXT = ("name: j\\ndata: {train: {file: a.csv}}\\nmodel: {layers: [{dense: {
 
 def encode(message, text):
     file = {"Job": "jobs"}
-    for name in ("jobs", "cluster", "ps", "worker", "types", "trace"):
+    for name in ("jobs", "cluster", "ps", "worker", "types", "trace", "store"):
         with open(os.path.join(ROOT, "proto/gradus/v1", name + ".proto"), encoding="utf-8") as f:
             if f"\nmessage {message} " in f.read():
                 file = name
@@ -676,10 +676,21 @@ def encodings():
     write("encoding", "no-categories", b"\2" + json.dumps(lists).encode())
 
 
+def stored_rows():
+    for name, key, cells in (
+            ("job", "job/a-1", 'integer: 1} cells {text: "a-1"} cells {text: "a"} cells {integer: 1} cells {} cells {integer: 3} '
+             'cells {integer: 0} cells {blob: "x"} cells {integer: -5} cells {}'),
+            ("older", "job/a-1", 'integer: 1} cells {text: "a-1"} cells {text: "a"} cells {integer: 1} cells {text: "r"} '
+             'cells {integer: 6} cells {integer: 0} cells {blob: ""}'),
+            ("text", "text/owner:a-1", 'text: "owner:a-1"} cells {text: "ann"}'),
+            ("point", "point/a-1/000000000000002a", 'text: "a-1"} cells {integer: 42} cells {integer: 7} cells {blob: "p"}')):
+        write("stored_row", name, key.encode() + b"\n" + encode("StoredRow", "cells {" + cells))
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for make in (data_files, packed, seek, index, encodings, checkpoints, texts, tokens, certificates, store, ps_calls, master_calls, worker_calls,
-                 answers, table_gradients, libgradus, http, infer, infer_json, onnx):
+                 answers, table_gradients, libgradus, http, infer, infer_json, onnx, stored_rows):
         make()
     return 0
 

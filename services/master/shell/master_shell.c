@@ -40,6 +40,18 @@ static const char *const resume_hold[] = {"resume", "hold", NULL};
 const struct field master_fields[] = {
     ROW(state_dir, FIELD_STRING, "gradus-state", 0, 0,
         "Directory of the master's state; one master at a time"),
+    ROW(store, FIELD_STRING, "", 0, 0,
+        "Where jobs are kept: etcd://HOST:PORT[,HOST:PORT...]/PREFIX for several masters, of which "
+        "one leads; empty: state_dir, for one master"),
+    ROW(store_tls_ca, FIELD_STRING, "", 0, 0,
+        "TLS to the store: the PEM file of the CA that its members' certificates are of; empty: "
+        "without TLS"),
+    ROW(store_tls_cert, FIELD_STRING, "", 0, 0,
+        "The PEM file of the certificate that is shown to the store; empty: none"),
+    ROW(store_tls_key, FIELD_STRING, "", 0, 0, "Its key"),
+    ROW(lead_lease, FIELD_MS, "5s", ETCD_LEASE_S_MIN * 1000.0, ETCD_LEASE_S_MAX * 1000.0,
+        "With several masters: time that the one that leads is not heard of by the store until "
+        "another one leads; whole seconds"),
     ROW(checkpoint_dir, FIELD_STRING, "", 0, 0,
         "Directory of checkpoints, shared with the parameter servers, or s3://BUCKET/PREFIX; "
         "empty: checkpoints in state_dir"),
@@ -169,6 +181,7 @@ static void shell_free(struct shell *s)
     if (s->store != NULL) {
         s->store->ops->close(s->store);
     }
+    store_etcd_free(s->etcd);
     master_actions_release(&s->actions);
     master_free(s->master);
     name_index_release(&s->watched);
@@ -181,19 +194,31 @@ static void shell_free(struct shell *s)
     free(s);
 }
 
-static int open_state(struct shell *s, struct err *err)
+static int open_sqlite(struct shell *s, struct err *err)
 {
-    const struct master_settings *settings = s->settings;
     char host[256] = "";
     (void)gethostname(host, sizeof host - 1);
     char owner[320];
     (void)snprintf(owner, sizeof owner, "gradus-master with process id %ld on host %s",
                    (long)getpid(), host);
-    int rc = store_sqlite_open(settings->state_dir, owner, &s->store, err);
+    return store_sqlite_open(s->settings->state_dir, owner, &s->store, err);
+}
+
+/* When the store is open: from now on this master leads. */
+static int begin(struct shell *s, struct err *err)
+{
+    int rc = shell_root_open(s, err);
+    rc = rc < 0 ? rc : shell_restore(s, err); /* before the loop runs: no other thread is here */
     if (rc < 0) {
         return rc;
     }
-    return shell_root_open(s, err);
+    shell_root_watch(s);
+    shell_trim_begin(s);
+    probes_begin(s);
+    pulse_begin(s->pulse, "master", s->loop);
+    rc = loop_start(s->loop, "master", err);
+    s->leads = rc == 0;
+    return rc;
 }
 
 static int start_threads(struct shell *s, struct err *err)
@@ -216,7 +241,19 @@ int master_shell_check(const void *settings, struct err *err)
                        "heartbeat_timeout_ms, which is %" PRId64,
                        s->heartbeat_interval_ms, s->heartbeat_timeout_ms);
     }
-    return 0;
+    return lead_check(s, err);
+}
+
+static int serve(struct shell *s, struct err *err)
+{
+    const struct service_methods jobs = {&gradus__v1__jobs__descriptor, jobs_methods,
+                                         jobs_method_count, s};
+    const struct service_methods cluster = {&gradus__v1__cluster__descriptor, cluster_methods,
+                                            cluster_method_count, s};
+    const struct http_pages pages = shell_pages(s);
+    service_serve_pages(s->sc, &pages);
+    int rc = service_serve(s->sc, &jobs, err);
+    return rc < 0 ? rc : service_serve(s->sc, &cluster, err);
 }
 
 int master_shell_start(struct service_context *sc, struct err *err)
@@ -245,29 +282,19 @@ int master_shell_start(struct service_context *sc, struct err *err)
     s->master = master_new(&config);
     s->store_well = true;
     struct err local = {0};
-    int rc = open_state(s, &local);
+    s->pulse = service_pulse(sc);
+    const bool alone = s->settings->store[0] == '\0';
+    int rc = alone ? open_sqlite(s, &local) : 0;
     rc = rc < 0 ? rc : start_threads(s, &local);
     if (rc == 0) {
         shell_meters_init(s, service_meters(sc));
-        rc = shell_restore(s, &local); /* before the loop runs, so no other thread is here yet */
+        rc = serve(s, &local);
     }
-    const struct service_methods jobs = {&gradus__v1__jobs__descriptor, jobs_methods,
-                                         jobs_method_count, s};
-    const struct service_methods cluster = {&gradus__v1__cluster__descriptor, cluster_methods,
-                                            cluster_method_count, s};
-    const struct http_pages pages = shell_pages(s);
-    service_serve_pages(sc, &pages);
-    rc = rc < 0 ? rc : service_serve(sc, &jobs, &local);
-    rc = rc < 0 ? rc : service_serve(sc, &cluster, &local);
-    if (rc == 0) {
-        shell_root_watch(s);
-        shell_trim_begin(s);
-        probes_begin(s);
+    if (!alone) {
+        lead_stand_by(s);
+    } else if (rc == 0) {
+        rc = begin(s, &local);
     }
-    if (rc == 0) {
-        pulse_begin(service_pulse(sc), "master", s->loop);
-    }
-    rc = rc < 0 ? rc : loop_start(s->loop, "master", &local);
     if (rc < 0) {
         shell_free(s);
         return err_set(err, local.code, "%s", local.msg);
@@ -304,6 +331,12 @@ int master_shell_ready(struct service_context *sc, struct err *err)
 {
     struct shell *s = service_state(sc);
     char state[1100], checkpoints[1100];
+    int rc = s->leads ? 0 : lead_win(s, err);
+    rc = rc < 0 || s->leads ? rc : begin(s, err);
+    if (rc < 0) {
+        return rc;
+    }
+    service_stand_by(sc, NULL, NULL);
     log_info("master_ready", "address=%s state_dir=%s checkpoint_dir=%s", service_advertised(sc),
              log_quote(s->settings->state_dir, state, sizeof state),
              log_quote(s->checkpoints.root, checkpoints, sizeof checkpoints));
@@ -336,7 +369,9 @@ void master_shell_drain(struct service_context *sc, int64_t grace_ms)
 {
     (void)grace_ms; /* jobs end with their master; nothing is worth waiting for */
     struct shell *s = service_state(sc);
-    (void)loop_call(s->loop, end, s, NULL);
+    if (s->leads) {
+        (void)loop_call(s->loop, end, s, NULL);
+    }
 }
 
 void master_shell_stop(struct service_context *sc)

@@ -11,6 +11,7 @@
 #include "master/shell/news.h"
 #include "master/shell/master_shell.h"
 #include "master/store/store.h"
+#include "master/store/store_etcd.h"
 #include "metrics/meter.h"
 #include "rpc/rpc.h"
 #include "execution/loop.h"
@@ -103,6 +104,9 @@ struct shell {
     struct shell_row *rows; /* rows that the store has answered and the core does not know of yet */
     size_t row_count, row_capacity;
     struct store *store;
+    struct store_etcd *etcd; /* of the store, if it is there */
+    bool leads;              /* the loop runs; main thread */
+    struct pulse *pulse;
     bool store_well;    /* the last row was stored */
     struct root_watch { /* whether the checkpoint directory is there */
         struct loop_timer timer;
@@ -242,6 +246,15 @@ void shell_root_watch(struct shell *s); /* now, and from time to time from then 
 
 /* shell_manifest.c */
 void shell_manifest(struct shell *s, const struct master_manifest *manifest);
+
+/* shell_lead.c */
+/* Errors: ERR_INVALID the settings of a store of several masters. */
+int lead_check(const struct master_settings *settings, struct err *err);
+/* Calls are refused until lead_win(). */
+void lead_stand_by(struct shell *s);
+/* Waits until this master leads; then its store is open. Errors: ERR_CANCELLED the service is to
+ * end; those of the store. */
+int lead_win(struct shell *s, struct err *err);
 
 /* shell_store.c */
 int shell_store_put(struct shell *s, const struct job_record *record, struct err *err);

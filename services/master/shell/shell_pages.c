@@ -146,8 +146,8 @@ static void request(void *ctx, struct http_call *call)
     const bool change = change_of(path) != NULL, posts = strcmp(method, "POST") == 0;
     const bool gets = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
     struct err err = {0};
-    if (http_call_refusal(call) != NULL) {
-        page_fail(call, http_call_refusal(call));
+    if (http_call_refusal(call) != NULL || service_standing_by(s->sc, &err) != 0) {
+        page_fail(call, http_call_refusal(call) != NULL ? http_call_refusal(call) : &err);
         return;
     }
     if (change ? !posts : !gets) {

@@ -1,26 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the jobs of a master in an SQLite database in its state directory: one row for each, with a
  * checksum. Clients read it without the lock of store_lock.h. */
-#include "master/store/store.h"
+#include "master/store/store_sqlite.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <sqlite3.h>
-
 #include "base/checksum.h"
-#include "base/file.h"
-#include "base/log.h"
-#include "base/mem.h"
 #include "master/core/job_record.h"
-#include "master/store/store_damage.h"
-#include "master/store/store_lock.h"
 #include "master/store/store_points.h"
-#include "master/store/store_schema.h"
 #include "master/store/store_trim.h"
 
 enum statement { PUT, LOAD, GET, FIND_REQUEST, NEXT_NUMBER, GET_TEXT, PUT_TEXT, STATEMENT_COUNT };
+_Static_assert(STATEMENT_COUNT == STORE_SQLITE_STATEMENTS, "as many as the struct has");
 static const char *const STATEMENTS[STATEMENT_COUNT] = {
     [PUT] = ("INSERT INTO job(id, name, number, request_id, state, submitted_ms, job, checksum,"
              " ended_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, nullif(?9, 0))"
@@ -42,21 +34,12 @@ static const char *const STATEMENTS[STATEMENT_COUNT] = {
                   " ON CONFLICT(key) DO UPDATE SET value = ?2"),
 };
 
-struct sqlite_store {
-    struct store base;
-    int lock_fd;
-    char *path;
-    sqlite3 *db;
-    sqlite3_stmt *statements[STATEMENT_COUNT];
-    size_t points; /* of all curves */
-};
-
 static struct sqlite_store *of(struct store *s)
 {
     return (struct sqlite_store *)s; /* base is its first member */
 }
 
-static int fail(const struct sqlite_store *s, struct err *err)
+int store_sqlite_fail(const struct sqlite_store *s, struct err *err)
 {
     int code = s->db == NULL ? SQLITE_NOMEM : sqlite3_extended_errcode(s->db);
     const char *text = s->db == NULL ? "no memory" : sqlite3_errmsg(s->db);
@@ -70,6 +53,9 @@ static int fail(const struct sqlite_store *s, struct err *err)
     case SQLITE_NOMEM:
         return err_set(err, ERR_EXHAUSTED, "%s: %s", s->path, text);
     case SQLITE_CONSTRAINT:
+        if (code == SQLITE_CONSTRAINT_COMMITHOOK && s->journal != NULL) {
+            return err_set(err, s->journal->refused.code, "%s", s->journal->refused.msg);
+        }
         return err_set(err, ERR_EXISTS, "%s: %s", s->path, text);
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
@@ -86,7 +72,7 @@ static int text(const struct sqlite_store *s, enum statement which, int i, const
                 struct err *err)
 {
     int rc = sqlite3_bind_text(s->statements[which], i, value, -1, SQLITE_STATIC);
-    return rc == SQLITE_OK ? 0 : fail(s, err);
+    return rc == SQLITE_OK ? 0 : store_sqlite_fail(s, err);
 }
 
 static void reset(const struct sqlite_store *s, enum statement which)
@@ -113,7 +99,7 @@ static int put(struct store *store, const struct store_row *row, struct err *err
              SQLITE_OK ||
          sqlite3_bind_int64(st, 9, row->ended_ms) != SQLITE_OK ||
          sqlite3_step(st) != SQLITE_DONE)) {
-        rc = fail(s, err);
+        rc = store_sqlite_fail(s, err);
     }
     reset(s, PUT);
     if (rc < 0) {
@@ -172,7 +158,7 @@ static int load(struct store *store, size_t finished_limit,
         rc = each(ctx, &row, err);
     }
     if (rc == 0 && step != SQLITE_DONE) {
-        rc = fail(s, err);
+        rc = store_sqlite_fail(s, err);
     }
     reset(s, LOAD);
     return rc;
@@ -201,7 +187,7 @@ static int one(struct sqlite_store *s, enum statement which, const char *key, st
             rc = err_set(err, ERR_NOT_FOUND, "%s: no row for %.128s", s->path, key);
             break;
         default:
-            rc = fail(s, err);
+            rc = store_sqlite_fail(s, err);
         }
     }
     reset(s, which);
@@ -224,7 +210,7 @@ static int next_number(struct store *store, const char *name, uint64_t *number, 
     struct sqlite_store *s = of(store);
     int rc = text(s, NEXT_NUMBER, 1, name, err);
     if (rc == 0 && sqlite3_step(s->statements[NEXT_NUMBER]) != SQLITE_ROW) {
-        rc = fail(s, err);
+        rc = store_sqlite_fail(s, err);
     }
     if (rc == 0) {
         int64_t highest = sqlite3_column_int64(s->statements[NEXT_NUMBER], 0);
@@ -245,7 +231,7 @@ static int transacted(const struct sqlite_store *s, int rc, const char *what, st
     if (rc == SQLITE_OK) {
         return 0;
     }
-    (void)fail(s, err);
+    (void)store_sqlite_fail(s, err);
     (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     return err_wrap(err, "%s", what);
 }
@@ -282,7 +268,7 @@ static int put_text(struct store *store, const char *key, const char *value, str
     int rc = text(s, PUT_TEXT, 1, key, err);
     rc = rc < 0 ? rc : text(s, PUT_TEXT, 2, value, err);
     if (rc == 0 && sqlite3_step(s->statements[PUT_TEXT]) != SQLITE_DONE) {
-        rc = fail(s, err);
+        rc = store_sqlite_fail(s, err);
     }
     reset(s, PUT_TEXT);
     return rc < 0 ? err_wrap(err, "store %s", key) : 0;
@@ -307,7 +293,7 @@ static int each_point(struct store *store, const char *job,
                       struct err *err)
 {
     struct sqlite_store *s = of(store);
-    return store_points_each(s->db, job, each, ctx) == SQLITE_OK ? 0 : fail(s, err);
+    return store_points_each(s->db, job, each, ctx) == SQLITE_OK ? 0 : store_sqlite_fail(s, err);
 }
 
 static int thin_points(struct store *store, const char *job, const uint64_t *steps, size_t count,
@@ -318,7 +304,18 @@ static int thin_points(struct store *store, const char *job, const uint64_t *ste
                       err);
 }
 
-static void close_database(struct sqlite_store *s)
+int store_sqlite_prepare(struct sqlite_store *s, struct err *err)
+{
+    for (size_t i = 0; i < STATEMENT_COUNT; i++) {
+        if (sqlite3_prepare_v3(s->db, STATEMENTS[i], -1, SQLITE_PREPARE_PERSISTENT,
+                               &s->statements[i], NULL) != SQLITE_OK) {
+            return store_sqlite_fail(s, err);
+        }
+    }
+    return 0;
+}
+
+void store_sqlite_close_database(struct sqlite_store *s)
 {
     for (size_t i = 0; i < STATEMENT_COUNT; i++) {
         sqlite3_finalize(s->statements[i]);
@@ -331,7 +328,7 @@ static void close_database(struct sqlite_store *s)
 static void close_store(struct store *store)
 {
     struct sqlite_store *s = of(store);
-    close_database(s);
+    store_sqlite_close_database(s);
     if (s->lock_fd >= 0) {
         close(s->lock_fd);
     }
@@ -339,154 +336,16 @@ static void close_store(struct store *store)
     free(s);
 }
 
-static const struct store_ops OPS = {.put = put,
-                                     .load = load,
-                                     .get = get,
-                                     .find_request = find_request,
-                                     .next_number = next_number,
-                                     .trim = trim,
-                                     .remove = remove_one,
-                                     .get_text = get_text,
-                                     .put_text = put_text,
-                                     .add_points = add_points,
-                                     .each_point = each_point,
-                                     .thin_points = thin_points,
-                                     .close = close_store};
-
-/* ---- opening ---- */
-
-static int run(struct sqlite_store *s, const char *sql, struct err *err)
-{
-    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(s, err);
-}
-
-/* Checks that the file is ours, and of a known version. A new file gets the schema, an older one
- * what is new. */
-static int check_schema(struct sqlite_store *s, struct err *err)
-{
-    int application = 0, version = 0;
-    if (store_schema_update(s->db, &application, &version) != SQLITE_OK) {
-        return fail(s, err);
-    }
-    if (application != APPLICATION_ID) {
-        return err_set(err, ERR_INVALID, "%s is a database of another program", s->path);
-    }
-    if (version != SCHEMA_VERSION) {
-        return err_set(err, ERR_UNSUPPORTED, "%s has schema version %d; this master knows %d",
-                       s->path, version, SCHEMA_VERSION);
-    }
-    return store_points_count(s->db, &s->points) == SQLITE_OK ? 0 : fail(s, err);
-}
-
-static int prepare(struct sqlite_store *s, struct err *err)
-{
-    for (size_t i = 0; i < STATEMENT_COUNT; i++) {
-        if (sqlite3_prepare_v3(s->db, STATEMENTS[i], -1, SQLITE_PREPARE_PERSISTENT,
-                               &s->statements[i], NULL) != SQLITE_OK) {
-            return fail(s, err);
-        }
-    }
-    return 0;
-}
-
-/* @alone: makes no file beside it, for which a full disk has no room; meanwhile nobody else can
- * look. */
-static int open_database(struct sqlite_store *s, bool alone, struct err *err)
-{
-    if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
-        SQLITE_OK) {
-        return fail(s, err);
-    }
-    sqlite3_busy_timeout(s->db, 2000); /* somebody may be looking at it with the sqlite3 shell */
-    int rc = alone ? run(s, "PRAGMA locking_mode = EXCLUSIVE", err) : 0;
-    rc = rc < 0 ? rc : check_schema(s, err);
-    rc = rc < 0 ? rc : run(s, "PRAGMA journal_mode = WAL", err);
-    rc = rc < 0 ? rc : run(s, "PRAGMA synchronous = FULL", err);
-    return rc < 0 ? rc : prepare(s, err);
-}
-
-static int open_even_if_full(struct sqlite_store *s, struct err *err)
-{
-    int rc = open_database(s, false, err);
-    if (rc == ERR_EXHAUSTED || (rc == ERR_UNAVAILABLE && sqlite3_errcode(s->db) != SQLITE_BUSY)) {
-        char quoted[1200];
-        log_warn("store_opened_alone", "reason=%s", log_quote(err->msg, quoted, sizeof quoted));
-        close_database(s);
-        rc = open_database(s, true, err);
-    }
-    return rc;
-}
-
-static int open_if_whole(struct sqlite_store *s, const char *state_dir, struct err *err)
-{
-    int rc = open_even_if_full(s, err);
-    bool damaged = rc == ERR_CORRUPT || (rc == 0 && store_is_damaged(s->db));
-    return damaged ? store_damage_error(state_dir, err) : rc;
-}
-
-/* SQLite would read a relative path that begins with "file:" as a URL: %XX, ?mode=memory. */
-static char *database_path(const char *state_dir)
-{
-    const char *here = strncmp(state_dir, "file:", 5) == 0 ? "./" : "";
-    return mem_printf("%s%s/master.db", here, state_dir);
-}
-
-int store_sqlite_open(const char *state_dir, const char *owner, struct store **out, struct err *err)
-{
-    int rc = file_make_dirs(state_dir, err);
-    if (rc < 0) {
-        return rc;
-    }
-    struct sqlite_store *s = mem_new(1, sizeof *s);
-    s->base.ops = &OPS;
-    s->path = database_path(state_dir);
-    rc = store_lock(state_dir, owner, &s->lock_fd, err);
-    rc = rc < 0 ? rc : open_if_whole(s, state_dir, err);
-    if (rc < 0) {
-        close_store(&s->base);
-        (void)err_wrap(err, "open the store");
-        return rc;
-    }
-    *out = &s->base;
-    return 0;
-}
-
-/* A new file, or one of an older version, would be a master's to bring up to date. */
-static int check_version(struct sqlite_store *s, struct err *err)
-{
-    int application = 0, version = 0;
-    int rc = store_schema_read(s->db, &application, &version) == SQLITE_OK ? 0 : fail(s, err);
-    if (rc == 0 && (application != APPLICATION_ID || version != SCHEMA_VERSION)) {
-        rc = err_set(err, ERR_UNSUPPORTED,
-                     "%s is not a database of a gradus-master of this version", s->path);
-    }
-    return rc;
-}
-
-static int read_database(struct sqlite_store *s, struct err *err)
-{
-    if (!file_exists(s->path)) {
-        return err_set(err, ERR_NOT_FOUND, "%s: no master ever kept jobs there", s->path);
-    }
-    if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
-        return fail(s, err);
-    }
-    sqlite3_busy_timeout(s->db, 2000);
-    int rc = check_version(s, err);
-    return rc < 0 ? rc : prepare(s, err);
-}
-
-int store_sqlite_read(const char *state_dir, struct store **out, struct err *err)
-{
-    struct sqlite_store *s = mem_new(1, sizeof *s);
-    s->base.ops = &OPS;
-    s->lock_fd = -1;
-    s->path = database_path(state_dir);
-    int rc = read_database(s, err);
-    if (rc < 0) {
-        close_store(&s->base);
-        return rc;
-    }
-    *out = &s->base;
-    return 0;
-}
+const struct store_ops store_sqlite_ops = {.put = put,
+                                           .load = load,
+                                           .get = get,
+                                           .find_request = find_request,
+                                           .next_number = next_number,
+                                           .trim = trim,
+                                           .remove = remove_one,
+                                           .get_text = get_text,
+                                           .put_text = put_text,
+                                           .add_points = add_points,
+                                           .each_point = each_point,
+                                           .thin_points = thin_points,
+                                           .close = close_store};

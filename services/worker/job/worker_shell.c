@@ -23,7 +23,7 @@
 
 const struct field worker_fields[] = {
     {"master", FIELD_STRING, offsetof(struct worker_settings, master), SERVICE_MASTER_ADDRESS, 0, 0,
-     NULL, "Address of the master, host:port"},
+     NULL, "Address of the master, host:port; of several masters all, with commas"},
     {"name", FIELD_STRING, offsetof(struct worker_settings, name), "", 0, 0, NULL,
      "Id in the cluster; empty: the master chooses one"},
     {"slow_down", FIELD_FLOAT, offsetof(struct worker_settings, slow_down), "1", 1, SLOW_DOWN_MAX,

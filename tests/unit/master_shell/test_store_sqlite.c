@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
-#include "support/tmp_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +13,8 @@
 #include "base/mem.h"
 #include "master/core/job_record.h"
 #include "master/store/store.h"
+#include "store_rig.h"
 
-static char *dir;
 static size_t syncs; /* of SQLite, in place of the C library's */
 
 int fsync(int fd)
@@ -28,30 +27,6 @@ int fdatasync(int fd)
 {
     syncs++;
     return (int)syscall(SYS_fdatasync, fd);
-}
-
-static int make_dir(void **state)
-{
-    (void)state;
-    dir = tmp_dir_make("store");
-    return 0;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    tmp_dir_remove(dir);
-    return 0;
-}
-
-static struct store *open_store(void)
-{
-    struct store *s = NULL;
-    struct err err = {0};
-    if (store_sqlite_open(dir, "the test", &s, &err) < 0) {
-        fail_msg("%s", err.msg);
-    }
-    return s;
 }
 
 static int put(struct store *s, const char *id, const char *name, uint64_t number,
@@ -92,7 +67,7 @@ static void check_rows(struct store *s, size_t limit, const char *expected)
 static void rows_outlive_the_store(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     uint64_t number = 0;
     assert_int_equal(s->ops->next_number(s, "a", &number, NULL), 0);
     assert_int_equal(number, 1);
@@ -101,7 +76,7 @@ static void rows_outlive_the_store(void **state)
     assert_int_equal(put(s, "a-2", "a", 2, "", 1, NULL), 0);
     assert_int_equal(put(s, "a-1", "a", 1, "r1", 5, NULL), 0); /* replaces, keeps its place */
     s->ops->close(s);
-    s = open_store();
+    s = store_rig_open();
     check_rows(s, 10, "a-1/5/r1/a-1 b-1/1//b-1 a-2/1//a-2 ");
     check_rows(s, 0, "b-1/1//b-1 a-2/1//a-2 ");
     assert_int_equal(s->ops->next_number(s, "a", &number, NULL), 0);
@@ -124,7 +99,7 @@ static void rows_outlive_the_store(void **state)
 static void jobs_that_have_not_ended_are_always_loaded(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     for (int i = JOB_PENDING; i < JOB_STATE_END; i++) {
         char id[16];
         snprintf(id, sizeof id, "a-%d", i);
@@ -146,7 +121,7 @@ static void jobs_that_have_not_ended_are_always_loaded(void **state)
 static void a_row_is_durable_when_it_is_put(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     for (int i = 1; i < 4; i++) {
         size_t before = syncs;
         assert_int_equal(put(s, "a-1", "a", 1, "", i, NULL), 0);
@@ -157,7 +132,7 @@ static void a_row_is_durable_when_it_is_put(void **state)
 
 static void sql(const char *text)
 {
-    char *path = file_join(dir, "master.db");
+    char *path = file_join(store_rig_dir(), "master.db");
     sqlite3 *db = NULL;
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     char *message = NULL;
@@ -171,7 +146,7 @@ static void sql(const char *text)
 static void a_damaged_row_is_told_apart(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     for (int i = 1; i < 5; i++) {
         char id[16];
         snprintf(id, sizeof id, "a-%d", i);
@@ -200,7 +175,7 @@ static void a_damaged_row_is_told_apart(void **state)
 static void numbers_stay_in_their_range(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     uint64_t number = 0;
     assert_int_equal(put(s, "a-1", "a", 1, "", 1, NULL), 0);
     sql("UPDATE job SET number = -3 WHERE id = 'a-1'");
@@ -216,13 +191,13 @@ static void numbers_stay_in_their_range(void **state)
 static void texts_outlive_the_store(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     struct buf value = {0};
     assert_int_equal(s->ops->get_text(s, "who", &value, NULL), ERR_NOT_FOUND);
     assert_int_equal(s->ops->put_text(s, "who", "me", NULL), 0);
     assert_int_equal(s->ops->put_text(s, "who", "you", NULL), 0);
     s->ops->close(s);
-    s = open_store();
+    s = store_rig_open();
     assert_int_equal(s->ops->get_text(s, "who", &value, NULL), 0);
     assert_string_equal(buf_str(&value), "you");
     buf_release(&value);
@@ -240,7 +215,7 @@ static void an_older_schema_is_brought_up_to_date(void **state)
         "INSERT INTO job VALUES('a-1', 'a', 1, 'r', 5, 0, x'6f6c64');"
         "PRAGMA application_id = 1196572996; PRAGMA user_version = 1;");
     for (int i = 0; i < 2; i++) {
-        struct store *s = open_store();
+        struct store *s = store_rig_open();
         check_rows(s, 10, "a-1/5/r/old ");
         assert_int_equal(s->ops->put_text(s, "who", "me", NULL), 0);
         s->ops->close(s);
@@ -250,19 +225,19 @@ static void an_older_schema_is_brought_up_to_date(void **state)
 static void one_master_per_directory(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     struct store *second = NULL;
     struct err err = {0};
-    assert_int_equal(store_sqlite_open(dir, "another", &second, &err), ERR_STATE);
+    assert_int_equal(store_sqlite_open(store_rig_dir(), "another", &second, &err), ERR_STATE);
     assert_non_null(strstr(err.msg, "is in use by the test"));
     s->ops->close(s);
-    s = open_store();
+    s = store_rig_open();
     s->ops->close(s);
 }
 
 static void write_db(const void *data, size_t n)
 {
-    char *path = file_join(dir, "master.db");
+    char *path = file_join(store_rig_dir(), "master.db");
     assert_int_equal(file_write_atomic(path, data, n, NULL), 0);
     free(path);
 }
@@ -275,14 +250,14 @@ static void other_files_are_refused(void **state)
     write_db(junk, sizeof junk);
     struct store *s = NULL;
     struct err err = {0};
-    assert_int_equal(store_sqlite_open(dir, "t", &s, &err), ERR_INVALID);
+    assert_int_equal(store_sqlite_open(store_rig_dir(), "t", &s, &err), ERR_INVALID);
     assert_non_null(strstr(err.msg, "master.db is not a database of gradus-master"));
-    char *path = file_join(dir, "master.db");
+    char *path = file_join(store_rig_dir(), "master.db");
     assert_int_equal(unlink(path), 0);
     free(path);
     sql("CREATE TABLE cheese(smell)"); /* somebody's, who gave no application id */
     for (int i = 0; i < 2; i++) {      /* also the second time: nothing was made in it */
-        assert_int_equal(store_sqlite_open(dir, "t", &s, &err), ERR_INVALID);
+        assert_int_equal(store_sqlite_open(store_rig_dir(), "t", &s, &err), ERR_INVALID);
         assert_non_null(strstr(err.msg, "master.db is a database of another program"));
     }
 }
@@ -306,7 +281,7 @@ static void damage(struct buf *file, unsigned char type)
 
 static void read_db(struct buf *file)
 {
-    char *path = file_join(dir, "master.db");
+    char *path = file_join(store_rig_dir(), "master.db");
     buf_reset(file);
     assert_int_equal(file_read(path, 1u << 24, file, NULL), 0);
     free(path);
@@ -316,7 +291,7 @@ static void read_db(struct buf *file)
 static void a_damaged_file_is_refused_and_stays(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     for (int i = 0; i < 200; i++) {
         char id[32];
         snprintf(id, sizeof id, "a-%d", i);
@@ -336,9 +311,9 @@ static void a_damaged_file_is_refused_and_stays(void **state)
         write_db(file.data, file.len);
         for (int again = 0; again < 2; again++) {
             struct err err = {0};
-            assert_int_equal(store_sqlite_open(dir, "t", &s, &err), ERR_CORRUPT);
+            assert_int_equal(store_sqlite_open(store_rig_dir(), "t", &s, &err), ERR_CORRUPT);
             assert_non_null(strstr(err.msg, "open the store: "));
-            assert_non_null(strstr(err.msg, dir));
+            assert_non_null(strstr(err.msg, store_rig_dir()));
             assert_non_null(strstr(err.msg, "master.db is damaged, and was not changed"));
             assert_non_null(strstr(err.msg, "sqlite3 master.db .dump"));
             assert_non_null(strstr(err.msg, "another --state-dir"));
@@ -348,7 +323,7 @@ static void a_damaged_file_is_refused_and_stays(void **state)
         assert_memory_equal(after.data, file.data, file.len);
     }
     write_db(whole.data, whole.len);
-    s = open_store();
+    s = store_rig_open();
     s->ops->close(s);
     buf_release(&whole);
     buf_release(&file);
@@ -358,19 +333,19 @@ static void a_damaged_file_is_refused_and_stays(void **state)
 static void a_newer_schema_is_refused(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     s->ops->close(s);
     struct buf file = {0};
-    char *path = file_join(dir, "master.db");
+    char *path = file_join(store_rig_dir(), "master.db");
     assert_int_equal(file_read(path, 1u << 24, &file, NULL), 0);
     file.data[63] = 9; /* user_version, big-endian at 60 (sqlite.org/fileformat2.html 1.3) */
     write_db(file.data, file.len);
     struct err err = {0};
-    assert_int_equal(store_sqlite_open(dir, "t", &s, &err), ERR_UNSUPPORTED);
+    assert_int_equal(store_sqlite_open(store_rig_dir(), "t", &s, &err), ERR_UNSUPPORTED);
     file.data[63] = 2;
     file.data[71] = 'X'; /* application_id */
     write_db(file.data, file.len);
-    assert_int_equal(store_sqlite_open(dir, "t", &s, &err), ERR_INVALID);
+    assert_int_equal(store_sqlite_open(store_rig_dir(), "t", &s, &err), ERR_INVALID);
     buf_release(&file);
     free(path);
 }
@@ -384,7 +359,7 @@ static void a_directory_that_cannot_be_is_refused(void **state)
     assert_true(err.msg[0] != '\0');
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, store_rig_make, store_rig_remove)
 
 /* Whoever only looks sees what is there, with a master or without one, and changes nothing. */
 static void reading_takes_no_lock(void **state)
@@ -393,19 +368,19 @@ static void reading_takes_no_lock(void **state)
     struct store *reader = NULL;
     struct err err = {0};
     struct buf text = {0};
-    assert_int_equal(store_sqlite_read(dir, &reader, &err), ERR_NOT_FOUND);
+    assert_int_equal(store_sqlite_read(store_rig_dir(), &reader, &err), ERR_NOT_FOUND);
     assert_null(reader);
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     assert_int_equal(put(s, "x-1", "x", 1, "", JOB_SUCCEEDED, NULL), 0);
-    assert_int_equal(store_sqlite_read(dir, &reader, NULL), 0); /* a master has it */
+    assert_int_equal(store_sqlite_read(store_rig_dir(), &reader, NULL), 0); /* a master has it */
     reader->ops->close(reader);
     s->ops->close(s);
-    assert_int_equal(store_sqlite_read(dir, &reader, NULL), 0);
+    assert_int_equal(store_sqlite_read(store_rig_dir(), &reader, NULL), 0);
     assert_int_equal(reader->ops->get(reader, "x-1", &text, NULL), 0);
     assert_string_equal(buf_str(&text), "x-1");
     assert_int_equal(reader->ops->get(reader, "x-2", &text, NULL), ERR_NOT_FOUND);
     assert_true(put(reader, "x-2", "x", 2, "", JOB_SUCCEEDED, &err) < 0);
-    s = open_store(); /* nobody has a lock */
+    s = store_rig_open(); /* nobody has a lock */
     s->ops->close(s);
     reader->ops->close(reader);
     buf_release(&text);
@@ -415,14 +390,14 @@ static void reading_takes_no_lock(void **state)
 static void another_version_is_not_read(void **state)
 {
     (void)state;
-    struct store *s = open_store(), *reader = NULL;
+    struct store *s = store_rig_open(), *reader = NULL;
     s->ops->close(s);
-    char *path = file_join(dir, "master.db");
+    char *path = file_join(store_rig_dir(), "master.db");
     sqlite3 *db = NULL;
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
-    assert_int_equal(store_sqlite_read(dir, &reader, NULL), ERR_UNSUPPORTED);
+    assert_int_equal(store_sqlite_read(store_rig_dir(), &reader, NULL), ERR_UNSUPPORTED);
     assert_null(reader);
     free(path);
 }
@@ -430,12 +405,9 @@ static void another_version_is_not_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(rows_outlive_the_store),
-        TEST(jobs_that_have_not_ended_are_always_loaded),
         TEST(a_row_is_durable_when_it_is_put),
         TEST(a_damaged_row_is_told_apart),
         TEST(numbers_stay_in_their_range),
-        TEST(texts_outlive_the_store),
         TEST(an_older_schema_is_brought_up_to_date),
         TEST(reading_takes_no_lock),
         TEST(another_version_is_not_read),
@@ -445,5 +417,10 @@ int main(void)
         TEST(a_newer_schema_is_refused),
         TEST(a_directory_that_cannot_be_is_refused),
     };
-    return cmocka_run_group_tests_name("store_sqlite", tests, NULL, NULL);
+    const struct CMUnitTest both[] = {
+        TEST(rows_outlive_the_store),
+        TEST(jobs_that_have_not_ended_are_always_loaded),
+        TEST(texts_outlive_the_store),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL) + store_rig_run(both);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of jobs that have ended go: by number and by age, and never one that somebody may need. */
 #include "support/test.h"
-#include "support/tmp_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,34 +11,9 @@
 #include "base/file.h"
 #include "master/core/job_record.h"
 #include "master/store/store.h"
+#include "store_rig.h"
 
 #define NOW 1000000
-
-static char *dir;
-
-static int make_dir(void **state)
-{
-    (void)state;
-    dir = tmp_dir_make("trim");
-    return 0;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    tmp_dir_remove(dir);
-    return 0;
-}
-
-static struct store *open_store(void)
-{
-    struct store *s = NULL;
-    struct err err = {0};
-    if (store_sqlite_open(dir, "the test", &s, &err) < 0) {
-        fail_msg("%s", err.msg);
-    }
-    return s;
-}
 
 /* Job @name-@number, which ended at @ended_ms; 0: it runs. */
 static void put(struct store *s, const char *name, uint64_t number, int64_t ended_ms)
@@ -90,7 +64,7 @@ static size_t trim(struct store *s, struct store_trim what)
 static void too_many_go_in_the_order_of_their_ends(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     put(s, "a", 1, 500);
     put(s, "a", 2, 100);
     put(s, "b", 1, 0);
@@ -103,7 +77,7 @@ static void too_many_go_in_the_order_of_their_ends(void **state)
     assert_int_equal(trim(s, (struct store_trim){.rows_max = 0}), 3);
     check_rows(s, "b-1 ");
     s->ops->close(s);
-    s = open_store(); /* and they do not come back */
+    s = store_rig_open(); /* and they do not come back */
     check_rows(s, "b-1 ");
     s->ops->close(s);
 }
@@ -111,7 +85,7 @@ static void too_many_go_in_the_order_of_their_ends(void **state)
 static void old_ones_go_however_few(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     put(s, "a", 1, 100);
     put(s, "a", 2, 300);
     put(s, "a", 3, 200);
@@ -128,7 +102,7 @@ static void old_ones_go_however_few(void **state)
 static void what_somebody_may_need_stays(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     put(s, "a", 1, 100);
     put(s, "a", 2, 200);
     put(s, "a", 3, 50); /* the last one that was submitted, so it is in memory */
@@ -142,7 +116,7 @@ static void what_somebody_may_need_stays(void **state)
 static void a_number_is_not_given_again(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     struct buf text = {0};
     uint64_t number = 0;
     for (uint64_t i = 1; i <= 12; i++) {
@@ -161,7 +135,7 @@ static void a_number_is_not_given_again(void **state)
         assert_int_equal(s->ops->next_number(s, "c", &number, NULL), 0);
         assert_int_equal(number, 1);
         s->ops->close(s);
-        s = open_store();
+        s = store_rig_open();
     }
     /* An earlier number that goes later changes nothing: ten is more than nine. */
     put(s, "a", 2, 1);
@@ -179,7 +153,7 @@ static void a_number_is_not_given_again(void **state)
 static void sql(const char *text)
 {
     sqlite3 *db = NULL;
-    char *path = file_join(dir, "master.db");
+    char *path = file_join(store_rig_dir(), "master.db");
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
@@ -189,14 +163,14 @@ static void sql(const char *text)
 static void many_go_in_several_turns(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     struct buf rows = {0};
     put(s, "a", 1, 1);
     s->ops->close(s);
     sql("WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 1005)"
         " INSERT INTO job(id, name, number, state, submitted_ms, job, ended_ms)"
         " SELECT 'a-' || i, 'a', i, state, 0, 'x', 1 FROM job, n");
-    s = open_store();
+    s = store_rig_open();
     assert_int_equal(trim(s, (struct store_trim){.rows_max = 2}), STORE_TRIM_MAX);
     assert_int_equal(trim(s, (struct store_trim){.rows_max = 2}), 3);
     assert_int_equal(s->ops->load(s, 10, collect, &rows, NULL), 0);
@@ -209,12 +183,12 @@ static void many_go_in_several_turns(void **state)
 static void rows_without_a_time_begin_to_age(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     put(s, "a", 1, 5);
     put(s, "a", 2, 0);
     s->ops->close(s);
     sql("ALTER TABLE job DROP COLUMN ended_ms; PRAGMA user_version = 2");
-    s = open_store();
+    s = store_rig_open();
     assert_int_equal(trim(s, (struct store_trim){.rows_max = 9, .old_ms = NOW}), 0);
     check_rows(s, "a-1 a-2 ");
     assert_int_equal(
@@ -227,13 +201,13 @@ static void rows_without_a_time_begin_to_age(void **state)
 static void a_failure_changes_nothing(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     put(s, "a", 1, 1);
     put(s, "a", 2, 2);
     s->ops->close(s);
     sql("CREATE TRIGGER no BEFORE DELETE ON job WHEN old.number = 2 BEGIN SELECT raise(FAIL, 'no');"
         " END");
-    s = open_store();
+    s = store_rig_open();
     const struct store_trim what = {.old_ms = NOW, .settled_ms = NOW, .now_ms = NOW};
     size_t removed = 77;
     struct err err = {0};
@@ -243,7 +217,7 @@ static void a_failure_changes_nothing(void **state)
     check_rows(s, "a-1 a-2 ");
     put(s, "a", 3, 3); /* and what is stored afterwards is */
     s->ops->close(s);
-    s = open_store();
+    s = store_rig_open();
     check_rows(s, "a-1 a-2 a-3 ");
     s->ops->close(s);
 }
@@ -252,7 +226,7 @@ static void a_failure_changes_nothing(void **state)
 static void one_goes_by_its_id(void **state)
 {
     (void)state;
-    struct store *s = open_store();
+    struct store *s = store_rig_open();
     struct err err = {0};
     uint64_t number = 0;
     put(s, "a", 1, 100);
@@ -272,18 +246,21 @@ static void one_goes_by_its_id(void **state)
     s->ops->close(s);
 }
 
+#define TEST(f) cmocka_unit_test_setup_teardown(f, store_rig_make, store_rig_remove)
+
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
+        TEST(many_go_in_several_turns),
+        TEST(rows_without_a_time_begin_to_age),
+        TEST(a_failure_changes_nothing),
+    };
+    const struct CMUnitTest both[] = {
         TEST(too_many_go_in_the_order_of_their_ends),
         TEST(old_ones_go_however_few),
         TEST(what_somebody_may_need_stays),
         TEST(a_number_is_not_given_again),
-        TEST(many_go_in_several_turns),
-        TEST(rows_without_a_time_begin_to_age),
-        TEST(a_failure_changes_nothing),
         TEST(one_goes_by_its_id),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL) + store_rig_run(both);
 }

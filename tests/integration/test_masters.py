@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two masters with one store in etcd: one leads and the other one takes over, whatever is killed."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+from cluster import BIN, PATIENCE, Jobs, gradus, read_jobs, read_watched
+from etcd import PROGRAM, Etcd, HeldPort
+from faults import Digits, FaultTest, main
+
+LEASE_S = 10  # longer than a machine stands still: who leads is to end only where a test wants it
+
+
+class Master:
+    """A process of gradus-master that may stand by: nobody waits until it is ready."""
+
+    def __init__(self, test, number, *args):
+        self.number, self.args, self.dir = number, args, test.dir
+        self.port, self.http_port = HeldPort(), HeldPort()
+        self.address, self.http = self.port.address, self.http_port.address
+        self.jobs = self.process = None
+        self.starts = 0
+        self.start()
+
+    def start(self):
+        self.starts += 1
+        self.log_name = f"{self.dir}/master-{self.number}-{self.starts}.log"
+        with open(self.log_name, "w") as log:
+            self.process = subprocess.Popen(
+                [os.path.join(BIN, "gradus-master"), f"--listen={self.address}", f"--http-listen={self.http}", "--exit-with-parent",
+                 f"--state-dir={self.dir}/state-{self.number}", *self.args], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def log(self):
+        with open(self.log_name) as f:
+            return f.read()
+
+    def ready(self):
+        """What /readyz says; None: nobody answers."""
+        try:
+            return urllib.request.urlopen(f"http://{self.http}/readyz", timeout=60).read().decode()
+        except urllib.error.HTTPError as e:
+            return e.read().decode()
+        except OSError:
+            return None  # nobody listens there yet
+
+    def client(self):
+        if self.jobs is None:
+            self.jobs = Jobs(self.address)
+        return self.jobs
+
+    def job(self, name):
+        return self.client().get(name)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, how=signal.SIGKILL):
+        if self.jobs is not None:
+            self.jobs.close()
+            self.jobs = None
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.wait(60 * PATIENCE)
+
+    def close(self):
+        self.stop()
+        self.port.close()
+        self.http_port.close()
+
+
+@unittest.skipIf(PROGRAM is None, "etcd is not installed (script/bootstrap)")
+class Masters(Digits, FaultTest):
+    def setUp(self):
+        super().setUp()
+        self.etcd = Etcd()
+        self.masters = []
+        self.state_dir = self.dir + "/cluster"
+
+    def tearDown(self):
+        for master in self.masters:
+            master.close()
+        super().tearDown()
+        self.etcd.close()
+
+    def start_master(self, *args):
+        master = Master(self, len(self.masters), f"--store={self.etcd.url()}", f"--lead-lease={LEASE_S}s",
+                        f"--checkpoint-dir={self.state_dir}/checkpoints", *args)
+        self.masters.append(master)
+        return master
+
+    def wait_leads(self, master):
+        self.wait_for("a master that leads", lambda: master.ready() == "ok\n")
+        self.master = master
+        return master
+
+    def two(self):
+        self.wait_leads(self.start_master())
+        self.start_master()
+        self.wait_for("a master that stands by", lambda: "the leader is " + self.masters[0].address in (self.masters[1].ready() or ""))
+
+    def both(self):
+        return ",".join(m.address for m in self.masters)
+
+    def cluster(self, workers, ps=2):
+        self.two()
+        self.servers = [self.start("ps", f"--master={self.both()}", f"--checkpoint-dir={self.state_dir}/checkpoints")
+                        for _ in range(ps)]
+        self.workers = [self.start("worker", f"--master={self.both()}", f"--slow-down={self.slow_down}") for _ in range(workers)]
+
+    def wait_goes_on(self, job, steps):
+        """Until the master that leads has heard how far the job is: further than it was."""
+        self.wait_for("steps", lambda: (lambda s: s and s["state"] == "RUNNING" and s["steps"] > steps)(self.now(job)))
+
+    def kill_the_leader(self, job):
+        """kill -9; seconds until the next master leads, and until the job goes on there."""
+        steps = self.now(job)["steps"]
+        next_master = next(m for m in self.masters if m is not self.master)
+        killed, begin = self.master, time.monotonic()
+        killed.kill()
+        self.wait_leads(next_master)
+        leads = time.monotonic()
+        self.wait_goes_on(job, steps)
+        print(f"\n# leads after {leads - begin:.2f} s, goes on after {time.monotonic() - begin:.2f} s; lease {LEASE_S} s")
+        return killed
+
+    # ---- a job goes on ----
+
+    def goes_on(self, **keys):
+        self.cluster(workers=2)
+        job = self.start_job(cluster__workers=2, cluster__ps=2, cluster__partitions=2, **keys)
+        self.wait_done(job, 0.2)
+        self.kill_the_leader(job).start()
+        self.wait_done(job, 0.5)
+        status = self.wait_end(job)
+        self.assertEqual((status["recoveries"], status["adoptions"]), (0, 1))
+        self.assert_each_record_once(status)
+        for node in (*self.workers, *self.servers):
+            self.assertEqual(len(re.findall(r"\bjoined\b", self.log_of(node))), 1)
+        return job, status
+
+    def test_a_sync_job_has_the_same_bits(self):
+        job, status = self.goes_on(training__replicas=4)
+        epochs = int(status["epochs"])
+        plain = self.quiet("plain", training__epochs=epochs, training__replicas=4)
+        out = self.dir + "/after.safetensors"
+        done = gradus("export", f"{self.state_dir}/checkpoints/{job}", out, "--bare")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, "rb") as f:
+            self.assertEqual(f.read(), self.export(plain["job"], "plain"))
+
+    def test_an_async_job(self):
+        self.goes_on(training__mode="async")
+
+    def test_a_leader_that_stands_still(self):
+        """When it goes on it finds that it does not lead any more, and ends."""
+        self.cluster(workers=1, ps=1)
+        job = self.start_job(training__mode="async", cluster__workers=1, cluster__ps=1)
+        old, new = self.masters
+        steps = self.now(job)["steps"]
+        old.process.send_signal(signal.SIGSTOP)
+        self.wait_leads(new)
+        self.wait_goes_on(job, steps)
+        old.process.send_signal(signal.SIGCONT)
+        self.assertEqual(old.process.wait(60 * PATIENCE), 1)
+        self.assertRegex(old.log(), "lead_lost.*does not lead any more")
+        old.start()
+        self.wait_for("it to stand by", lambda: "the leader is " + new.address in (old.ready() or ""))
+        status = self.wait_end(job)
+        self.assertEqual((status["recoveries"], status["adoptions"]), (0, 1))
+        self.assert_each_record_once(status)
+
+    def test_etcd_is_away(self):
+        """For longer than the lease: the master ends, waits when it is started again, and the job goes on."""
+        self.cluster(workers=1, ps=1)
+        job = self.start_job(training__mode="async", cluster__workers=1, cluster__ps=1)
+        steps = self.now(job)["steps"]
+        self.etcd.kill()
+        for master in self.masters[1:]:
+            master.stop()
+        self.assertEqual(self.master.process.wait(60 * PATIENCE), 1)
+        self.assertIn("lead_lost", self.master.log())
+        self.master.start()
+        self.wait_for("it to wait", lambda: "the store does not answer" in (self.master.ready() or ""))
+        self.etcd.start()
+        self.wait_leads(self.master)
+        self.wait_goes_on(job, steps)
+        status = self.wait_end(job)
+        self.assertEqual((status["recoveries"], status["adoptions"]), (0, 1))
+        self.assert_each_record_once(status)
+
+    # ---- who is asked ----
+
+    def test_a_standby_names_the_leader(self):
+        import grpc
+        self.two()
+        leader, standby = self.masters
+        with grpc.insecure_channel(standby.address) as channel:
+            with self.assertRaises(grpc.RpcError) as refused:
+                channel.unary_unary("/gradus.v1.Jobs/List")(b"", timeout=60)
+        self.assertEqual(refused.exception.code(), grpc.StatusCode.UNAVAILABLE)
+        self.assertIn("the leader is " + leader.address, refused.exception.details())
+        self.assertIn(("gradus-leader", leader.address), list(refused.exception.trailing_metadata()))
+        for page, words in (("/livez", "ok"), ("/startupz", "ok"), ("/readyz", leader.address), ("/api/v1/jobs", leader.address)):
+            try:
+                said = urllib.request.urlopen(f"http://{standby.http}{page}", timeout=60).read().decode()
+            except urllib.error.HTTPError as e:
+                self.assertEqual(e.code, 503)
+                said = e.read().decode()
+            self.assertIn(words, said, page)
+        self.assertEqual(self.ask(standby.address), [])  # it is followed
+        self.assertEqual(self.ask(f"{standby.address},{leader.address}"), [])
+        held = HeldPort()
+        self.assertEqual(self.ask(f"{held.address},{leader.address}"), [])  # nobody is there
+        held.close()
+
+    def ask(self, masters):
+        done = gradus("list", "--json", "--master", masters)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return read_jobs(done.stdout)
+
+    def test_an_orderly_end_hands_over(self):
+        self.two()
+        first, second = self.masters
+        job = gradus("submit", self.file, "--master", self.both(), *self.sets())
+        self.assertEqual(job.returncode, 0, job.stderr)
+        self.assertEqual(first.stop(signal.SIGTERM), 0)
+        self.wait_leads(second)
+        self.assertEqual([j["job"] for j in self.ask(self.both())], [job.stdout.strip()])
+
+    def test_a_watcher_stays(self):
+        self.cluster(workers=1, ps=1)
+        job = self.start_job(training__mode="async", cluster__workers=1, cluster__ps=1)
+        watch = subprocess.Popen([os.path.join(BIN, "gradus"), "watch", job, "--json", "--master", self.both()],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.processes.append(watch)
+        self.kill_the_leader(job)
+        self.wait_end(job)
+        out, err = watch.communicate(timeout=60 * PATIENCE)
+        self.assertEqual(watch.returncode, 0, err)
+        self.assertEqual(read_watched(out)[1]["state"], "SUCCEEDED")
+
+    # ---- settings ----
+
+    def test_tls(self):
+        tls = self.dir + "/tls"
+        done = gradus("certificates", "init", tls, "--hosts", "127.0.0.1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.etcd.close()
+        self.etcd = Etcd("--cert-file", tls + "/node.crt", "--key-file", tls + "/node.key", "--trusted-ca-file", tls + "/ca.crt",
+                         "--client-cert-auth")
+        more = f"--store-tls-ca={tls}/ca.crt", f"--store-tls-cert={tls}/node.crt", f"--store-tls-key={tls}/node.key"
+        self.wait_leads(self.start_master(*more))
+        plain = self.start_master()
+        self.wait_for("it to be refused", lambda: "the store does not answer" in (plain.ready() or ""))
+
+    def test_wrong_settings(self):
+        for args, words in ((["--store=etcd://127.0.0.1:1"], "the prefix of the keys is missing"),
+                            (["--store=etcd://127.0.0.1:1/x"], "--store needs --checkpoint-dir"),
+                            (["--store-tls-ca=x"], "without --store"),
+                            (["--store=etcd://h:1/x", "--checkpoint-dir=c", "--store-tls-ca=/nowhere"], "/nowhere"),
+                            (["--store=zoo://h:1/x", "--checkpoint-dir=c"], "no such kind of store")):
+            done = subprocess.run([os.path.join(BIN, "gradus-master"), *args], capture_output=True, text=True, timeout=60 * PATIENCE)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(words, " ".join(done.stderr.split()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Channels to several servers, of which one at a time serves. */
+#include "support/test.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "rpc/rpc_targets.h"
+#include "rpc_rig.h"
+#include "support/held_port.h"
+#include "support/wait_until.h"
+
+/* A server that refuses calls and names another one, unless it serves. */
+struct place {
+    struct held_port port;
+    struct echo echo;
+    struct rpc_guard guard;
+    struct rpc_server *server;
+    atomic_bool serves;
+    const char *leader; /* RPC_LEADER_KEY of its refusals */
+};
+
+static int admit(void *ctx, const struct rpc_arriving *call, struct auth_identity *who,
+                 struct err *err)
+{
+    struct place *p = ctx;
+    auth_identity_open(who);
+    if (atomic_load(&p->serves)) {
+        return 0;
+    }
+    assert_int_equal(rpc_set_trailer(call->call, RPC_LEADER_KEY, p->leader, NULL), 0);
+    return err_set(err, ERR_UNAVAILABLE, "another one leads");
+}
+
+static void start(struct place *p, const char *leader)
+{
+    struct err err = {0};
+    held_port_take(&p->port);
+    const char *const addresses[] = {p->port.address};
+    p->guard = (struct rpc_guard){.admit = admit, .ctx = p};
+    p->leader = leader;
+    atomic_store(&p->serves, leader == NULL);
+    const struct rpc_server_options options = {
+        .addresses = addresses, .address_count = 1, .guard = &p->guard};
+    echo_init(&p->echo);
+    p->server = echo_server(&p->echo, &options, &err);
+    if (p->server == NULL) {
+        fail_msg("%s", err.msg);
+    }
+}
+
+static void stop(struct place *p)
+{
+    rpc_server_free(p->server);
+    echo_release(&p->echo);
+    held_port_release(&p->port);
+}
+
+static struct rpc_channel *channel_to(const char *target)
+{
+    const struct rpc_channel_options options = {.target = target};
+    struct err err = {0};
+    struct rpc_channel *c = rpc_channel_new(&options, &err);
+    if (c == NULL) {
+        fail_msg("%s", err.msg);
+    }
+    return c;
+}
+
+/* Returns how the call ended; *@status is released. */
+static int call(struct rpc_channel *c, struct rpc_status *status)
+{
+    struct rpc_rig_call *r = rpc_rig_call("hello");
+    struct err err = {0};
+    r->request.status = status;
+    int rc = rpc_call_blocking(c, &r->request, NULL, &err);
+    rpc_status_release(&(struct rpc_status){.details = status->details});
+    free(r);
+    return rc;
+}
+
+static void a_list_is_read(void **state)
+{
+    (void)state;
+    struct rpc_targets t;
+    struct err err = {0};
+    assert_int_equal(rpc_targets_read(&t, "a:1,[::1]:2,c:3", &err), 0);
+    assert_int_equal(t.count, 3);
+    assert_string_equal(t.names[1], "[::1]:2");
+    assert_true(rpc_targets_next(&t));
+    assert_int_equal(t.at, 1);
+    assert_true(rpc_targets_choose(&t, "a:1 and more", 3));
+    assert_int_equal(t.at, 0);
+    assert_true(rpc_targets_choose(&t, "d:4", 3));
+    assert_int_equal(t.at, 3);
+    assert_true(rpc_targets_next(&t));
+    assert_int_equal(t.at, 0);
+    assert_false(rpc_targets_choose(&t, "no address", 10));
+    assert_int_equal(t.at, 0);
+    for (size_t i = t.count; i < RPC_TARGETS_MAX; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "e:%zu", i);
+        assert_true(rpc_targets_choose(&t, name, strlen(name)));
+    }
+    assert_false(rpc_targets_choose(&t, "one:2", 5));
+    rpc_targets_release(&t);
+    assert_int_equal(rpc_targets_read(&t, "unix:/a,b", &err), 0); /* a path */
+    assert_int_equal(t.count, 1);
+    assert_false(rpc_targets_next(&t));
+    rpc_targets_release(&t);
+    static const char *const bad[] = {"", "a", "a:1,", ",a:1", "a:1,,b:2", "a:1,b"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(rpc_targets_read(&t, bad[i], &err), ERR_INVALID);
+        assert_non_null(strstr(err.msg, "expected host:port"));
+        assert_int_equal(t.count, 0);
+    }
+}
+
+/* The next one is called when nobody is there. */
+static void a_server_that_is_gone_is_left(void **state)
+{
+    (void)state;
+    struct held_port nobody;
+    struct place p;
+    struct rpc_status status = {.moved = false};
+    held_port_take(&nobody);
+    start(&p, NULL);
+    char *both = mem_printf("%s,%s", nobody.address, p.port.address);
+    struct rpc_channel *c = channel_to(both);
+    assert_int_equal(call(c, &status), ERR_UNAVAILABLE);
+    assert_true(status.moved);
+    assert_false(status.answered);
+    wait_until(call(c, &status) == 0);
+    assert_string_equal(rpc_channel_target(c), p.port.address);
+    assert_false(status.moved);
+    rpc_channel_free(c);
+    c = channel_to(nobody.address); /* it is the only one */
+    assert_int_equal(call(c, &status), ERR_UNAVAILABLE);
+    assert_false(status.moved);
+    rpc_channel_free(c);
+    free(both);
+    stop(&p);
+    held_port_release(&nobody);
+}
+
+static void the_one_that_is_named_is_called(void **state)
+{
+    (void)state;
+    struct place leader, standby;
+    struct rpc_status status = {.moved = false};
+    start(&leader, NULL);
+    start(&standby, leader.port.address);
+    struct rpc_channel *c = channel_to(standby.port.address);
+    assert_int_equal(call(c, &status), ERR_UNAVAILABLE);
+    assert_true(status.moved);
+    assert_true(status.answered);
+    assert_int_equal(call(c, &status), 0);
+    assert_string_equal(rpc_channel_target(c), leader.port.address);
+    /* They change places. */
+    leader.leader = standby.port.address;
+    atomic_store(&leader.serves, false);
+    atomic_store(&standby.serves, true);
+    assert_int_equal(call(c, &status), ERR_UNAVAILABLE);
+    assert_int_equal(call(c, &status), 0);
+    assert_string_equal(rpc_channel_target(c), standby.port.address);
+    rpc_channel_free(c);
+    stop(&standby);
+    stop(&leader);
+}
+
+/* It does not know who leads: the others are asked. */
+static void without_a_name_the_next_one_is_called(void **state)
+{
+    (void)state;
+    struct place leader, standby;
+    struct rpc_status status = {.moved = false};
+    start(&leader, NULL);
+    start(&standby, RPC_LEADER_NONE);
+    char *both = mem_printf("%s,%s", standby.port.address, leader.port.address);
+    struct rpc_channel *c = channel_to(both);
+    assert_int_equal(call(c, &status), ERR_UNAVAILABLE);
+    assert_true(status.moved);
+    assert_int_equal(call(c, &status), 0);
+    rpc_channel_free(c);
+    c = channel_to(standby.port.address);
+    assert_int_equal(call(c, &status), ERR_UNAVAILABLE);
+    assert_false(status.moved);
+    rpc_channel_free(c);
+    free(both);
+    stop(&standby);
+    stop(&leader);
+}
+
+static void waiting_tries_all(void **state)
+{
+    (void)state;
+    struct held_port nobody;
+    struct place p;
+    struct err err = {0};
+    held_port_take(&nobody);
+    start(&p, NULL);
+    char *both = mem_printf("%s,%s", nobody.address, p.port.address);
+    struct rpc_channel *c = channel_to(both);
+    assert_int_equal(rpc_channel_wait_ready(c, 60000, &err), 0);
+    assert_string_equal(rpc_channel_target(c), p.port.address);
+    rpc_channel_free(c);
+    free(both);
+    stop(&p);
+    held_port_release(&nobody);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    rpc_init();
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    rpc_shutdown();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_is_read),
+        cmocka_unit_test(a_server_that_is_gone_is_left),
+        cmocka_unit_test(the_one_that_is_named_is_called),
+        cmocka_unit_test(without_a_name_the_next_one_is_called),
+        cmocka_unit_test(waiting_tries_all),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
