@@ -473,12 +473,11 @@ static void let_go(struct ps_follow *f)
     f->at = 0;
     trim(f, UINT64_MAX);
     (void)ps_copies_reserve(&f->copies, f->shard, 0, NULL);
-    if (f->begun && loop_post(ps->links, run_end, f, NULL) != 0) {
-        rpc_channel_cancel(f->channel); /* the server ends, and the process with it */
-    }
     if (!f->begun) {
         rpc_channel_free(f->channel); /* nothing was called on it */
         unref(f);
+    } else if (loop_post(ps->links, run_end, f, NULL) != 0) {
+        rpc_channel_cancel(f->channel); /* the server ends, and the process with it */
     }
 }
 
