@@ -378,6 +378,7 @@ void ps_follow_joined(struct ps_shard *s)
         let_go(s->joining);
         s->joining = NULL;
     }
+    ps_follow_trim(s);
 }
 
 uint64_t ps_follow_hear(struct ps_shard *s)
@@ -441,19 +442,13 @@ uint64_t ps_follow_state_bytes(const struct ps_shard *s)
 void ps_follow_trim(struct ps_shard *s)
 {
     struct ps_follow *f = s->follow;
-    if (s->let_go) {
-        (void)buffer_pool_trim(&s->slot_copies, SIZE_MAX, 0);
-        return;
-    }
     if (f != NULL && f->joins) {
         return;
     }
     if (f != NULL) {
         (void)ps_copies_reserve(&f->copies, s, 1, NULL);
     }
-    if (s->copies_more && ps_memory_reserve_copies(s, 0, NULL) == 0) {
-        s->copies_more = buffer_pool_bytes(&s->slot_copies) > ps_memory_copies_bytes(s);
-    }
+    ps_memory_no_join(s);
 }
 
 /* Waits for callbacks, which may be at work on the strand. */

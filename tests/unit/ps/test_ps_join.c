@@ -272,7 +272,26 @@ static void without_memory_the_shard_stays_as_it_was(void **state)
 {
     (void)state;
     refused_for_memory(9, "a gradient for the backup");
-    refused_for_memory(12, "a copy of the slots for a backup that joins");
+    refused_for_memory(13, "a copy of the slots for a backup that joins");
+}
+
+/* With memory for a version, four gradients and a copy of the slots more no update waits for the
+ * version that is kept. */
+static void updates_need_no_more_memory(void **state)
+{
+    (void)state;
+    struct ps_pair p;
+    struct err err;
+    ps_pair_start(&p, "sync", "adam", 14 * floats_bytes_max(ELEMENTS));
+    p.joins = true;
+    ps_rig_expect(ps_pair_open_one(&p, false, &err), 0, &err, "");
+    ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
+    ps_pair_membership_well(&p.primary, PRIMARY, 2, false, p.at);
+    for (uint64_t step = 1; step <= JOINING_MAX; step++) {
+        ps_pair_push_well(&p.primary, PRIMARY, 2, step);
+        wait_until(ps_pair_look(&p.primary).held.records == 1 + step);
+    }
+    ps_pair_stop(&p);
 }
 
 /* From version @version on another update section is of the job. @backup_at: and a backup joins. */
@@ -397,6 +416,7 @@ int main(void)
         cmocka_unit_test(some_updates_wait_for_who_joins),
         cmocka_unit_test(memory_is_given_back),
         cmocka_unit_test(without_memory_the_shard_stays_as_it_was),
+        cmocka_unit_test(updates_need_no_more_memory),
         cmocka_unit_test(the_state_has_its_eras),
         cmocka_unit_test(another_one_joins),
         cmocka_unit_test(what_cannot_join_is_refused),
