@@ -92,6 +92,24 @@ static void joins_with_many_slots(void **state)
     joins_in("sync", "adam, average: 0.5, accumulate: 2", floats);
 }
 
+static struct ps_shard *primary_of(struct ps_pair *p)
+{
+    const Gradus__V1__ShardRef ref = ps_pair_ref(PRIMARY, 1);
+    struct err err;
+    struct ps_shard *s = ps_find(p->primary.ps, &ref, &err);
+    assert_non_null(s);
+    return s;
+}
+
+/* Without its backup, in generation 3, nothing wakes the primary any more. */
+static void stop_quietly(struct ps_pair *p, struct ps_shard *s)
+{
+    ps_pair_membership_well(&p->primary, PRIMARY, 3, false, NULL);
+    wait_until(atomic_load(&s->refs) == 2); /* the list's, and this one */
+    ps_shard_unref(s);
+    ps_pair_stop(p);
+}
+
 /* A thread that copies slots is kept from it until it is told to go on. */
 struct gate {
     atomic_bool open;
@@ -127,16 +145,7 @@ static void a_copy_of_slots_is_no_wait(void **state)
     atomic_store(&gate.open, true);
     wait_until(ps_pair_look(&p.primary).held.waits_ms > 0); /* for the backup, from now on */
     wait_until(atomic_load(&gate.inside) == 0);
-    ps_pair_stop(&p);
-}
-
-static struct ps_shard *shard_of(struct ps_rig *rig, uint64_t opening, uint64_t generation)
-{
-    const Gradus__V1__ShardRef ref = ps_pair_ref(opening, generation);
-    struct err err;
-    struct ps_shard *s = ps_find(rig->ps, &ref, &err);
-    assert_non_null(s);
-    return s;
+    stop_quietly(&p, primary_of(&p));
 }
 
 /* What a break of the connection has dropped is sent again: that is progress, for some breaks. */
@@ -148,7 +157,7 @@ static void what_is_sent_again_counts_anew(void **state)
     pair_start(&p, "sync", "adam");
     ps_pair_membership_well(&p.primary, PRIMARY, 2, false, p.at);
     wait_until(ps_pair_look(&p.primary).held.waits_ms > 0);
-    struct ps_shard *s = shard_of(&p.primary, PRIMARY, 2);
+    struct ps_shard *s = primary_of(&p);
     struct ps_standby said;
     uint64_t before = 0;
     for (unsigned breaks = 0; breaks < 4; breaks++) {
@@ -179,8 +188,7 @@ static void what_is_sent_again_counts_anew(void **state)
     ps_standby_get(s, &said);
     assert_int_equal(said.begun, 0);
     assert_true(said.stream > flapping);
-    ps_shard_unref(s);
-    ps_pair_stop(&p);
+    stop_quietly(&p, s);
 }
 
 /* A shard that is closed takes nothing of the budget any more. */
@@ -191,7 +199,7 @@ static void a_closed_shard_reserves_nothing(void **state)
     pair_start(&p, "sync", "adam");
     ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
     ps_pair_membership_well(&p.primary, PRIMARY, 2, false, p.at);
-    struct ps_shard *s = shard_of(&p.primary, PRIMARY, 2);
+    struct ps_shard *s = primary_of(&p);
     struct buffer *copies[] = {buffer_get(&s->slot_copies, NULL),
                                buffer_get(&s->slot_copies, NULL)};
     ps_drop(p.primary.ps, ps_pair_job, PRIMARY);
@@ -200,6 +208,7 @@ static void a_closed_shard_reserves_nothing(void **state)
     buffer_put(copies[1]);
     ps_shard_wake(s);
     wait_until(buffer_pool_bytes(&s->slot_copies) == 0);
+    wait_until(atomic_load(&s->refs) == 1);
     ps_shard_unref(s);
     ps_pair_stop(&p);
 }
@@ -291,7 +300,7 @@ static void updates_need_no_more_memory(void **state)
         ps_pair_push_well(&p.primary, PRIMARY, 2, step);
         wait_until(ps_pair_look(&p.primary).held.records == 1 + step);
     }
-    ps_pair_stop(&p);
+    stop_quietly(&p, primary_of(&p));
 }
 
 /* From version @version on another update section is of the job. @backup_at: and a backup joins. */
