@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "ps/rpc/ps_rows.h"
+#include "ps/rpc/ps_standby.h"
 
 #define NOT_FINITE_ADVICE                                                                          \
     "a lower update.learning_rate, scaled inputs (data.scale) or update.clip_norm may help"
@@ -20,11 +21,11 @@ void ps_load(struct ps_shard *s, const struct shard_action *a)
     struct buffer *values = e->gradient, *slots = e->slots_buffer;
     uint64_t at = 0;
     if (values != NULL) {
-        memcpy(present->values.data, values->floats.data, s->elements * sizeof(float));
+        ps_copy_floats(s, present->values.data, values->floats.data, s->elements);
     }
     for (size_t i = 0; slots != NULL && i < update_slot_count(s->slots_of); i++) {
         const uint64_t n = update_slot_floats(s->slots_of, i);
-        memcpy(s->slot_data[i], slots->floats.data + at, n * sizeof(float));
+        ps_copy_floats(s, s->slot_data[i], slots->floats.data + at, n);
         at += n;
     }
     buffer_put(values);
@@ -317,7 +318,7 @@ static void copy_slots(struct ps_shard *s)
         uint64_t n = update_slot_floats(s->slots_of, i);
         for (uint64_t at = 0; at < n; at += COPY_FLOATS) {
             uint64_t part = n - at < COPY_FLOATS ? n - at : COPY_FLOATS;
-            memcpy(to + at, s->slot_data[i] + at, part * sizeof(float));
+            ps_copy_floats(s, to + at, s->slot_data[i] + at, part);
             done += part;
             work_advance(&s->work, done * sizeof(float));
         }
@@ -325,6 +326,7 @@ static void copy_slots(struct ps_shard *s)
     }
     buffer_put(s->slots_to);
     s->slots_to = NULL;
+    ps_standby_copied(s);
 }
 
 static void run_copy(void *ctx)

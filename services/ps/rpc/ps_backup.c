@@ -69,12 +69,16 @@ void ps_record_streams_end(struct ps_shard *shard)
 
 /* ---- what it says of itself ---- */
 
+#define STREAMS_MAX 4 /* that begin anew without a receipt, and count as progress */
+
 /* @s->standby is about another backup than before: its records are numbered anew. */
 static void begin_about(struct ps_standby *said, uint64_t backup)
 {
     if (said->backup != backup) {
         said->backup = backup;
+        said->stream = said->received = 0;
         said->sent_number = said->sent_end = said->sent_ms = 0;
+        said->begun = 0;
     }
 }
 
@@ -97,8 +101,10 @@ void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const ch
     s->standby->follows = info->follows;
     s->standby->state_bytes = state_bytes;
     s->standby->records = info->records;
+    s->standby->begun = info->received > s->standby->received ? 0 : s->standby->begun;
     s->standby->received = info->received;
     s->standby->since_ms = info->unreceived_ms;
+    s->standby->copies = s->slots_to != NULL;
     text_copy(s->standby->problem, sizeof s->standby->problem,
               info->broken != NULL ? info->broken->msg : problem);
     pthread_mutex_unlock(&s->standby_lock);
@@ -118,12 +124,26 @@ void ps_standby_get(struct ps_shard *s, struct ps_standby *out)
     pthread_mutex_unlock(&s->standby_lock);
 }
 
-void ps_standby_sent(struct ps_shard *s, uint64_t opening, uint64_t number, uint64_t end)
+uint64_t ps_standby_begin(struct ps_shard *s)
+{
+    pthread_mutex_lock(&s->standby_lock);
+    struct ps_standby *said = s->standby; /* shown before anything was connected */
+    said->stream = ++said->streams;
+    if (said->begun < STREAMS_MAX) {
+        said->begun++;
+        said->sent_number = said->sent_end = 0;
+    }
+    const uint64_t stream = said->stream;
+    pthread_mutex_unlock(&s->standby_lock);
+    return stream;
+}
+
+void ps_standby_sent(struct ps_shard *s, uint64_t stream, uint64_t number, uint64_t end)
 {
     pthread_mutex_lock(&s->standby_lock);
     struct ps_standby *said = s->standby;
     const bool further =
-        said != NULL && said->backup == opening &&
+        said != NULL && said->stream == stream &&
         (number > said->sent_number || (number == said->sent_number && end > said->sent_end));
     if (further) {
         said->sent_number = number;
@@ -133,11 +153,21 @@ void ps_standby_sent(struct ps_shard *s, uint64_t opening, uint64_t number, uint
     pthread_mutex_unlock(&s->standby_lock);
 }
 
+void ps_standby_copied(struct ps_shard *s)
+{
+    pthread_mutex_lock(&s->standby_lock);
+    if (s->standby != NULL) {
+        s->standby->copies = false;
+        s->standby->sent_ms = chrono_now_ms();
+    }
+    pthread_mutex_unlock(&s->standby_lock);
+}
+
 uint64_t ps_standby_waits_ms(const struct ps_standby *said)
 {
     const uint64_t now_ms = chrono_now_ms();
     const uint64_t since_ms = said->sent_ms > said->since_ms ? said->sent_ms : said->since_ms;
-    return said->since_ms == 0 || now_ms <= since_ms ? 0 : now_ms - since_ms;
+    return said->since_ms == 0 || said->copies || now_ms <= since_ms ? 0 : now_ms - since_ms;
 }
 
 uint64_t ps_standby_state_sent(const struct ps_standby *said)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of gradients that are on their way to a backup. */
+/* Copies of gradients that are on their way to a backup, and of all that is large. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +83,12 @@ static void copy_some(void *ctx, size_t i)
     memcpy(c->to + at, c->from + at, n * sizeof(float));
 }
 
+void ps_copy_floats(const struct ps_shard *s, float *to, const float *from, uint64_t floats)
+{
+    struct copying c = {to, from, floats};
+    parallel_for(s->ps->team, (floats + COPY_FLOATS - 1) / COPY_FLOATS, copy_some, NULL, &c);
+}
+
 struct ps_copy *ps_copies_take(const struct ps_copies *all, struct ps_shard *s,
                                const struct buffer *from, struct err *err)
 {
@@ -94,8 +100,7 @@ struct ps_copy *ps_copies_take(const struct ps_copies *all, struct ps_shard *s,
         }
         (void)ps_shard_ref(s);
     }
-    struct copying one = {c->floats.data, from->floats.data, s->elements};
-    parallel_for(s->ps->team, (s->elements + COPY_FLOATS - 1) / COPY_FLOATS, copy_some, NULL, &one);
+    ps_copy_floats(s, c->floats.data, from->floats.data, s->elements);
     c->has_norms = from->has_norms;
     c->norm_count = from->norm_count;
     if (c->norms != NULL && from->has_norms) {

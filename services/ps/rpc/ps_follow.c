@@ -38,6 +38,7 @@ struct ps_follow {
     uint64_t state_bytes;      /* 0: the backup was there from the beginning */
     struct ps_copy *reduced;   /* the gradient of the update that is begun; NULL: none */
     struct rpc_stream *stream; /* NULL: none */
+    uint64_t number;           /* of the stream */
     bool greeted;              /* the backup has said on it what it has */
     bool waits;                /* before it connects again */
     bool stuck;                /* a record is not whole: nothing more is sent */
@@ -109,7 +110,7 @@ static void send_all(struct ps_follow *f)
 {
     struct err err;
     while (f->stream != NULL && f->greeted && f->sending != NULL && !f->stuck) {
-        const int rc = ps_record_send(f->shard, f->stream, f->opening, f->sending, &f->at, &err);
+        const int rc = ps_record_send(f->shard, f->stream, f->number, f->sending, &f->at, &err);
         if (rc == 1) {
             f->sending = f->sending->next;
             f->at = 0;
@@ -377,6 +378,7 @@ void ps_follow_joined(struct ps_shard *s)
         let_go(s->joining);
         s->joining = NULL;
     }
+    ps_follow_trim(s);
 }
 
 uint64_t ps_follow_hear(struct ps_shard *s)
@@ -401,6 +403,7 @@ uint64_t ps_follow_hear(struct ps_shard *s)
         log_info("backup_back", "job=%s shard=%" PRIu32, s->job, s->number);
     }
     if (heard) {
+        f->number = f->greeted ? f->number : ps_standby_begin(s);
         f->greeted = true;
         f->failures = 0;
         f->problem[0] = f->stuck ? f->problem[0] : '\0';
@@ -445,9 +448,7 @@ void ps_follow_trim(struct ps_shard *s)
     if (f != NULL) {
         (void)ps_copies_reserve(&f->copies, s, 1, NULL);
     }
-    if (s->copies_more && ps_memory_reserve_copies(s, 0, NULL) == 0) {
-        s->copies_more = buffer_pool_bytes(&s->slot_copies) > ps_memory_copies_bytes(s);
-    }
+    ps_memory_no_join(s);
 }
 
 /* Waits for callbacks, which may be at work on the strand. */

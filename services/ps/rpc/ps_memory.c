@@ -18,7 +18,8 @@ size_t ps_memory_bases(const struct ps_shard *s, const struct consistency *c, si
 int ps_memory_reserve_bases(struct ps_shard *s, size_t bases, struct err *err)
 {
     const size_t slots = plan_memory_base_slots(&s->spec.update, bases);
-    int rc = snapshots_reserve(&s->snapshots, bases + s->reader_versions + s->pin_reserved, err);
+    int rc = snapshots_reserve(&s->snapshots,
+                               bases + s->reader_versions + s->pin_reserved + s->version_more, err);
     if (s->base_pool.count > slots) {
         (void)buffer_pool_trim(&s->base_pool, s->base_pool.count - slots, slots);
     }
@@ -33,7 +34,8 @@ int ps_memory_reserve_readers(struct ps_shard *s, size_t readers, struct err *er
     shard_info(s->core, &info);
     const size_t again = s->reader_versions > 0 ? 1 : 0;
     const size_t versions = readers == 0 ? again : readers + info.pins;
-    int rc = snapshots_reserve(&s->snapshots, s->bases + versions + s->pin_reserved, err);
+    int rc = snapshots_reserve(&s->snapshots,
+                               s->bases + versions + s->pin_reserved + s->version_more, err);
     if (rc == 0) {
         s->reader_versions = versions;
         s->readers = readers;
@@ -60,9 +62,20 @@ int ps_memory_reserve_copies(struct ps_shard *s, size_t more, struct err *err)
     return buffer_pool_reserve(&s->slot_copies, copies, "a copy of the slots", err);
 }
 
-uint64_t ps_memory_copies_bytes(const struct ps_shard *s)
+void ps_memory_no_join(struct ps_shard *s)
 {
-    return s->slot_copies.floats > 0 ? floats_bytes_max(s->slot_copies.floats) : 0;
+    if (s->let_go) {
+        (void)buffer_pool_trim(&s->slot_copies, SIZE_MAX, 0);
+        return;
+    }
+    if (s->version_more) {
+        s->version_more = false;
+        (void)ps_memory_reserve_bases(s, s->bases, NULL);
+    }
+    if (s->copies_more && ps_memory_reserve_copies(s, 0, NULL) == 0) {
+        s->copies_more =
+            buffer_pool_bytes(&s->slot_copies) > floats_bytes_max(s->slot_copies.floats);
+    }
 }
 
 /* As much as the arrays of the shard take at most, wherever they lie. */

@@ -169,18 +169,18 @@ static struct ps_part part_at(struct ps_shard *s, const struct ps_record *r, uin
 struct leaving {
     struct ps_shard *shard;
     struct ps_part part;
-    uint64_t opening, number, end;
+    uint64_t stream, number, end;
 };
 
 static void part_left(void *ctx)
 {
     struct leaving *l = ctx;
-    ps_standby_sent(l->shard, l->opening, l->number, l->end);
+    ps_standby_sent(l->shard, l->stream, l->number, l->end);
     l->part.release(l->part.ctx);
     free(l);
 }
 
-int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t opening,
+int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
                    const struct ps_record *r, uint64_t *at, struct err *err)
 {
     struct room room;
@@ -201,7 +201,7 @@ int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t openi
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
     if (part.release != NULL) {
         struct leaving *l = mem_new(1, sizeof *l);
-        *l = (struct leaving){s, part, opening, m.number, *at + n};
+        *l = (struct leaving){s, part, number, m.number, *at + n};
         blob.release = part_left;
         blob.ctx = l;
     }

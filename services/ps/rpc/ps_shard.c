@@ -374,11 +374,14 @@ static struct needs needs_of(const struct ps_shard *s, struct ps_request *r)
 static int find_memory(struct ps_shard *s, struct ps_request *r, const struct needs *n,
                        struct err *err)
 {
-    int rc = n->bases > s->bases ? ps_memory_reserve_bases(s, n->bases, err) : 0;
+    const bool joins = shard_joins(s->core, &r->event);
+    const size_t bases = n->bases > s->bases ? n->bases : s->bases;
+    s->version_more |= joins;
+    int rc = bases > s->bases || joins ? ps_memory_reserve_bases(s, bases, err) : 0;
     if (rc == 0 && n->gradients > gradient_pool_reserved(&s->gradients)) {
         rc = gradient_pool_reserve(&s->gradients, n->gradients, err);
     }
-    return rc == 0 && shard_joins(s->core, &r->event) ? ps_follow_join(s, r, err) : rc;
+    return rc == 0 && joins ? ps_follow_join(s, r, err) : rc;
 }
 
 /* The generation of @e has begun. */

@@ -184,7 +184,7 @@ struct ps_shard {
     struct buffer_pool slot_copies; /* copies of all slots, one behind the other */
     struct ps_follow *follow;       /* a primary: the way to its backup; NULL: it has none */
     struct ps_follow *joining;      /* the way to one that the event that is stepped brings */
-    bool copies_more;               /* of slots are reserved, for a backup that joins */
+    bool copies_more, version_more; /* one of slots, and a kept one: for a backup that joins */
     bool pin_reserved;              /* a backup: memory for a version that is pinned is reserved */
     struct ps_record_stream *record_streams;
     const struct shard_event *stepped; /* the event whose actions are done */

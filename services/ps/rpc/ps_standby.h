@@ -35,6 +35,9 @@ int ps_copies_reserve(struct ps_copies *all, struct ps_shard *s, size_t count, s
 struct ps_copy *ps_copies_take(const struct ps_copies *all, struct ps_shard *s,
                                const struct buffer *from, struct err *err);
 
+/* By the team of the server, where @floats are many. */
+void ps_copy_floats(const struct ps_shard *s, float *to, const float *from, uint64_t floats);
+
 /* A part of a record's values, with a reference. */
 struct ps_part {
     const float *data;
@@ -108,9 +111,9 @@ void ps_follow_end(struct ps_shard *s);
 
 #define PS_RECORD_FLOATS_MAX (UINT64_C(1) << 17) /* in one message */
 
-/* Sends the next message of @r to the backup of @opening on @stream, from element *at on, which
- * moves. 1: that was the last one. Errors: those of rpc_stream_send(). */
-int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t opening,
+/* Sends the next message of @r on @stream, which is number @number of ps_standby_begin(), from
+ * element *at on, which moves. 1: that was the last one. Errors: those of rpc_stream_send(). */
+int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
                    const struct ps_record *r, uint64_t *at, struct err *err);
 uint64_t ps_record_floats(const struct ps_record *r); /* values that go with it */
 /* What the first message of a record says, into the event of @r, which keeps the message. Errors:
@@ -158,13 +161,22 @@ struct ps_standby {
     bool follows;    /* whether it can take over, */
     bool joins;      /* or will be able to, and is among the meter's */
     uint64_t state_bytes;
-    /* The furthest part of a gradient, or of the state, that has left, and when: a large one takes
-     * its time. What is sent again after a break is nothing new. */
+    bool copies; /* its slots: it does not wait for the backup */
+    /* The furthest part of a gradient, or of the state, that has left on the present stream, and
+     * when: a large one takes its time. A break drops what is queued, which counts as left until
+     * the next stream begins. */
     uint64_t sent_number, sent_end, sent_ms;
+    uint64_t stream, streams; /* the number of the present one, 0: none; of the newest */
+    unsigned begun;           /* streams since the last receipt */
     char problem[256];
 };
-/* Any thread: element @end of record @number to the backup of @opening has left. */
-void ps_standby_sent(struct ps_shard *s, uint64_t opening, uint64_t number, uint64_t end);
+/* On the strand: the backup has answered on a new stream, on which everything is sent from the
+ * beginning. That is progress again, but for a few times only: a link that breaks again and again
+ * is none. Returns the number of the stream. */
+uint64_t ps_standby_begin(struct ps_shard *s);
+/* Any thread: element @end of record @number has left on stream @stream. */
+void ps_standby_sent(struct ps_shard *s, uint64_t stream, uint64_t number, uint64_t end);
+void ps_standby_copied(struct ps_shard *s); /* any thread: its slots */
 /* On the strand: notes it for others. */
 void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const char *problem,
                      uint64_t state_bytes);

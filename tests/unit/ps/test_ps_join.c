@@ -2,8 +2,11 @@
 /* A backup that joins a shard which trains, over real connections. */
 #include "ps_pair.h"
 
-#include "ps/rpc/ps_shell.h"
+#include "base/chrono.h"
+#include "execution/pool.h"
+#include "ps/rpc/ps_standby.h"
 
+#define COPY_THREADS 4 /* of a server */
 #define JOINING_MAX SHARD_JOINING_UPDATES_MAX
 
 static float got[ELEMENTS], expected[ELEMENTS];
@@ -89,6 +92,127 @@ static void joins_with_many_slots(void **state)
     joins_in("sync", "adam, average: 0.5, accumulate: 2", floats);
 }
 
+static struct ps_shard *primary_of(struct ps_pair *p)
+{
+    const Gradus__V1__ShardRef ref = ps_pair_ref(PRIMARY, 1);
+    struct err err;
+    struct ps_shard *s = ps_find(p->primary.ps, &ref, &err);
+    assert_non_null(s);
+    return s;
+}
+
+/* Without its backup, in generation 3, nothing wakes the primary any more. */
+static void stop_quietly(struct ps_pair *p, struct ps_shard *s)
+{
+    ps_pair_membership_well(&p->primary, PRIMARY, 3, false, NULL);
+    wait_until(atomic_load(&s->refs) == 2); /* the list's, and this one */
+    ps_shard_unref(s);
+    ps_pair_stop(p);
+}
+
+/* A thread that copies slots is kept from it until it is told to go on. */
+struct gate {
+    atomic_bool open;
+    atomic_uint inside;
+};
+
+static void run_gate(void *ctx)
+{
+    struct gate *g = ctx;
+    atomic_fetch_add(&g->inside, 1);
+    wait_until(atomic_load(&g->open));
+    atomic_fetch_sub(&g->inside, 1);
+}
+
+/* The time of the primary's own copy is no time that it waits for its backup. */
+static void a_copy_of_slots_is_no_wait(void **state)
+{
+    (void)state;
+    struct ps_pair p;
+    struct gate gate = {false};
+    struct err err;
+    pair_start(&p, "sync", "adam, average: 0.5, accumulate: 2");
+    ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
+    for (unsigned i = 0; i < COPY_THREADS; i++) {
+        ps_rig_expect(pool_post(p.primary.ps->copies, run_gate, &gate, &err), 0, &err, "");
+    }
+    wait_until(atomic_load(&gate.inside) == COPY_THREADS);
+    ps_pair_membership_well(&p.primary, PRIMARY, 2, false, p.at);
+    wait_until(ps_pair_look(&p.primary).held.records == 1);
+    const uint64_t since_ms = chrono_now_ms();
+    wait_until(chrono_now_ms() > since_ms + 20);
+    assert_int_equal(ps_pair_look(&p.primary).held.waits_ms, 0);
+    atomic_store(&gate.open, true);
+    wait_until(ps_pair_look(&p.primary).held.waits_ms > 0); /* for the backup, from now on */
+    wait_until(atomic_load(&gate.inside) == 0);
+    stop_quietly(&p, primary_of(&p));
+}
+
+/* What a break of the connection has dropped is sent again: that is progress, for some breaks. */
+static void what_is_sent_again_counts_anew(void **state)
+{
+    (void)state;
+    struct ps_pair p;
+    const uint64_t all = 3 * (uint64_t)ELEMENTS, part = PS_RECORD_FLOATS_MAX;
+    pair_start(&p, "sync", "adam");
+    ps_pair_membership_well(&p.primary, PRIMARY, 2, false, p.at);
+    wait_until(ps_pair_look(&p.primary).held.waits_ms > 0);
+    struct ps_shard *s = primary_of(&p);
+    struct ps_standby said;
+    uint64_t before = 0;
+    for (unsigned breaks = 0; breaks < 4; breaks++) {
+        const uint64_t stream = ps_standby_begin(s);
+        ps_standby_sent(s, before, 1, all); /* of the stream before: too late */
+        ps_standby_get(s, &said);
+        assert_int_equal(ps_standby_state_sent(&said), 0);
+        ps_standby_sent(s, stream, 1, part);
+        ps_standby_get(s, &said);
+        assert_int_equal(ps_standby_state_sent(&said), part * sizeof(float));
+        ps_standby_sent(s, stream, 1, all); /* it breaks: all that is queued is dropped */
+        before = stream;
+    }
+    const uint64_t flapping = ps_standby_begin(s);
+    ps_standby_get(s, &said);
+    const uint64_t sent_ms = said.sent_ms;
+    wait_until(chrono_now_ms() > sent_ms);
+    ps_standby_sent(s, flapping, 1, part);
+    ps_standby_get(s, &said);
+    assert_int_equal(said.sent_ms, sent_ms);
+    assert_int_equal(ps_standby_state_sent(&said), all * sizeof(float));
+    ps_standby_sent(s, flapping, 2, part); /* that is new in any case */
+    ps_standby_get(s, &said);
+    assert_true(said.sent_ms > sent_ms);
+    /* a real one begins, and a receipt is progress */
+    open_backup(&p);
+    wait_until(ps_pair_look(&p.primary).held.received == 1);
+    ps_standby_get(s, &said);
+    assert_int_equal(said.begun, 0);
+    assert_true(said.stream > flapping);
+    stop_quietly(&p, s);
+}
+
+/* A shard that is closed takes nothing of the budget any more. */
+static void a_closed_shard_reserves_nothing(void **state)
+{
+    (void)state;
+    struct ps_pair p;
+    pair_start(&p, "sync", "adam");
+    ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
+    ps_pair_membership_well(&p.primary, PRIMARY, 2, false, p.at);
+    struct ps_shard *s = primary_of(&p);
+    struct buffer *copies[] = {buffer_get(&s->slot_copies, NULL),
+                               buffer_get(&s->slot_copies, NULL)};
+    ps_drop(p.primary.ps, ps_pair_job, PRIMARY);
+    wait_until(ps_pair_look(&p.primary).count == 0);
+    buffer_put(copies[0]); /* as gRPC does late */
+    buffer_put(copies[1]);
+    ps_shard_wake(s);
+    wait_until(buffer_pool_bytes(&s->slot_copies) == 0);
+    wait_until(atomic_load(&s->refs) == 1);
+    ps_shard_unref(s);
+    ps_pair_stop(&p);
+}
+
 /* The primary goes on while its backup is not there; then it waits. */
 static void some_updates_wait_for_who_joins(void **state)
 {
@@ -157,7 +281,26 @@ static void without_memory_the_shard_stays_as_it_was(void **state)
 {
     (void)state;
     refused_for_memory(9, "a gradient for the backup");
-    refused_for_memory(12, "a copy of the slots for a backup that joins");
+    refused_for_memory(13, "a copy of the slots for a backup that joins");
+}
+
+/* With memory for a version, four gradients and a copy of the slots more no update waits for the
+ * version that is kept. */
+static void updates_need_no_more_memory(void **state)
+{
+    (void)state;
+    struct ps_pair p;
+    struct err err;
+    ps_pair_start(&p, "sync", "adam", 14 * floats_bytes_max(ELEMENTS));
+    p.joins = true;
+    ps_rig_expect(ps_pair_open_one(&p, false, &err), 0, &err, "");
+    ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
+    ps_pair_membership_well(&p.primary, PRIMARY, 2, false, p.at);
+    for (uint64_t step = 1; step <= JOINING_MAX; step++) {
+        ps_pair_push_well(&p.primary, PRIMARY, 2, step);
+        wait_until(ps_pair_look(&p.primary).held.records == 1 + step);
+    }
+    stop_quietly(&p, primary_of(&p));
 }
 
 /* From version @version on another update section is of the job. @backup_at: and a backup joins. */
@@ -276,9 +419,13 @@ int main(void)
         cmocka_unit_test(joins_in_async),
         cmocka_unit_test(joins_without_slots),
         cmocka_unit_test(joins_with_many_slots),
+        cmocka_unit_test(a_copy_of_slots_is_no_wait),
+        cmocka_unit_test(what_is_sent_again_counts_anew),
+        cmocka_unit_test(a_closed_shard_reserves_nothing),
         cmocka_unit_test(some_updates_wait_for_who_joins),
         cmocka_unit_test(memory_is_given_back),
         cmocka_unit_test(without_memory_the_shard_stays_as_it_was),
+        cmocka_unit_test(updates_need_no_more_memory),
         cmocka_unit_test(the_state_has_its_eras),
         cmocka_unit_test(another_one_joins),
         cmocka_unit_test(what_cannot_join_is_refused),
