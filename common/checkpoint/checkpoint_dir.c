@@ -252,6 +252,28 @@ int checkpoint_latest(const char *dir, char **path, struct buf *skipped, struct 
     return checkpoint_find(dir, NULL, 0, path, skipped, err);
 }
 
+int checkpoint_history(const char *dir, char ***paths, size_t *count, struct err *err)
+{
+    struct entries all = {0};
+    const int rc = look_at_all(dir, &all, err);
+    if (rc == 0) {
+        char **found = mem_new(all.complete + 1, sizeof *found);
+        const struct entry *next = NULL; /* newest first */
+        size_t first = all.complete;
+        for (size_t i = 0; i < all.complete; i++) {
+            if (next == NULL || all.items[i].step < next->step) {
+                next = &all.items[i];
+                found[--first] = mem_strdup(next->path);
+            }
+        }
+        *count = all.complete - first;
+        memmove(found, found + first, *count * sizeof *found);
+        *paths = found;
+    }
+    entries_release(&all);
+    return rc;
+}
+
 /* True if the checkpoint is the base of one of the first @keep complete ones, or of one that is
  * @named. */
 static bool is_needed(const struct entries *all, const char *path, size_t keep,

@@ -48,6 +48,11 @@ void checkpoint_result(const char *dir, char **path);
  * Errors: ERR_NOT_FOUND it keeps none, or that is gone; those of manifest_read(). */
 int checkpoint_best(const char *dir, char **path, struct err *err);
 
+/* The complete checkpoints of @dir that lead to the newest one, oldest first: of a job that went
+ * back, without those that it left behind. @paths [*@count] and each path return owned. Errors: as
+ * checkpoint_find(). */
+int checkpoint_history(const char *dir, char ***paths, size_t *count, struct err *err);
+
 /* Removes all checkpoints but the newest @keep complete ones (0: nothing is removed), those whose
  * names are in @named, and bases of these; also what is incomplete and of an earlier step than the
  * newest complete one. A missing directory is no error. */

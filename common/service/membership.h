@@ -40,6 +40,8 @@ struct membership_shard { /* HeldJob and Standby of the proto */
     uint32_t number;
     int role; /* 0: it has no backup and is none, and the rest is not said */
     uint64_t records, received, waits_ms;
+    uint64_t backup, state_sent, state_bytes;
+    bool follows;
     const char *problem;
 };
 /* Likewise a shard that this server holds. */

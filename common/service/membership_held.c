@@ -43,6 +43,10 @@ void membership_jobs_add_shard(struct membership_jobs *jobs, const char *job,
     standby->records = shard->records;
     standby->received = shard->received;
     standby->waits_ms = shard->waits_ms;
+    standby->backup = shard->backup;
+    standby->follows = shard->follows;
+    standby->state_sent = shard->state_sent;
+    standby->state_bytes = shard->state_bytes;
     standby->problem = mem_strdup(shard->problem);
     held->standby = standby;
 }

@@ -7,37 +7,11 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "tensorboard/event_file.h"
+#include "tensorboard/event_list.h"
 #include "tensorboard/event_record.h"
 #include "tensorboard/hyperparameters.h"
 
 #define JOB_BYTES_MAX 128
-
-/* ---- records ---- */
-
-/* Evaluations in a file, or those that are to be there. */
-struct records {
-    struct event_record *items;
-    size_t count, capacity;
-};
-
-static void add_to(struct records *all, const struct event_record *r)
-{
-    all->items = mem_grow(all->items, &all->capacity, all->count + 1, sizeof *all->items);
-    all->items[all->count++] = *r;
-}
-
-/* What came before with @step or a later one counts no more. */
-static void add_restart(int64_t step, int64_t time_ms, struct buf *out)
-{
-    Tensorboard__SessionLog log = TENSORBOARD__SESSION_LOG__INIT;
-    Tensorboard__Event event = TENSORBOARD__EVENT__INIT;
-    log.status = TENSORBOARD__SESSION_LOG__SESSION_STATUS__START;
-    event.wall_time = (double)time_ms / 1000;
-    event.step = step;
-    event.what_case = TENSORBOARD__EVENT__WHAT_SESSION_LOG;
-    event.session_log = &log;
-    (void)event_record_add(&event, out);
-}
 
 static struct event_record add_metrics(const Gradus__V1__Evaluation *e,
                                        Gradus__V1__MetricValue *const *metrics, size_t count,
@@ -67,93 +41,49 @@ static struct event_record add_metrics(const Gradus__V1__Evaluation *e,
     return r;
 }
 
-/* ---- what a file has ---- */
-
-struct content {
-    struct records live; /* evaluations that count */
-    size_t bytes;        /* of whole records */
-    size_t record_count;
-};
-
-/* Takes one record. False: no file of ours has it. */
-static bool take(struct content *c, const Tensorboard__Event *event, struct event_record *r)
-{
-    if (c->record_count == 0) {
-        return event_record_is_version(event);
-    }
-    if (event->what_case == TENSORBOARD__EVENT__WHAT_SESSION_LOG) {
-        while (c->live.count > 0 && c->live.items[c->live.count - 1].step >= event->step) {
-            c->live.count--;
-        }
-    } else {
-        r->step = event->step;
-        add_to(&c->live, r);
-    }
-    return true;
-}
-
-/* False: it is none of our files. A record that is cut off at the end is left out. */
-static bool read_content(const struct buf *file, struct content *c)
-{
-    struct event_record r;
-    Tensorboard__Event *event;
-    int read = 0;
-    bool ours = true;
-    while (ours && c->bytes < file->len &&
-           (read = event_record_read(file, c->bytes, &r, &event)) > 0) {
-        ours = take(c, event, &r);
-        tensorboard__event__free_unpacked(event, NULL);
-        c->record_count++;
-        c->bytes += r.bytes;
-    }
-    return ours && read >= 0;
-}
-
-/* ---- writing ---- */
-
 /* The evaluations of a job on its train or its test data. */
 struct wanted {
     const Gradus__V1__Job *job;
     struct buf bytes;
-    struct records records; /* [1] at least */
+    struct event_list list; /* [1] at least */
 };
 
-/* What is to be appended to a file with @c. The job knows its last evaluations alone: what the file
- * has before them stays. */
-static void add_missing(const struct wanted *w, const struct content *c, struct buf *out)
+/* What is to be appended to a file with @there. The job knows its last evaluations alone: what the
+ * file has before them stays. */
+static void add_missing(const struct wanted *w, const struct event_list *there, struct buf *out)
 {
-    const struct event_record *live = c->live.items, *now = w->records.items;
+    const struct event_record *live = there->items, *now = w->list.items;
     size_t i = 0, same = 0;
-    while (i < c->live.count && live[i].step < now[0].step) {
+    while (i < there->count && live[i].step < now[0].step) {
         i++;
     }
-    while (i < c->live.count && same < w->records.count && live[i].step == now[same].step &&
+    while (i < there->count && same < w->list.count && live[i].step == now[same].step &&
            live[i].sum == now[same].sum && live[i].bytes == now[same].bytes) {
         i++;
         same++;
     }
-    if (c->record_count == 0) {
+    if (there->bytes == 0) {
         event_record_add_version(w->job->started_ms, out);
     }
-    if (same == w->records.count) {
+    if (same == w->list.count) {
         return; /* the file may be ahead */
     }
-    if (i < c->live.count) {
+    if (i < there->count) {
         const int64_t step = live[i].step < now[same].step ? live[i].step : now[same].step;
-        add_restart(step, w->job->started_ms, out);
+        event_list_restart(step, w->job->started_ms, out);
     }
     buf_add(out, w->bytes.data + now[same].at, w->bytes.len - now[same].at);
 }
 
 static bool look(const void *ctx, const struct buf *file, struct event_change *change)
 {
-    struct content c = {.bytes = 0};
-    const bool ours = read_content(file, &c);
+    struct event_list there = {0};
+    const bool ours = event_list_read(file, &there);
     if (ours) {
-        change->keep = c.bytes;
-        add_missing(ctx, &c, &change->more);
+        change->keep = there.bytes;
+        add_missing(ctx, &there, &change->more);
     }
-    free(c.live.items);
+    event_list_release(&there);
     return ours;
 }
 
@@ -171,15 +101,14 @@ int tensorboard_write(const char *dir, const Gradus__V1__Job *job, const char *t
             if (n > 0) {
                 const struct event_record r =
                     add_metrics(e, test ? e->test : e->train, n, &w.bytes);
-                add_to(&w.records, &r);
+                event_list_add(&w.list, &r);
             }
         }
         char *run = mem_printf("%s/%s/%s", dir, job->id, test ? "test" : "train");
-        rc =
-            w.records.count > 0 ? event_file_change(run, job->started_ms / 1000, look, &w, err) : 0;
+        rc = w.list.count > 0 ? event_file_change(run, job->started_ms / 1000, look, &w, err) : 0;
         free(run);
         buf_release(&w.bytes);
-        free(w.records.items);
+        event_list_release(&w.list);
     }
     if (rc == 0 && text != NULL && text[0] != '\0' && count > 0) {
         char *session = mem_printf("%s/%s", dir, job->id);

@@ -12,7 +12,7 @@ WHOLE = frozenset(
     "admitted adoptions apply_us backup_behind bad_records bytes bytes_max compute_us copied_rows copies_bytes copies_bytes_max count dropped "
     "duplicates epoch evicted examples finished_ms generation heartbeat_age_ms joined_ms kept_step key last left_out load_us "
     "max_staleness pid preemptions ps_memory queue_position read records recoveries refused resumes rows speculated staleness "
-    "started_ms step steps steps_total stop_passed submitted_ms takeovers time_ms updated value_bytes version wait_us wire_us without".split())
+    "started_ms state_bytes state_sent step steps steps_total stop_passed submitted_ms takeovers time_ms updated value_bytes version wait_us wire_us without".split())
 FRACTIONS = frozenset("epoch epochs_total eta_seconds examples_per_second lambda seconds speculate test_confusion value".split())
 METRICS = ("train", "test")
 

@@ -27,7 +27,7 @@ struct options {
     struct cli_common common;
     char *from;
     int format;
-    bool average, external, texts, bare;
+    bool average, external, texts, bare, histograms;
 };
 
 static const struct field fields[] = {
@@ -40,6 +40,12 @@ static const struct field fields[] = {
              "tensorboard, the evaluations and hyperparameters of JOB as event files in a "
              "directory; csv, the evaluations as a table; auto: onnx when its name ends with "
              ".onnx, csv with .csv, else safetensors"},
+    {.path = "histograms",
+     .type = FIELD_BOOL,
+     .offset = offsetof(struct options, histograms),
+     .def = "false",
+     .help = "With tensorboard: a histogram of each variable, too, for each checkpoint that there "
+             "is of the job, in JOB/parameters"},
     {.path = "from",
      .type = FIELD_STRING,
      .offset = offsetof(struct options, from),
@@ -129,7 +135,10 @@ static int run_events(const struct cli_args *args, bool csv)
                       csv ? "csv" : "tensorboard");
         return cli_fail(&err);
     }
-    return export_events(&o->common, args->positional[0], csv, args->positional[1]);
+    const enum export_events_what what = csv             ? EXPORT_CSV
+                                         : o->histograms ? EXPORT_HISTOGRAMS
+                                                         : EXPORT_TENSORBOARD;
+    return export_events(&o->common, args->positional[0], what, args->positional[1]);
 }
 
 /* Checks that no option is given that belongs to another format than that of OUT. */
@@ -238,6 +247,10 @@ static int run(const struct cli_args *args)
     struct err err = {0};
     const char *last = args->positional[args->positional_count - 1]; /* one at least */
     const bool csv = is_format(o, FORMAT_CSV, ".csv", last);
+    if (o->histograms && o->format != FORMAT_TENSORBOARD) {
+        (void)err_set(&err, ERR_INVALID, "--histograms is for TensorBoard: --format tensorboard");
+        return cli_fail(&err);
+    }
     if (o->format == FORMAT_TENSORBOARD || csv) {
         return run_events(args, csv);
     }
@@ -266,7 +279,7 @@ const struct cli_command cmd_export = {
     .examples = "  gradus export digits-1 model.safetensors\n"
                 "  gradus export --from state/checkpoints/digits-1/step-000009380 out.safetensors\n"
                 "  gradus export digits-1 digits.onnx\n"
-                "  gradus export --format tensorboard digits-1 logs\n"
+                "  gradus export --format tensorboard --histograms digits-1 logs\n"
                 "  gradus export --format csv digits-1 -\n",
     .notes =
         "A safetensors file says of itself what it is (job, step, job file, what was measured on "

@@ -118,7 +118,8 @@ const struct cli_command cmd_set = {
                 "  gradus set digits-1 training.epochs=20 cluster.workers=2..8 --json\n"
                 "  gradus set digits-1 update.learning_rate=0.01 update.clip_norm=1\n",
     .notes = "Keys of `training` can change, but for batch_size, split_batches, seed and wire; "
-             "keys of `update`, but for rule and accumulate; cluster.workers; priority. A running "
+             "keys of `update`, but for rule and accumulate; cluster.workers and cluster.standby; "
+             "priority. A running "
              "job changes at a step boundary; nothing is lost or "
              "applied twice. Ctrl-C stops waiting; the change may still happen.",
     .shares = CLI_MASTER | CLI_JSON,

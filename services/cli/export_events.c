@@ -2,15 +2,20 @@
 #include "cli/export_events.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
+#include "checkpoint/checkpoint_dir.h"
+#include "cli/find_checkpoint.h"
 #include "cli/find_job.h"
 #include "cli/metrics_csv.h"
 #include "cli/output.h"
+#include "tensorboard/parameters.h"
 #include "tensorboard/tensorboard.h"
 
 static void tell(const struct cli_common *common, const Gradus__V1__Job *job, bool csv,
-                 const char *path, FILE *said)
+                 size_t checkpoints, const char *path, FILE *said)
 {
     if (common->json) {
         struct buf out = {0};
@@ -18,8 +23,13 @@ static void tell(const struct cli_common *common, const Gradus__V1__Job *job, bo
         (void)fputs(buf_str(&out), said);
         buf_release(&out);
     } else {
-        (void)fprintf(said, "%zu evaluation%s of job %s in %s%s\n", job->n_evaluations,
-                      job->n_evaluations == 1 ? "" : "s", job->id, path,
+        char histograms[64] = "";
+        if (checkpoints > 0) {
+            (void)snprintf(histograms, sizeof histograms, " and histograms of %zu checkpoint%s",
+                           checkpoints, checkpoints == 1 ? "" : "s");
+        }
+        (void)fprintf(said, "%zu evaluation%s%s of job %s in %s%s\n", job->n_evaluations,
+                      job->n_evaluations == 1 ? "" : "s", histograms, job->id, path,
                       csv ? "" : ", for TensorBoard");
     }
 }
@@ -33,8 +43,31 @@ static int write_csv(const Gradus__V1__Job *job, const char *path, struct err *e
     return rc;
 }
 
-int export_events(const struct cli_common *common, const char *id, bool csv, const char *out)
+/* Of all checkpoints that there are of the job. */
+static int write_histograms(const struct cli_common *common, const Gradus__V1__Job *job,
+                            const char *out, size_t *count, struct err *err)
 {
+    char *newest = NULL, **paths = NULL;
+    int rc = find_checkpoint(job->id, common, false, &newest, err);
+    if (rc == 0) {
+        char *slash = strrchr(newest, '/');
+        *slash = '\0';
+        rc = checkpoint_history(newest, &paths, count, err);
+    }
+    rc = rc == 0 ? parameters_write(out, job, paths, *count, err) : rc;
+    for (size_t i = 0; i < *count; i++) {
+        free(paths[i]);
+    }
+    free(paths);
+    free(newest);
+    return rc;
+}
+
+int export_events(const struct cli_common *common, const char *id, enum export_events_what what,
+                  const char *out)
+{
+    const bool csv = what == EXPORT_CSV;
+    size_t checkpoints = 0;
     struct found_job found = {0};
     struct err err = {0};
     FILE *said = stdout;
@@ -48,8 +81,11 @@ int export_events(const struct cli_common *common, const char *id, bool csv, con
                  : tensorboard_write(path, found.job, found.job->text, found.job->n_evaluations,
                                      &err);
     }
+    if (rc == 0 && what == EXPORT_HISTOGRAMS) {
+        rc = write_histograms(common, found.job, path, &checkpoints, &err);
+    }
     if (rc == 0) {
-        tell(common, found.job, csv, path, said);
+        tell(common, found.job, csv, checkpoints, path, said);
     }
     found_job_release(&found);
     return rc == 0 ? CLI_OK : cli_fail(&err);

@@ -6,8 +6,12 @@
 
 #include "cli/cli.h"
 
-/* Writes those that job @id has now below the directory @out (tensorboard.h), or, with @csv, into
- * the file @out (metrics_csv.h; "-": standard output), and says so. Returns an exit code. */
-int export_events(const struct cli_common *common, const char *id, bool csv, const char *out);
+enum export_events_what { EXPORT_CSV, EXPORT_TENSORBOARD, EXPORT_HISTOGRAMS };
+
+/* Writes those that job @id has now below the directory @out (tensorboard.h), with histograms of
+ * its checkpoints (parameters.h), or as CSV into the file @out (metrics_csv.h; "-": standard
+ * output), and says so. Returns an exit code. */
+int export_events(const struct cli_common *common, const char *id, enum export_events_what what,
+                  const char *out);
 
 #endif

@@ -72,6 +72,18 @@ static void look_at_nodes(struct job_events *e, const Gradus__V1__Job *job, stru
     e->ran = true;
 }
 
+static void look_at_backups(struct job_events *e, const Gradus__V1__Job *job, struct buf *out)
+{
+    bool covered = job->n_shards > 0;
+    for (size_t i = 0; i < job->n_shards; i++) {
+        covered = covered && job->shards[i]->backup_follows;
+    }
+    if (e->ran && covered && !e->covered) {
+        buf_printf(out, "step %" PRIu64 ": each shard has a backup\n", job->step);
+    }
+    e->covered = covered;
+}
+
 static void look_at_recovery(struct job_events *e, const Gradus__V1__Job *job, struct buf *out)
 {
     if (e->seen && job->adoptions > e->adoptions) {
@@ -115,6 +127,7 @@ static void look_at_recovery(struct job_events *e, const Gradus__V1__Job *job, s
 void job_events_look(struct job_events *e, const Gradus__V1__Job *job, struct buf *out)
 {
     look_at_recovery(e, job, out);
+    look_at_backups(e, job, out);
     look_at_nodes(e, job, out);
     e->seen = true;
 }

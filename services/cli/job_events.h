@@ -14,6 +14,7 @@
 struct job_events {
     bool seen;
     uint64_t recoveries, adoptions, takeovers;
+    bool covered;     /* each of its shards had a backup that follows */
     bool lost;        /* there was a recovery since @reached */
     uint64_t reached; /* the furthest step, with its epoch */
     double epoch;

@@ -357,6 +357,21 @@ static void evaluations_text(const Gradus__V1__Job *job, size_t columns, struct 
     }
 }
 
+static void backup_words(const Gradus__V1__ShardProgress *s, struct buf *out)
+{
+    if (s->backup[0] == '\0' && s->backup_problem[0] != '\0') {
+        buf_printf(out, ", no backup: %s", s->backup_problem);
+    } else if (s->backup[0] != '\0') {
+        buf_printf(out, ", backup on %s", s->backup);
+        if (!s->backup_follows && s->state_bytes > 0) {
+            buf_printf(out, " joins (%" PRIu64 " of %" PRIu64 " MB)",
+                       (s->state_sent + 500000) / 1000000, (s->state_bytes + 500000) / 1000000);
+        } else if (!s->backup_follows) {
+            buf_add_str(out, " joins");
+        }
+    }
+}
+
 static void shard_line(const Gradus__V1__ShardProgress *s, struct buf *out)
 {
     char label[32], examples[40];
@@ -368,9 +383,7 @@ static void shard_line(const Gradus__V1__ShardProgress *s, struct buf *out)
     if (s->dropped > 0) {
         buf_printf(out, ", %" PRIu64 " dropped", s->dropped);
     }
-    if (s->backup[0] != '\0') {
-        buf_printf(out, ", backup on %s", s->backup);
-    }
+    backup_words(s, out);
     if (s->backup_behind > 0) {
         buf_printf(out, ", %" PRIu64 " %s behind", s->backup_behind,
                    s->backup_behind == 1 ? "change" : "changes");

@@ -33,6 +33,11 @@ class Standby(Digits, FaultTest):
         return self.wait_for("a takeover", lambda: (
             lambda s: s if s.get("takeovers", 0) >= count else None)(self.status(self.master, job)))
 
+    def wait_followed(self, job):
+        """Until each shard has a backup that can take over; its shards then."""
+        return self.wait_for("backups that follow", lambda: (
+            lambda shards: shards if all(s.get("backup") and s["backup_follows"] for s in shards) else None)(self.shards(job)))
+
     def wait_alone(self, job):
         """Until no shard has a backup any more, and the job goes on; its status then."""
         self.wait_for("shards without backups", lambda: not any(self.backups(job)))
@@ -74,19 +79,6 @@ class Sync(Standby):
     def test_sums_over_whole_variables(self):
         keys = {"update__rule": "lamb", "update__learning_rate": 0.01, "update__clip_global_norm": 1, "update__accumulate": 2}
         self.assert_as_quiet(self.kill(0, **keys), 1, **keys)
-
-    def test_two_servers_of_four_one_after_the_other(self):
-        """Those that have nothing from each other."""
-        job = self.begin(ps=4)
-        self.wait_done(job, 0.2)
-        self.servers[0].stop(signal.SIGKILL)
-        shards = self.wait_taken_over(job)["shards"]
-        covered = {shard["ps"] for shard in shards} - {shard["ps"] for shard in shards if not shard.get("backup")}
-        self.assertEqual(len(covered), 1, shards)
-        self.wait_done(job, 0.4)
-        next(s for s in self.servers[1:] if self.node_of(s) in covered).stop(signal.SIGKILL)
-        self.wait_taken_over(job, 2)
-        self.assert_as_quiet(job, 2)
 
     def test_a_worker_killed_with_a_server(self):
         job = self.begin()
@@ -139,6 +131,128 @@ class Sync(Standby):
         status = self.wait_end(job)
         quiet = self.quiet("plain", training__epochs=status["epochs"], **self.replicas)
         self.assertEqual(self.bits(job), self.bits(quiet["job"], "plain"))
+
+
+class Refill(Standby):
+    """What has lost its backup gets another one, and then the next server may die."""
+
+    def one_after_the_other(self, **sets):
+        job = self.begin(**sets)
+        self.wait_done(job, 0.2)
+        self.servers[0].stop(signal.SIGKILL)
+        self.wait_taken_over(job)
+        shards = self.shards(job)
+        self.assertTrue(all("no other server" in shard["backup_problem"] for shard in shards if not shard["backup"]), shards)
+        self.servers[0] = self.start_ps()
+        name = self.node_of(self.servers[0])
+        self.assertEqual([shard["backup"] for shard in self.wait_followed(job)], [name, name])
+        self.servers[1].stop(signal.SIGKILL)
+        self.wait_taken_over(job, 3)
+        self.assertEqual([shard["ps"] for shard in self.shards(job)], [name, name])
+        return job
+
+    def set(self, job, value):
+        done = gradus("set", job, f"cluster.standby={value}", "--master", self.master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class SyncRefill(Refill):
+    def test_one_after_the_other(self):
+        self.assert_as_quiet(self.one_after_the_other(), 3)
+
+    def test_sums_and_slots(self):
+        keys = {"update__rule": "lamb", "update__learning_rate": 0.01, "update__clip_global_norm": 1, "update__accumulate": 2}
+        self.assert_as_quiet(self.one_after_the_other(**keys), 3, **keys)
+
+    def test_beside_checkpoints_and_evaluations(self):
+        job = self.one_after_the_other(training__checkpoint_every="7 steps", training__evaluate_every="5 steps")
+        before = self.now(job)["checkpoint"]
+        self.wait_for("another checkpoint", lambda: self.now(job)["checkpoint"] != before)
+        self.assert_as_quiet(job, 3)
+
+    def test_four_servers_until_one_is_left(self):
+        """Those that are left have each other's backups."""
+        job = self.begin(ps=4)
+        self.wait_done(job, 0.1)
+        for i in range(3):
+            self.wait_followed(job)
+            lost = self.status(self.master, job).get("takeovers", 0)
+            name = self.node_of(self.servers[i])
+            lost += sum(shard["ps"] == name for shard in self.shards(job))
+            self.servers[i].stop(signal.SIGKILL)
+            self.wait_taken_over(job, lost)
+        self.assert_as_quiet(job, lost)
+
+    def test_its_server_is_killed(self):
+        """The new one, at any moment: the job does not notice."""
+        job = self.begin(training__checkpoint_every="5 steps")
+        self.wait_done(job, 0.2)
+        self.servers[0].stop(signal.SIGKILL)
+        self.wait_taken_over(job)
+        for _ in range(3):
+            server = self.start_ps()
+            self.wait_for("its backup", lambda: any(self.backups(job)))
+            server.stop(signal.SIGKILL)
+            self.wait_for("its loss", lambda: not any(self.backups(job)))
+        self.servers[0] = self.start_ps()
+        self.wait_followed(job)
+        self.servers[1].stop(signal.SIGKILL)
+        self.wait_taken_over(job, 3)
+        self.assert_as_quiet(job, 3)
+
+    def test_the_master_is_killed_meanwhile(self):
+        job = self.begin()
+        self.wait_done(job, 0.2)
+        self.servers[0].stop(signal.SIGKILL)
+        self.wait_taken_over(job)
+        self.servers[0] = self.start_ps()
+        self.wait_for("a backup", lambda: any(self.backups(job)))
+        self.replace_master()
+        self.wait_for("the adoption", lambda: self.now(job)["adoptions"] == 1 and self.now(job)["state"] == "RUNNING")
+        self.wait_followed(job)
+        self.servers[1].stop(signal.SIGKILL)
+        self.wait_taken_over(job, 3)
+        self.assert_as_quiet(job, 3)
+
+    def test_set_while_it_runs(self):
+        self.cluster(workers=2)
+        job = self.start_job(**{"cluster__ps": 2, "cluster__partitions": 2, "cluster__workers": 2, **self.replicas})
+        self.wait_done(job, 0.1)
+        self.assertEqual(self.backups(job), ["", ""])
+        self.set(job, "follower")
+        self.wait_followed(job)
+        self.set(job, "none")
+        self.assertEqual(self.backups(job), ["", ""])
+        self.set(job, "follower")
+        self.wait_followed(job)
+        self.servers[1].stop(signal.SIGKILL)
+        self.wait_taken_over(job)
+        self.set(job, "none")
+        done = gradus("set", job, "cluster.standby=follower", "--master", self.master.address)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("two parameter servers, and 1 is alive", done.stderr)
+        self.servers[1] = self.start_ps()
+        self.node_of(self.servers[1])
+        self.set(job, "follower")
+        self.wait_followed(job)
+        self.servers[0].stop(signal.SIGKILL)
+        self.wait_taken_over(job, 3)
+        self.assert_as_quiet(job, 3)
+
+
+class OtherModesRefill(Refill):
+    replicas = {}
+
+    def test_async(self):
+        self.assert_each_once(self.one_after_the_other(workers=3, training__mode="async"), 3)
+
+    def test_bounded_with_clips_by_norm(self):
+        self.assert_each_once(self.one_after_the_other(workers=3, training__mode="bounded", training__staleness=2, update__clip_norm=1), 3)
+
+    def test_sync_without_the_last_replica(self):
+        status = self.wait_end(self.one_after_the_other(workers=3, training__replicas=3, training__replicas_to_aggregate=2))
+        self.assertEqual((status.get("recoveries", 0), status.get("takeovers", 0)), (0, 3), status["reason"])
+        self.assert_learned(status)
 
 
 class Master(Standby):

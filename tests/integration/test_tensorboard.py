@@ -52,6 +52,25 @@ class Board:
                 for group in found["sessionGroups"]}
 
 
+def read_safetensors(path):
+    """{name: values} of a file with floats alone."""
+    with open(path, "rb") as f:
+        data = f.read()
+    (n,) = struct.unpack_from("<Q", data)
+    return {name: struct.unpack(f"<{(t['data_offsets'][1] - t['data_offsets'][0]) // 4}f", data[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
+            for name, t in json.loads(data[8:8 + n]).items() if name != "__metadata__"}
+
+
+def event_records(data):
+    """The events of a file, packed."""
+    at, found = 0, []
+    while at < len(data):
+        (n,) = struct.unpack_from("<Q", data, at)
+        found.append(data[at + 12:at + 12 + n])
+        at += n + 16
+    return found
+
+
 def last_metrics(job):
     """As TensorBoard calls those of the last evaluation, and as it keeps numbers: in 32 bits."""
     last = job["evaluations"][-1]
@@ -114,6 +133,77 @@ class TensorBoard(BoardTest):
         experiment = board.ask("plugin/hparams/experiment", experimentName="")
         self.assertEqual({key["name"] for key in experiment["hparamInfos"] if key["differs"]} &
                          {"update.rule", "update.learning_rate", "training.batch_size"}, {"update.rule", "update.learning_rate"})
+
+    def train(self, **sets):
+        """Runs a job that leaves a checkpoint of each epoch."""
+        return self.run_job(training__checkpoint_every="1 epoch", training__checkpoints_keep__last=0, cluster__ps=2, cluster__partitions=2, **sets)
+
+    def export_histograms(self, out, *more):
+        done = gradus("export", "--format", "tensorboard", "--histograms", "digits-1", out, "--state-dir", self.dir + "/state", *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    @unittest.skipUnless(TENSORBOARD, "no tensorboard is installed")
+    def test_histograms_that_tensorboard_shows(self):
+        """As many values as each variable has, between its least and its largest, of each checkpoint."""
+        self.train(training__epochs=2)
+        self.export_histograms(self.dir + "/boards")
+        board = Board(self, self.dir + "/boards")
+        tags = self.wait_for("tags", lambda: board.ask("plugin/histograms/tags").get("digits-1/parameters"))
+        steps = sorted(os.listdir(self.dir + "/state/checkpoints/digits-1"))[1:]  # behind the file of the owner
+        self.assertEqual(len(steps), 2)
+        for k, step in enumerate(steps):
+            out = f"{self.dir}/{step}.safetensors"
+            done = gradus("export", "--bare", "--from", f"{self.dir}/state/checkpoints/digits-1/{step}", out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            values = read_safetensors(out)
+            self.assertEqual(set(tags), set(values))
+            for name, floats in values.items():
+                point = board.ask(f"plugin/histograms/histograms?run=digits-1/parameters&tag={name}")[k]
+                self.assertEqual(point[1], int(step.split("-")[1]))
+                filled = [bucket for bucket in point[2] if bucket[2] > 0]
+                self.assertAlmostEqual(sum(count for _, _, count in filled), len(floats), delta=1e-3)
+                self.assertLessEqual(filled[0][0], min(floats) + 1e-6)
+                self.assertGreaterEqual(filled[-1][1], max(floats) - 1e-6)
+
+    def test_the_master_writes_histograms(self):
+        """Of checkpoints while the job runs, and the last one: what is exported of those that are kept is in its file, too."""
+        master, _, _ = self.start_cluster(1, 1, "--tensorboard-root=" + self.dir)
+        job = self.submit(master, f"training.tensorboard={self.dir}/boards", "training.checkpoint_every=1 epoch", training__epochs=ENDLESS)
+        self.wait_for("evaluations", lambda: len(self.files("boards")) == 3)
+        done = gradus("set", job, "training.tensorboard_histograms=true", "--master", master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+        def histograms():
+            return b"".join(data for name, data in self.files("boards").items() if "/parameters/" in name)
+        self.wait_for("histograms", lambda: histograms().count(b"dense_1.kernel") >= 2)
+        done = gradus("cancel", job, "--master", master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        gradus("watch", job, "--master", master.address)
+        done = gradus("export", "--format", "tensorboard", "--histograms", job, self.dir + "/after", "--master", master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (last,) = (data for name, data in self.files("after").items() if "/parameters/" in name)
+        self.wait_for("the last histograms", lambda: event_records(histograms())[-1] == event_records(last)[-1])
+
+    def test_histograms_are_there_once(self):
+        self.train(training__epochs=2)
+        said = self.export_histograms(self.dir + "/boards")
+        self.assertIn("2 evaluations and histograms of 2 checkpoints of job digits-1", said)
+        first = self.files("boards")
+        self.assertEqual(sorted(os.path.dirname(name) for name in first), ["digits-1"] + ["digits-1/" + run for run in ("parameters", "test", "train")])
+        self.export_histograms(self.dir + "/boards")
+        self.assertEqual(self.files("boards"), first)
+        (name,) = (name for name in first if "/parameters/" in name)
+        self.assertEqual(first[name].count(b"dense_1.kernel"), 2)
+        with open(f"{self.dir}/boards/{name}", "r+b") as f:  # somebody was killed while he wrote
+            f.truncate(len(first[name]) - 100)
+        shutil.rmtree(f"{self.dir}/state/checkpoints/digits-1/" + sorted(os.listdir(self.dir + "/state/checkpoints/digits-1"))[1])
+        self.assertIn("histograms of 1 checkpoint of", self.export_histograms(self.dir + "/boards"))
+        self.assertEqual(self.files("boards"), first)  # that of the checkpoint that is gone stays
+        for args in (("--histograms", "digits-1", "out.safetensors"), ("--histograms", "--format", "csv", "digits-1", "-")):
+            done = gradus("export", *args, "--state-dir", self.dir + "/state")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("--histograms is for TensorBoard", done.stderr)
 
     def test_a_full_disk_ends_no_job(self):
         """The reason is told; with room again the files become whole."""

@@ -252,7 +252,7 @@ void check_step(struct world *w, struct sim_shard *s, const struct shard_event *
                  "of its master, changes it",
                  s->number);
     }
-    if (after.version != before->version || e->kind == SHARD_MEMBERSHIP) {
+    if ((after.version != before->version || e->kind == SHARD_MEMBERSHIP) && !s->standby.empty) {
         check_ledger(w, s);
     }
 }

@@ -131,6 +131,7 @@ void master_call_fill(struct world *w, struct unary_request *q, const struct mas
     q->slots = c->slots;
     q->forget_pins = c->forget_pins;
     q->is_backup = c->standby.is_backup;
+    q->joins = c->standby.joins;
     q->promote = c->standby.promote;
     q->has_backup = c->standby.backup.node != NULL;
     if (q->has_backup) {

@@ -28,10 +28,11 @@ static void call(struct world *w, const struct master_call *c)
     struct unary *u = unary_new(w, 0, to, UNARY_CALL, 0, &index);
     master_call_fill(w, &u->req, c);
     struct sim_job *j = &w->jobs[u->req.job];
-    if (c->kind == MASTER_CALL_OPEN) {
+    const bool begins = c->kind == MASTER_CALL_OPEN && !c->standby.joins;
+    if (begins) {
         check_resumed_open(w, u->req.job, c);
     }
-    if (c->kind == MASTER_CALL_OPEN && c->generation > j->opened && !c->standby.is_backup) {
+    if (begins && c->generation > j->opened && !c->standby.is_backup) {
         j->opening = c->fence.opening;
         j->opened = c->generation;
         memset(j->granted, 0, sizeof j->granted);
@@ -44,14 +45,13 @@ static void call(struct world *w, const struct master_call *c)
     }
     /* its shards are there: it runs until it has been paused */
     bool adopted = disk_row(w, u->req.job)->handover.opening == c->fence.opening;
-    if (j->paused && !adopted && (c->kind == MASTER_CALL_INSPECT || c->kind == MASTER_CALL_OPEN)) {
+    if (j->paused && !adopted && (c->kind == MASTER_CALL_INSPECT || begins)) {
         violated(w, INVARIANT_PAUSED, "%s is paused, and begins", j->id);
     }
     if (c->kind != MASTER_CALL_INSPECT) {
         check_generation(w, u->req.job, c->generation);
     }
-    if (c->kind == MASTER_CALL_OPEN && c->restore[0] == '\0' &&
-        disk_row(w, u->req.job)->checkpoint[0] != '\0') {
+    if (begins && c->restore[0] == '\0' && disk_row(w, u->req.job)->checkpoint[0] != '\0') {
         violated(w, INVARIANT_ANEW, "%s begins anew, and has %s", j->id,
                  disk_row(w, u->req.job)->checkpoint);
     }
@@ -344,7 +344,9 @@ void master_called(struct world *w, uint32_t index, uint32_t attempt)
             generations[i] = q->held[i].generation;
             openings[i] = q->held[i].opening;
             standbys[i] = (struct master_standby_said){.waits_ms = q->held[i].waits_ms,
-                                                       .problem = q->held[i].problem};
+                                                       .problem = q->held[i].problem,
+                                                       .backup = q->held[i].backup,
+                                                       .follows = q->held[i].follows};
             jobs[i] = w->jobs[q->held[i].job].id;
         }
     } else {

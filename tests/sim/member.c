@@ -177,7 +177,7 @@ static void check_leftovers(struct world *w, uint32_t node, const struct unary_r
             named = named || q->held[k].opening == s->fence.opening;
         }
         if (s == NULL || !named || s->fence.opening == w->jobs[s->job].opening ||
-            s->fence.opening == w->jobs[s->job].standby.backups) {
+            standby_is_known(w, s)) {
             continue;
         }
         if (++s->leftover_beats > LEFTOVER_BEATS_MAX) {

@@ -95,8 +95,8 @@ struct unary_request {
     uint64_t generation, start, version, step, step_limit, ledger_step;
     uint32_t replica_first, replica_end;
     bool hold, slots, idle, forget_pins;
-    bool is_backup, promote, has_backup; /* OPEN, MEMBERSHIP */
-    struct sim_place backup;             /* likewise: of a shard that has one */
+    bool is_backup, joins, promote, has_backup; /* OPEN, MEMBERSHIP */
+    struct sim_place backup;                    /* likewise: of a shard that has one */
     char keep_pin[64];
     struct consistency consistency;
     struct flat_ledger ledger;
@@ -115,6 +115,7 @@ struct unary_request {
     } base;
     uint64_t first, count;
     struct tensor given;      /* UNARY_FILL, UNARY_RECORD */
+    struct tensor slot;       /* UNARY_RECORD, of a state, whose values are given */
     struct sim_record record; /* UNARY_RECORD, with */
     struct sim_sums totals[SIM_ROUNDS_MAX];
     bool begins;  /* INSPECT */
@@ -132,7 +133,9 @@ struct unary_request {
         uint32_t job;
         uint64_t generation; /* a worker's */
         uint64_t opening;    /* a worker's start */
-        uint64_t waits_ms;   /* a shard for its backup */
+        uint64_t waits_ms;   /* a shard for its backup, */
+        uint64_t backup;     /* which is this one, */
+        bool follows;        /* and can take over */
         const char *problem; /* of a backup; NULL: none */
     } held[SIM_SHARDS_OF_PS];
     uint32_t held_count;

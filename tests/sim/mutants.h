@@ -212,7 +212,17 @@
     X(membership_not_said, STANDBY, "a backup does not hear of a generation")                      \
     X(unpin_not_said, STANDBY, "a backup keeps what was unpinned")                                 \
     X(fill_not_said, STANDBY, "initial values that workers bring do not go to the backup")         \
+    X(joining_takes_over, STANDBY, "the master lets a backup take over that does not follow yet")  \
     X(alone_by_itself, STANDBY, "a primary goes on when its backup is silent for half a second")   \
+    X(records_go_on, STANDBY, "records to a backup that joins go on from those to the one before") \
+    X(state_not_kept, STANDBY, "nothing is kept of the state that a backup which joins is sent")   \
+    X(state_with_present_slots, STANDBY, "a state has the slots of the moment when it leaves")     \
+    X(state_of_generation_before, STANDBY, "a state is said to be of the generation before")       \
+    X(state_without_ledger, STANDBY, "a state does not have the data position")                    \
+    X(state_without_eras, STANDBY, "a state does not have the update sections")                    \
+    X(joining_without_bound, STANDBY, "a primary makes any number of updates while one joins")     \
+    X(follows_before_received, STANDBY, "a backup follows when it has the state, whatever waits")  \
+    X(follows_without_version_before, STANDBY, "a backup follows that has one version of sync")    \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

@@ -28,6 +28,12 @@ static void load(struct world *w, struct sim_shard *s, const struct unary_reques
     struct disk_cut cut = {0};
     const struct sim_job *j = &w->jobs[s->job];
     int code = q->directory[0] == '\0' ? 0 : disk_readable(w, q->directory);
+    if (q->joins) {
+        s->snapshots[0].version = q->version;
+        s->snapshots[0].refs = 1;
+        given_open(s, true);
+        return;
+    }
     if (code != 0) {
         err_set(err, code, "checkpoint %s: %s", q->directory,
                 code == ERR_CORRUPT ? "a checksum differs" : "the disk is not there");
@@ -64,7 +70,7 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
     s->job = q->job;
     s->number = q->shard;
     s->serial = (uint32_t)++w->serials;
-    s->opened = q->generation;
+    s->opened = q->joins && q->generation > j->opened ? j->opened : q->generation;
     s->fence = q->fence;
     s->version_first = q->version;
     s->elements = j->shard_elements[q->shard];
@@ -93,7 +99,8 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
                               .given = j->given && q->directory[0] == '\0',
                               .has_slots = true,
                               .eras = eras,
-                              .era_count = eras_for_core(j, q->eras, q->era_count, eras),
+                              .era_count = q->joins ? 0 /* its state says them */
+                                                    : eras_for_core(j, q->eras, q->era_count, eras),
                               .ledger = &ledger,
                               .workers = workers,
                               .worker_count = q->worker_count};
@@ -148,6 +155,6 @@ void shard_release(struct world *w, struct sim_shard *s)
     shard_free(s->core);
     shard_actions_release(&s->actions);
     tables_close(w, s->tables);
-    standby_end(s);
+    standby_release(s);
     free(s);
 }

@@ -245,6 +245,15 @@ void ps_take_membership(struct world *w, struct sim_shard *s, const struct unary
     budget_membership_done(w, s, before.generation, q->worker_count);
 }
 
+/* Room for the slots that a backup which joins is sent, if there is some. */
+static void bring_copy(struct world *w, struct sim_shard *s, struct shard_event *e)
+{
+    if (shard_joins(s->core, e) && w->pins_us <= w->now_us) {
+        e->slots_buffer = gradient_new(w);
+        s->gradients++;
+    }
+}
+
 void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
 {
     const struct unary_request *q = &w->unaries[unary].req;
@@ -311,6 +320,7 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         e.promote = q->promote;
         e.has_backup = q->has_backup;
         e.backup = q->backup.opening;
+        bring_copy(w, s, &e);
     }
     e.pin_id = q->pin_id;
     e.slots = q->slots;
@@ -319,7 +329,7 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         s->gradients++;
     }
     uint32_t gradients = s->gradients;
-    const bool copies = e.kind == SHARD_PIN && q->slots;
+    const bool copies = e.slots_buffer != NULL;
     const uint32_t job = q->job;
     if (e.kind == SHARD_MEMBERSHIP) {
         const struct unary_request told_by = *q; /* the list of calls may move */

@@ -106,6 +106,11 @@ static struct snapshot_slot *find_version(struct world *w, struct sim_shard *s, 
              (unsigned long long)s->snapshots[s->present].version);
 }
 
+const struct snapshot_slot *shard_version(struct world *w, struct sim_shard *s, uint64_t version)
+{
+    return find_version(w, s, version);
+}
+
 static uint32_t snapshots_used(const struct sim_shard *s)
 {
     uint32_t used = 0;
@@ -289,6 +294,7 @@ static void apply(struct world *w, struct sim_shard *s, const struct shard_actio
     s->previous = s->present;
     s->present = next;
     tables_applied(w, s);
+    standby_made(w, s);
     w->counts.steps++;
 }
 
@@ -309,7 +315,7 @@ static void add(struct world *w, struct sim_shard *s, const struct shard_action 
     to->generation = from->generation < to->generation ? from->generation : to->generation;
 }
 
-static void flatten(struct flat_ledger *to, const struct ledger *from)
+void ps_flatten(struct flat_ledger *to, const struct ledger *from)
 {
     to->present = from != NULL;
     if (from != NULL) {
@@ -340,7 +346,7 @@ static void reply_unary(struct world *w, struct sim_shard *s, struct sim_request
         out->pushes = info.pushes_applied;
         out->duplicates = info.pushes_duplicate;
         out->dropped = info.pushes_dropped;
-        flatten(&out->ledger, a->ledger);
+        ps_flatten(&out->ledger, a->ledger);
         out->pin_count = (uint32_t)info.pins;
         for (size_t i = 0; i < info.pins; i++) {
             snprintf(out->pins[i].id, sizeof out->pins[i].id, "%s", info.pinned[i].id);
@@ -518,6 +524,9 @@ static void act(struct world *w, struct sim_shard *s, const struct shard_action 
         break;
     case SHARD_EMIT:
         standby_say(w, s, a, s->standby.tag == NULL ? NULL : request_of(w, s, s->standby.tag));
+        break;
+    case SHARD_LOAD:
+        standby_load(w, s, a);
         break;
     case SHARD_REPLY:
         if (a->tag == NULL) {

@@ -249,6 +249,20 @@ bool schedule_has_backups(const struct sim_schedule *s)
     return any;
 }
 
+/* One server after the other, so that backups that have joined take over. */
+static void crash_in_turn(struct maker *m, struct sim_schedule *s)
+{
+    uint32_t node = maker_any_ps(m);
+    uint64_t at_us = 0;
+    for (uint64_t i = 0; i < 3 && s->fault_count < SIM_FAULTS_MAX; i++) {
+        struct sim_fault *f = maker_fault(m, FAULT_CRASH, node);
+        f->at_us = i == 0 ? f->at_us : at_us;
+        f->until_us = f->at_us + about(m, 10 * SIM_MS, 2 * SIM_S);
+        at_us = f->until_us + about(m, 50 * SIM_MS, 5 * SIM_S);
+        node = 1 + node % s->ps_count;
+    }
+}
+
 /* Backups of shards, where there can be some; servers end, for good or for a while, and cannot
  * reach each other. With draws of their own, too. */
 void maker_standby(const struct maker *of, struct sim_schedule *s, uint32_t percent)
@@ -271,6 +285,9 @@ void maker_standby(const struct maker *of, struct sim_schedule *s, uint32_t perc
     }
     for (uint64_t i = below(&m, 4); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
         maker_crash(&m, maker_any_ps(&m));
+    }
+    if (chance(&m, 40)) {
+        crash_in_turn(&m, s);
     }
     for (uint64_t i = below(&m, 3); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
         struct sim_fault *f =

@@ -102,6 +102,9 @@ void ps_membership(struct world *w, const struct unary_request *q, struct ps_tol
                    struct shard_event *e);
 void ps_take_membership(struct world *w, struct sim_shard *s, const struct unary_request *q,
                         struct shard_event *e);
+void ps_flatten(struct flat_ledger *to, const struct ledger *from);
+/* The version, which must be readable. */
+const struct snapshot_slot *shard_version(struct world *w, struct sim_shard *s, uint64_t version);
 struct sim_shard *ps_shard_there(struct world *w, uint32_t node, uint32_t job, uint32_t shard);
 void ps_drop(struct world *w, uint32_t node, uint32_t job); /* SIM_NONE: all */
 void ps_drop_opening(struct world *w, uint32_t node, uint64_t opening);
@@ -119,18 +122,21 @@ void followers_check(struct world *w, struct sim_shard *s); /* after a step of t
 /* standby.c: backups of shards */
 void standby_called(struct sim_job *j, const struct master_call *c); /* by the master */
 void standby_open(struct sim_shard *s, const struct unary_request *q, struct shard_options *o);
-void standby_end(struct sim_shard *s);
+void standby_release(struct sim_shard *s);
 /* SHARD_EMIT, in a step of @r (NULL: of none that waits for an answer). */
 void standby_say(struct world *w, struct sim_shard *s, const struct shard_action *a,
                  const struct sim_request *r);
 void standby_say_again(struct world *w, uint32_t node, uint32_t serial);
 void standby_heard(struct world *w, struct sim_shard *s, uint32_t unary, uint32_t attempt);
 void standby_answered(struct world *w, const struct unary *u, const struct unary_reply *r);
+void standby_load(struct world *w, struct sim_shard *s, const struct shard_action *a);
+void standby_made(struct world *w, const struct sim_shard *s); /* there is a new version */
 void standby_stepped(struct world *w, struct sim_shard *s);
 void standby_shows(struct world *w, struct sim_shard *s, const struct sim_request *r,
                    const struct shard_action *a);
 void standby_tell(const struct world *w, const struct sim_shard *s, struct unary_request *q);
 bool standby_is_present(const struct world *w, const struct sim_shard *s); /* it is the primary */
+bool standby_is_known(const struct world *w, const struct sim_shard *s); /* or the backup of that */
 bool standby_may_vanish(const struct sim_shard *s); /* what it makes nobody has seen yet */
 
 /* ps_budget.c: memory for gradients that is tight */

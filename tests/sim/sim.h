@@ -510,7 +510,7 @@ extern const char *const sim_invariant_texts[INVARIANT_COUNT];
 struct sim_counts {
     uint64_t events, messages, steps, dropped, recoveries, checkpoints, duplicates, old, speculated,
         stopped, resumed;
-    uint64_t given_up, memory_waits, records_received, takeovers;
+    uint64_t given_up, memory_waits, records_received, takeovers, joined, joined_takeovers;
     uint64_t rows_admitted, rows_evicted, rows_dropped, pins_given_up, tables_restored, deltas_read;
     uint64_t rows_ahead, versions_read;             /* with values, to compute; by followers */
     uint64_t traces, traces_answered, traces_whole; /* the last: of every node */

@@ -9,14 +9,18 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 
 #define SAY_TIMEOUT_MS 1000
 #define SAY_AGAIN_US (40 * SIM_MS)
+#define STATE_US (800 * SIM_MS) /* it is large */
 
 /* A record that the backup has not received. */
 struct sim_said {
     struct sim_said *next;
     struct unary_request req;
+    const struct gradient *slots; /* of a state: the copy that is kept */
+    uint64_t leaves_us;           /* likewise */
     bool away;
 };
 
@@ -26,15 +30,18 @@ void standby_open(struct sim_shard *s, const struct unary_request *q, struct sha
 {
     if (q->is_backup) {
         o->role = SHARD_BACKUP;
+        o->joins = q->joins;
+        s->standby.empty = q->joins;
     } else if (q->has_backup) {
         o->role = SHARD_PRIMARY;
         o->backup = q->backup.opening;
         s->standby.node = q->backup.node;
         s->standby.opening = q->backup.opening;
+        s->standby.follows = true;
     }
 }
 
-void standby_end(struct sim_shard *s)
+void standby_release(struct sim_shard *s)
 {
     while (s->standby.said != NULL) {
         struct sim_said *first = s->standby.said;
@@ -43,12 +50,24 @@ void standby_end(struct sim_shard *s)
     }
 }
 
-/* All that are not on their way. */
+/* A state is read when it leaves. */
+static void read_state(struct world *w, struct sim_shard *s, struct sim_said *said)
+{
+    const struct snapshot_slot *from = shard_version(w, s, said->req.record.what.version);
+    said->req.given = from->t;
+    memcpy(said->req.record.ids, from->ids.epoch, sizeof said->req.record.ids);
+    said->req.slot = said->slots == NULL ? s->slot : said->slots->t;
+}
+
+/* All that are not on their way. What follows a state may come before it. */
 static void send(struct world *w, struct sim_shard *s)
 {
     for (struct sim_said *r = s->standby.said; r != NULL && !s->standby.refused; r = r->next) {
-        if (r->away) {
+        if (r->away || r->leaves_us > w->now_us) {
             continue;
+        }
+        if (r->req.record.what.kind == SHARD_RECORD_STATE) {
+            read_state(w, s, r);
         }
         uint32_t index;
         struct unary *u =
@@ -72,6 +91,38 @@ static void fill_update(const struct sim_shard *s, const struct shard_action *a,
     memcpy(q->totals, s->totals, sizeof q->totals);
 }
 
+/* It is that of the generation which names the backup. */
+static void begin_joining(struct world *w, struct sim_shard *s, const struct shard_action *a,
+                          struct sim_said *said)
+{
+    struct unary_request *q = &said->req;
+    struct shard_info info;
+    shard_info(s->core, &info);
+    if (a->record.number != 1 || a->ledger == NULL) {
+        violated(w, INVARIANT_STANDBY, "the state of shard %u is record %llu", s->number,
+                 (unsigned long long)a->record.number);
+    }
+    standby_release(s);
+    s->standby.node = q->backup.node;
+    s->standby.opening = q->backup.opening;
+    s->standby.refused = false;
+    s->standby.follows = false;
+    if (q->era_count == 0 || !q->ledger.present) {
+        q->era_count = s->era_count;
+        memcpy(q->eras, s->eras, sizeof q->eras);
+    }
+    q->consistency = info.consistency;
+    q->version = a->record.version;
+    q->forget_pins = q->has_backup = q->promote = false;
+    ps_flatten(&q->ledger, a->ledger);
+    said->slots = a->buffer;
+    if (world_draw(w, "large state", w->serials++, 2) == 0) {
+        said->leaves_us = w->now_us + world_takes(w, "state", STATE_US);
+        s->standby.waits = true;
+        world_at(w, said->leaves_us, EVENT_SAY, s->node, s->serial, 0);
+    }
+}
+
 void standby_say(struct world *w, struct sim_shard *s, const struct shard_action *a,
                  const struct sim_request *r)
 {
@@ -87,6 +138,10 @@ void standby_say(struct world *w, struct sim_shard *s, const struct shard_action
     }
     if (!alone) {
         *q = w->unaries[r->unary].req;
+    }
+    if (kind == SHARD_RECORD_STATE) {
+        begin_joining(w, s, a, said);
+        last = &s->standby.said;
     }
     q->job = s->job;
     q->shard = s->number;
@@ -219,14 +274,17 @@ void standby_heard(struct world *w, struct sim_shard *s, uint32_t unary, uint32_
     if (q.record.has_gradient) {
         bring_gradient(w, s, &q, &e);
     }
+    const bool state = e.record.kind == SHARD_RECORD_STATE;
+    s->standby.record = &q;
     if (e.record.kind == SHARD_RECORD_PIN && q.slots && w->pins_us <= w->now_us) {
         e.slots_buffer = gradient_new(w);
         s->gradients++;
     }
     const uint32_t node = s->node;
     const uint32_t life = w->nodes[node].life;
-    if (e.record.kind == SHARD_RECORD_MEMBERSHIP) {
+    if (state || e.record.kind == SHARD_RECORD_MEMBERSHIP) {
         ps_membership(w, &q, &told, &e);
+        e.elements = state ? s->elements : 0;
         ps_take_membership(w, s, &q, &e);
     } else {
         shard_take(w, s, &e);
@@ -236,6 +294,98 @@ void standby_heard(struct world *w, struct sim_shard *s, uint32_t unary, uint32_
     }
 }
 
+void standby_load(struct world *w, struct sim_shard *s, const struct shard_action *a)
+{
+    const struct unary_request *q = s->standby.record;
+    struct snapshot_slot *present = &s->snapshots[s->present];
+    if (!s->standby.empty || s->previous != SIM_NONE || present->refs != 1) {
+        violated(w, INVARIANT_ORDER, "shard %u takes a state, and has one", s->number);
+    }
+    s->standby.empty = false;
+    s->standby.joined = true;
+    s->version_first = a->version;
+    present->version = a->version;
+    present->t = q->given;
+    memcpy(present->ids.epoch, q->record.ids, sizeof present->ids.epoch);
+    s->slot = q->slot;
+    s->applied = present->ids;
+    s->examples = q->record.what.examples;
+    s->era_count = q->era_count;
+    memcpy(s->eras, q->eras, sizeof s->eras);
+    given_open(s, false);
+}
+
+/* Over values, slots and batches of the present version. */
+static uint64_t sum_of(const struct sim_shard *s)
+{
+    const struct snapshot_slot *present = &s->snapshots[s->present];
+    uint64_t sum = rng_key_mix(s->examples, present->version);
+    for (uint32_t i = 0; i < s->elements; i++) {
+        uint32_t value, slot;
+        memcpy(&value, &present->t.v[i], sizeof value);
+        memcpy(&slot, &s->slot.v[i], sizeof slot);
+        sum = rng_key_mix(sum, (uint64_t)value << 32 | slot);
+    }
+    for (uint32_t i = 0; i < SIM_EPOCHS_MAX; i++) {
+        sum = rng_key_mix(sum, s->applied.epoch[i]);
+    }
+    return sum | 1;
+}
+
+void standby_made(struct world *w, const struct sim_shard *s)
+{
+    struct shard_info info;
+    struct sim_job *j = &w->jobs[s->job];
+    shard_info(s->core, &info);
+    const uint64_t version = s->snapshots[s->present].version;
+    if (info.role != SHARD_BACKUP && s->opened == j->opened && version < SIM_VERSIONS_MAX &&
+        standby_is_present(w, s)) {
+        j->standby.shards[s->number].made[version] = sum_of(s);
+    }
+}
+
+/* The bits of its primary. */
+static void check_bits(struct world *w, const struct sim_shard *s)
+{
+    const struct sim_job *j = &w->jobs[s->job];
+    const uint64_t version = s->snapshots[s->present].version;
+    const uint64_t made =
+        version < SIM_VERSIONS_MAX ? j->standby.shards[s->number].made[version] : 0;
+    if (s->opened == j->opened && made != 0 && made != sum_of(s)) {
+        violated(w, INVARIANT_STANDBY,
+                 "version %llu of shard %u has other bits in the backup than in the primary",
+                 (unsigned long long)version, s->number);
+    }
+}
+
+/* The primary says for the first time that its backup can take over. */
+static void check_follows_now(struct world *w, const struct sim_shard *s,
+                              const struct shard_info *info)
+{
+    const struct sim_shard *b = ps_shard_there(w, s->standby.node, s->job, s->number);
+    struct shard_info there;
+    w->counts.joined++;
+    if (b == NULL || b->fence.opening != s->standby.opening) {
+        return; /* it has died since */
+    }
+    shard_info(b->core, &there);
+    if (b->standby.empty || there.records != info->records || there.version != info->version ||
+        there.generation != info->generation || there.examples != info->examples ||
+        there.pins != info->pins ||
+        (info->ledger != NULL && !ledger_equal(there.ledger, info->ledger))) {
+        violated(w, INVARIANT_STANDBY,
+                 "the backup of shard %u is said to follow, and is at version %llu, record %llu",
+                 s->number, (unsigned long long)there.version, (unsigned long long)there.records);
+    }
+    if (there.consistency.mode == TRAINING_SYNC && s->previous != SIM_NONE &&
+        b->previous == SIM_NONE) {
+        violated(w, INVARIANT_STANDBY,
+                 "the backup of shard %u is said to follow, and lacks the version before %llu",
+                 s->number, (unsigned long long)there.version);
+    }
+    check_bits(w, b);
+}
+
 /* ---- what both say ---- */
 
 void standby_stepped(struct world *w, struct sim_shard *s)
@@ -243,12 +393,21 @@ void standby_stepped(struct world *w, struct sim_shard *s)
     struct shard_info info;
     shard_info(s->core, &info);
     if (info.role != SHARD_PRIMARY || info.closed) {
-        standby_end(s);
+        standby_release(s);
         return;
     }
-    uint64_t out = 0;
+    uint64_t out = 0, updates = 0;
     for (const struct sim_said *r = s->standby.said; r != NULL; r = r->next) {
         out++;
+        updates += r->req.record.what.kind == SHARD_RECORD_UPDATE;
+    }
+    if (updates > (info.follows ? 1 : SHARD_JOINING_UPDATES_MAX)) {
+        violated(w, INVARIANT_STANDBY, "shard %u has made %llu versions that its backup lacks",
+                 s->number, (unsigned long long)updates);
+    }
+    if (info.follows && !s->standby.follows) {
+        s->standby.follows = true;
+        check_follows_now(w, s, &info);
     }
     if (out != info.records - info.received) {
         violated(w, INVARIANT_STANDBY,
@@ -264,6 +423,8 @@ void standby_tell(const struct world *w, const struct sim_shard *s, struct unary
     const uint64_t now_ms = node_ms(w, s->node);
     shard_info(s->core, &info);
     q->held[q->held_count - 1].waits_ms = info.unreceived_ms == 0 ? 0 : now_ms - info.unreceived_ms;
+    q->held[q->held_count - 1].backup = info.role == SHARD_PRIMARY ? info.backup : 0;
+    q->held[q->held_count - 1].follows = info.follows;
     q->held[q->held_count - 1].problem = info.broken == NULL ? NULL : "it cannot follow";
 }
 
@@ -271,11 +432,11 @@ void standby_tell(const struct world *w, const struct sim_shard *s, struct unary
 
 void standby_called(struct sim_job *j, const struct master_call *c)
 {
-    if (c->kind == MASTER_CALL_OPEN && c->generation > j->standby.opened) {
+    if (c->kind == MASTER_CALL_OPEN && !c->standby.joins && c->generation > j->standby.opened) {
         j->standby = (struct sim_job_standby){.opened = c->generation};
     }
     if (c->kind == MASTER_CALL_OPEN && c->standby.is_backup) {
-        j->standby.backups = c->fence.opening;
+        j->standby.shards[c->shard].backup = c->fence.opening;
     } else if (c->kind == MASTER_CALL_OPEN || c->kind == MASTER_CALL_MEMBERSHIP) {
         j->standby.shards[c->shard].opening = c->fence.opening;
     }
@@ -286,11 +447,17 @@ bool standby_is_present(const struct world *w, const struct sim_shard *s)
     return w->jobs[s->job].standby.shards[s->number].opening == s->fence.opening;
 }
 
+bool standby_is_known(const struct world *w, const struct sim_shard *s)
+{
+    return standby_is_present(w, s) ||
+           w->jobs[s->job].standby.shards[s->number].backup == s->fence.opening;
+}
+
 bool standby_may_vanish(const struct sim_shard *s)
 {
     struct shard_info info;
     shard_info(s->core, &info);
-    return info.role == SHARD_PRIMARY;
+    return info.follows;
 }
 
 /* Whatever its workers and the master know of the old primary, the new one has. */
@@ -300,6 +467,8 @@ static void check_promoted(struct world *w, const struct sim_shard *s, const str
     TRACE(w, s->node, "is the primary of shard %u, at version %llu", s->number,
           (unsigned long long)a->version);
     w->counts.takeovers++;
+    w->counts.joined_takeovers += s->standby.joined;
+    check_bits(w, s);
     if (a->version < j->standby.shards[s->number].shown) {
         violated(w, INVARIANT_STANDBY,
                  "shard %u is at version %llu after its backup took over; %llu "

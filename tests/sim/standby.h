@@ -27,17 +27,22 @@ struct sim_standby {
     bool waits;   /* to send again */
     bool refused; /* the backup will never take one more */
     void *tag;    /* of the event that is stepped */
+    bool follows; /* it was seen to */
+    /* Of a backup */
+    bool joined, empty;                 /* its state has come, or has not; neither: as opened */
+    const struct unary_request *record; /* that is stepped */
 };
 
 /* Of a job's shards. */
 struct sim_job_standby {
-    uint64_t opened;  /* the generation of the last start, */
-    uint64_t backups; /* the opening of its backups */
+    uint64_t opened; /* the generation of the last start */
     struct {
-        uint64_t opening;                 /* of the present primary, as the master has told it */
+        uint64_t opening;                 /* of the present primary, as the master has told it, */
+        uint64_t backup;                  /* and of the newest backup */
         uint64_t generation, answered;    /* a primary answered the master in; its opening */
         uint64_t shown;                   /* the newest version that anybody was told of */
         uint64_t applied[SIM_EPOCHS_MAX]; /* batches that their workers know to be applied */
+        uint64_t made[SIM_VERSIONS_MAX]; /* a sum over what the present primary has made; 0: none */
     } shards[SIM_SHARDS_MAX];
 };
 

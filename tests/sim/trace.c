@@ -86,8 +86,8 @@ static void put_call(const struct world *w, struct text *t, const struct unary_r
             put(t, " %s", w->names[q->workers[i]]);
         }
         put(t, "%s%s", q->directory[0] != '\0' ? " restore " : "", q->directory);
-        put(t, "%s%s%s", q->is_backup ? " as a backup" : "", q->promote ? " promote" : "",
-            q->has_backup ? " with a backup" : "");
+        put(t, "%s%s%s%s", q->is_backup ? " as a backup" : "", q->joins ? " that joins" : "",
+            q->promote ? " promote" : "", q->has_backup ? " with a backup" : "");
         break;
     case MASTER_CALL_ASSIGN:
         put(t, " generation %llu", (unsigned long long)q->generation);

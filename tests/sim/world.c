@@ -152,7 +152,7 @@ static void clear(struct world *w)
                 shard_free(n->shards[k]->core);
                 shard_actions_release(&n->shards[k]->actions);
                 tables_close(w, n->shards[k]->tables);
-                standby_end(n->shards[k]);
+                standby_release(n->shards[k]);
                 free(n->shards[k]);
             }
         }

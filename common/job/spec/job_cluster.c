@@ -32,8 +32,9 @@ const struct field job_cluster_fields[] = {
      .offset = CLUSTER_AT(standby),
      .def = "none",
      .choices = standbys,
-     .help = "follower: each server's shard has a copy on the next server, which makes every "
-             "update with it and takes over when the server dies: no step is lost or made again"},
+     .help = "follower: each server's shard has a copy on another server, which makes every "
+             "update with it and takes over when the server dies: no step is lost or made again, "
+             "and another server gets the next copy"},
     {.path = "partitioner",
      .type = FIELD_ENUM,
      .offset = CLUSTER_AT(partitioner),

@@ -46,7 +46,7 @@ const char *job_spec_fixed(const char *key)
         const char *key, *reason;
     } fixed[] = {
         {"training", "a section; its keys can be set one by one"},
-        {"cluster", "a section; workers in it can be set"},
+        {"cluster", "a section; workers and standby in it can be set"},
         {"update", "a section; its keys can be set one by one"},
         {"update.rule",
          "fixed when the job was submitted: it decides what the servers keep of each "
@@ -74,6 +74,7 @@ const char *job_spec_fixed(const char *key)
     }
     bool free = strncmp(key, "training.", strlen("training.")) == 0 ||
                 strncmp(key, "update.", strlen("update.")) == 0 ||
-                strcmp(key, "cluster.workers") == 0 || strcmp(key, "priority") == 0;
+                strcmp(key, "cluster.workers") == 0 || strcmp(key, "cluster.standby") == 0 ||
+                strcmp(key, "priority") == 0;
     return free ? NULL : "fixed when the job was submitted";
 }

@@ -123,6 +123,13 @@ static const struct field training_fields[] = {
              "evaluation while the job runs, as event files of TensorBoard: JOB/train and "
              "JOB/test, and in JOB the hyperparameters; relative: from the job file's directory; "
              "empty: none. What cannot be written ends no job; `gradus status` says why"},
+    {.path = "tensorboard_histograms",
+     .type = FIELD_BOOL,
+     .offset = TRAINING_AT(tensorboard_histograms),
+     .def = "false",
+     .help = "With tensorboard: also a histogram of each variable in JOB/parameters, of the newest "
+             "checkpoint whenever the files are written, which the master reads for it; tables "
+             "have none"},
     {.path = "mode",
      .type = FIELD_ENUM,
      .offset = TRAINING_AT(mode),

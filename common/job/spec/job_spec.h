@@ -55,8 +55,9 @@ struct training_spec {
     int stop_metric;       /* enum metric_kind, plus 1; 0: none */
     int64_t stop_patience; /* evaluations; 0: the best one is only noted */
     double stop_min_delta;
-    bool stop_restore_best; /* the best version is the job's result; keeps it */
-    char *tensorboard;      /* directory of event files, on the master's host; "": none */
+    bool stop_restore_best;      /* the best version is the job's result; keeps it */
+    char *tensorboard;           /* directory of event files, on the master's host; "": none */
+    bool tensorboard_histograms; /* of parameters, too */
 };
 
 enum partitioner {

@@ -51,12 +51,16 @@ static bool are_sound(struct master *m, const struct job_handover *h)
     bool sound = true;
     for (size_t i = 0; i < h->server_count; i++) {
         sound = sound && is_sound(m, &h->servers[i], MASTER_PS) &&
-                h->servers[i].backup <= h->server_count;
+                h->servers[i].backup <= h->server_count + h->other_count;
+    }
+    for (size_t i = 0; i < h->other_count; i++) {
+        sound = sound && is_sound(m, &h->others[i], MASTER_PS);
     }
     for (size_t i = 0; i < h->worker_count; i++) {
         sound = sound && h->workers[i].start != 0 && is_sound(m, &h->workers[i], MASTER_WORKER);
     }
-    return sound && m->node_count + h->server_count + h->worker_count <= MASTER_NODES_MAX;
+    return sound &&
+           m->node_count + h->server_count + h->other_count + h->worker_count <= MASTER_NODES_MAX;
 }
 
 static struct node *take_node(struct master *m, const struct job_handover_node *from,
@@ -76,6 +80,24 @@ static struct node *take_node(struct master *m, const struct job_handover_node *
     n = node_add(m, &is, from->id);
     n->unheard = true;
     return n;
+}
+
+static void take_backups(struct master *m, struct job *j)
+{
+    const struct job_handover *h = &j->record.handover;
+    for (size_t i = 0; i < h->server_count; i++) {
+        const struct job_handover_node *from = &h->servers[i];
+        if (from->backup > 0) {
+            struct node *n = take_node(m, job_handover_place(h, from->backup), MASTER_PS);
+            j->shards[i].backup = (struct shard_backup){
+                .node = n,
+                .opening = from->backup_opening,
+                .joins = !from->backup_follows,
+                .stage = from->backup_follows ? BACKUP_FOLLOWS : BACKUP_NAMED,
+            };
+            node_take(n, j);
+        }
+    }
 }
 
 bool adopt_begin(struct master *m, struct job *j)
@@ -99,16 +121,7 @@ bool adopt_begin(struct master *m, struct job *j)
         node_take(n, j);
         shard_opened(&j->shards[i]);
     }
-    for (size_t i = 0; i < h->server_count; i++) {
-        const uint32_t backup = h->servers[i].backup;
-        if (backup > 0) {
-            j->shards[i].backup = (struct shard_backup){
-                .node = j->shards[backup - 1].node,
-                .opening = h->servers[i].backup_opening,
-                .answered = true,
-            };
-        }
-    }
+    take_backups(m, j);
     standby_show(j);
     for (size_t i = 0; i < h->worker_count; i++) {
         struct job_worker *w = job_worker_add(j, take_node(m, &h->workers[i], MASTER_WORKER));
@@ -350,6 +363,7 @@ void adopt_end(struct master *m, struct job *j)
     j->adopts = false;
     j->adoption = (struct adoption){0};
     j->record.adoptions++;
+    j->refill = true;
     m->counts.adoptions++;
     if (a.pin[0] != '\0') {
         sync_point_adopt(m, j, &a);

@@ -365,6 +365,10 @@ static struct step next_step(struct master *m, struct job *j)
         j->released = false;
         return job_is_sync(j) ? released_sync(m, j) : released_async(m, j);
     }
+    standby_refill(m, j);
+    if (standby_names(m, j)) {
+        return go(PHASE_REGROUP);
+    }
     if (j->standby_moved && (j->phase == PHASE_FINISH || j->phase == PHASE_WAIT)) {
         train_regroup(m, j); /* nobody trains: it is all that there is to do */
     }

@@ -132,6 +132,18 @@ void calls_forget(struct call_table *t, const struct job *j, enum master_call_ki
     }
 }
 
+void calls_forget_opening(struct call_table *t, const struct job *j, uint32_t shard,
+                          uint64_t opening)
+{
+    for (size_t i = t->count; i-- > 0;) {
+        const struct call *c = &t->rows[i];
+        if (c->job == j && c->kind == MASTER_CALL_OPEN && c->index == shard &&
+            c->opening == opening) {
+            calls_remove(t, &t->rows[i]);
+        }
+    }
+}
+
 void calls_forget_job(struct call_table *t, const struct job *j)
 {
     for (size_t i = t->count; i-- > 0;) {

@@ -73,6 +73,8 @@ bool calls_open_to(const struct call_table *t, const struct node *n, enum master
 /* True if @n is being told to drop something of @j. */
 bool calls_open_of(const struct call_table *t, const struct job *j, const struct node *n);
 void calls_forget(struct call_table *t, const struct job *j, enum master_call_kind kind);
+void calls_forget_opening(struct call_table *t, const struct job *j, uint32_t shard,
+                          uint64_t opening); /* OPEN */
 /* Removes all calls of the job but those that tell nodes to drop it: the place of a node is free
  * when it has dropped the job. */
 void calls_forget_job(struct call_table *t, const struct job *j);

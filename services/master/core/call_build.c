@@ -133,7 +133,7 @@ static bool pins_slots(const struct job *j)
 static void build_backup(const struct job *j, uint32_t shard, struct master_call *out)
 {
     const struct shard_backup *b = &j->shards[shard].backup;
-    if (b->node != NULL) {
+    if (b->node != NULL && (!b->joins || b->stage >= BACKUP_NAMED)) {
         out->standby.backup =
             (struct master_shard_location){shard, b->node->id, b->node->address, b->opening};
     }
@@ -168,6 +168,7 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
     case MASTER_CALL_OPEN:
         out->shard = c->index;
         out->standby.is_backup = c->backup;
+        out->standby.joins = c->backup && j->shards[c->index].backup.joins;
         if (!c->backup) {
             build_backup(j, c->index, out);
         }

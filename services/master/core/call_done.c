@@ -82,9 +82,16 @@ static void refused(struct master *m, const struct call *c, const struct err *er
         }
         break;
     case MASTER_CALL_OPEN:
-        start_open_refused(m, j, c->node, err, why);
+        if (c->backup && j->shards[c->index].backup.joins) {
+            standby_open_refused(m, j, c->index, why);
+        } else {
+            start_open_refused(m, j, c->node, err, why);
+        }
         break;
     case MASTER_CALL_MEMBERSHIP:
+        if ((no_room(err) || err->code == ERR_STATE) && standby_not_taken(m, j, c->index, why)) {
+            break;
+        }
         if (no_room(err)) {
             train_no_room(m, j, c->index, why);
             break;
@@ -173,23 +180,22 @@ static void succeeded(struct master *m, const struct call *c, const struct maste
         start_inspect_done(m, j, done);
         break;
     case MASTER_CALL_OPEN:
-        if (c->backup) {
-            j->shards[c->index].backup.answered = true;
-        } else {
-            shard_opened(&j->shards[c->index]);
-        }
         if (done->problem != NULL && done->problem[0] != '\0') {
             start_warn(m, j, c->node, done->problem);
         }
-        if (!c->backup) {
-            train_shard_said(j, c->index, done);
+        if (c->backup) {
+            standby_opened(j, c->index);
+            break;
         }
+        shard_opened(&j->shards[c->index]);
+        train_shard_said(j, c->index, done);
         break;
     case MASTER_CALL_START:
         start_worker_done(m, j, c->node);
         break;
     case MASTER_CALL_MEMBERSHIP:
         j->shards[c->index].promote = false;
+        standby_taken(j, c->index);
         train_shard_said(j, c->index, done);
         adopt_shard_said(j, c->index, done);
         break;

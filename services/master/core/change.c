@@ -193,6 +193,11 @@ static void change_at(struct master *m, struct job *j, uint64_t step, uint64_t v
     action_log(m, LOG_LEVEL_INFO, "job_changed", "job=%s step=%" PRIu64 " mode=%d replicas=%u",
                j->record.id, step, (int)j->record.consistency.mode, j->record.consistency.replicas);
     release_extra(m, j);
+    quota_measure(j);
+    if (j->spec.cluster.standby == STANDBY_NONE) {
+        standby_none(m, j);
+    }
+    j->refill = true;
     m->reschedule = true; /* the job may take more workers now */
     j->regroup_needed = true;
 }
@@ -250,7 +255,22 @@ bool change_undo(struct master *m, struct job *j, const char *why)
     return true;
 }
 
-static int check(const struct job *j, const struct master_set_event *set, struct err *err)
+/* A shard and its backup are on two servers. */
+static int check_standby(const struct master *m, const struct job *j, const struct job_spec *spec,
+                         struct err *err)
+{
+    const bool begins =
+        spec->cluster.standby != STANDBY_NONE && j->spec.cluster.standby == STANDBY_NONE;
+    if (!begins || waits(j) || m->alive[MASTER_PS] > 1) {
+        return 0;
+    }
+    return err_set(err, ERR_STATE,
+                   "job %s: a shard and its backup are on two parameter servers, and %zu is alive",
+                   j->record.id, m->alive[MASTER_PS]);
+}
+
+static int check(const struct master *m, const struct job *j, const struct master_set_event *set,
+                 struct err *err)
 {
     if (job_state_is_final(j->record.state) && row_has_end(j)) {
         return err_set(err, ERR_STATE, "job %s has ended: %s", j->record.id,
@@ -272,7 +292,8 @@ static int check(const struct job *j, const struct master_set_event *set, struct
     }
     struct consistency wanted;
     consistency_of(set->spec, &wanted);
-    int rc = check_whole(j, set->spec, err);
+    int rc = check_standby(m, j, set->spec, err);
+    rc = rc != 0 ? rc : check_whole(j, set->spec, err);
     if (rc == 0 && j->has_plan) {
         rc = plan_update_check(&j->plan, &set->spec->update, err);
     }
@@ -291,7 +312,7 @@ void on_set(struct master *m, const struct master_event *e)
         reply_error(m, e->request, ERR_NOT_FOUND, "no job %.128s", set->job);
         return;
     }
-    if (check(j, set, &err) < 0) {
+    if (check(m, j, set, &err) < 0) {
         reply_error(m, e->request, err.code, "%s", err.msg);
         return;
     }

@@ -275,6 +275,7 @@ bool change_undo(struct master *m, struct job *j, const char *why);
 /* job_secret.c */
 void fence_draw_secret(struct master *m, struct job *j);   /* once, unless its row has one */
 void fence_draw_openings(struct master *m, struct job *j); /* for a start, whose nodes are chosen */
+uint64_t fence_draw_opening(struct master *m);             /* of one shard more */
 /* @opening: of the shard that is meant; 0: none is. */
 struct fence fence_of(const struct job *j, uint64_t opening);
 
@@ -303,6 +304,8 @@ void schedule(struct master *m);
 /* True if there are enough servers, busy ones included, that are not too small for it. */
 bool placement_has_room(const struct master *m, const struct job *j);
 bool schedule_waits(const struct job *j); /* to be started */
+/* When @n may be asked again: UINT64_MAX: never; 0: it has refused nothing. */
+uint64_t placement_refused_until(const struct job *j, const struct node *n);
 
 /* start.c */
 void start_begin(struct master *m, struct job *j); /* its nodes are chosen */

@@ -2,6 +2,7 @@
 /* What the row of a running job says to a later master (adopt.c): it is written anew with each row,
  * and rows are written before anything of a new generation is said. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/mutant.h"
@@ -18,12 +19,31 @@ static void note_node(struct job_handover_node *to, const struct node *n, uint64
     to->start = start;
 }
 
-static void note_backup(struct job_handover_node *to, const struct job *j, size_t shard)
+/* The place of a server that has a backup: of one that has a shard, too, if there is. */
+static uint32_t place_of(struct job_handover *h, const struct node *n)
 {
-    const struct shard_backup *b = &j->shards[shard].backup;
-    for (uint32_t i = 0; i < j->shard_count && b->node != NULL && to->backup == 0; i++) {
-        to->backup = j->shards[i].node == b->node ? i + 1 : 0;
-        to->backup_opening = b->opening;
+    const size_t count = h->server_count + h->other_count;
+    for (uint32_t place = 1; place <= count; place++) {
+        if (strcmp(job_handover_place(h, place)->id, n->id) == 0) {
+            return place;
+        }
+    }
+    h->others = mem_resize(h->others, h->other_count + 1, sizeof *h->others);
+    h->others[h->other_count] = (struct job_handover_node){0};
+    note_node(&h->others[h->other_count++], n, 0);
+    return (uint32_t)count + 1;
+}
+
+/* One that its primary does not know is none. */
+static void note_backups(struct job_handover *h, const struct job *j)
+{
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct shard_backup *b = &j->shards[i].backup;
+        if (b->node != NULL && b->stage >= BACKUP_NAMED) {
+            h->servers[i].backup = place_of(h, b->node);
+            h->servers[i].backup_opening = b->opening;
+            h->servers[i].backup_follows = b->stage == BACKUP_FOLLOWS;
+        }
     }
 }
 
@@ -86,8 +106,8 @@ void handover_note(struct job *j)
     for (size_t i = 0; i < j->shard_count; i++) {
         note_node(&h->servers[i], j->shards[i].node, 0);
         h->servers[i].opening = j->shards[i].opening;
-        note_backup(&h->servers[i], j, i);
     }
+    note_backups(h, j);
     h->worker_count = count_started(j);
     h->workers = job_handover_nodes(h->worker_count);
     for (size_t i = 0, k = 0; i < j->worker_count; i++) {

@@ -53,6 +53,8 @@
 #define JOB_REFUSED_MAX 16    /* nodes that a job does without */
 #define RESUME_FEWER_MS 10000 /* wait before a job that recovers goes on with fewer workers */
 #define JOB_REFUSED_MS 10000  /* wait before a node that had no memory is asked again */
+#define REFILL_MS_MIN 2000    /* after a backup that did not come to follow; then twice as long */
+#define REFILL_MS_MAX 120000
 /* pause after a row that could not be stored; then twice as long */
 #define STORE_BACKOFF_MS_MIN 200
 #define STORE_BACKOFF_MS_MAX                                                                       \
@@ -126,10 +128,19 @@ struct chunk { /* of an evaluation */
     size_t sum_count;
 };
 
-struct shard_backup {  /* of a shard, on another server of the job */
+enum backup_stage {
+    BACKUP_OPENS,  /* OpenShard was sent */
+    BACKUP_OPEN,   /* and answered. Of one that joins its primary does not know yet; */
+    BACKUP_NAMED,  /* it is told in this generation, */
+    BACKUP_JOINS,  /* knows, and says its state */
+    BACKUP_FOLLOWS /* it can take over */
+};
+
+struct shard_backup {  /* of a shard, on another server */
     struct node *node; /* NULL: there is none */
     uint64_t opening;
-    bool answered;    /* OpenShard was */
+    bool joins; /* the shard had begun before */
+    enum backup_stage stage;
     unsigned without; /* as in struct shard_state */
     unsigned waits;   /* heartbeats in a row that say that its shard waits for it for too long */
 };
@@ -304,7 +315,11 @@ struct job {
     struct shard_state *shards;
     size_t shard_count;
     bool regroup_needed; /* the shards know other workers than there are */
-    bool standby_moved;  /* a shard has another place, or no backup any more, and does not know */
+    bool standby_moved;  /* a shard has another place or backup, or none any more, and does not know
+                          */
+    bool refill;         /* look for servers for the backups that shards lack */
+    uint64_t refill_after_ms; /* not before this time; 0: now */
+    unsigned refill_failures; /* backups in a row that did not come to follow */
     bool quiesced; /* async, bounded: all hold; the regrouping says whether the shards are level */
     struct refusal refused[JOB_REFUSED_MAX]; /* a ring */
     size_t refused_count;

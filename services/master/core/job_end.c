@@ -46,6 +46,7 @@ static void end(struct master *m, struct job *j, enum job_state state, const cha
     j->record.workers = (struct job_names){0};
     job_enter(m, j, state, reason);
     sync_point_stop(j);
+    j->refill_after_ms = 0;
     j->restartable = false;
     j->resume = false;
     j->adopts = false;
@@ -103,6 +104,9 @@ static void stop_training(struct master *m, struct job *j, const char *why)
     j->quiesced = false;
     j->changing = false;
     j->standby_moved = false;
+    j->refill = false;
+    j->refill_after_ms = 0;
+    j->refill_failures = 0;
     j->adopts = false;
     j->adoption = (struct adoption){0};
     j->yield_again_ms = 0;
@@ -380,8 +384,9 @@ static bool may_rest(const struct job *j)
     bool stored = j->row_stored == j->row && j->row_sent == j->row && j->store_again_ms == 0 &&
                   j->store_failures == 0 && j->answer_count == 0 && j->told;
     bool idle = j->phase == PHASE_NONE && j->work == WORK_NONE && !j->touched && !j->changed &&
-                j->retry_ms == 0 && j->start_after_ms == 0 && j->yield_again_ms == 0 &&
-                j->waiter_count == 0 && !j->set_waits && !j->removing && !refuses_for_now(j);
+                j->retry_ms == 0 && j->refill_after_ms == 0 && j->start_after_ms == 0 &&
+                j->yield_again_ms == 0 && j->waiter_count == 0 && !j->set_waits && !j->removing &&
+                !refuses_for_now(j);
     return stored && idle && j->record.waiting == JOB_WAITS_NOT && j->record.queue_position == 0;
 }
 

@@ -21,10 +21,17 @@ void job_handover_release(struct job_handover *h)
     free(h->version);
     release_nodes(h->servers, h->server_count);
     release_nodes(h->workers, h->worker_count);
+    release_nodes(h->others, h->other_count);
     ledger_release(&h->ledger);
     free(h->pin.id);
     ledger_release(&h->pin.ledger);
     *h = (struct job_handover){0};
+}
+
+const struct job_handover_node *job_handover_place(const struct job_handover *h, uint32_t place)
+{
+    return place <= h->server_count ? &h->servers[place - 1]
+                                    : &h->others[place - h->server_count - 1];
 }
 
 struct job_handover_node *job_handover_nodes(size_t count)
@@ -61,6 +68,7 @@ void job_handover_copy(struct job_handover *to, const struct job_handover *from)
     to->version = mem_strdup(from->version);
     to->servers = copy_nodes(from->servers, from->server_count);
     to->workers = copy_nodes(from->workers, from->worker_count);
+    to->others = copy_nodes(from->others, from->other_count);
     ledger_copy(&to->ledger, &from->ledger);
     if (from->pin.id != NULL) {
         to->pin.id = mem_strdup(from->pin.id);

@@ -174,9 +174,11 @@ void job_record_copy(struct job_record *to, const struct job_record *from)
         const struct job_shard *shard = &from->shards[i];
         free(to->shards[i].ps);
         free(to->shards[i].backup);
+        free(to->shards[i].backup_problem);
         to->shards[i] = *shard;
         to->shards[i].ps = mem_strdup(shard->ps);
         to->shards[i].backup = mem_strdup(shard->backup);
+        to->shards[i].backup_problem = mem_strdup(shard->backup_problem);
         if (shard->ledger.split_count > 0) {
             ledger_copy(&to->shards[i].ledger, &shard->ledger);
         }
@@ -188,6 +190,7 @@ void job_record_set_shards(struct job_record *r, size_t count)
     for (size_t i = 0; i < r->shard_count; i++) {
         free(r->shards[i].ps);
         free(r->shards[i].backup);
+        free(r->shards[i].backup_problem);
         ledger_release(&r->shards[i].ledger);
     }
     free(r->shards);
@@ -196,6 +199,7 @@ void job_record_set_shards(struct job_record *r, size_t count)
     for (size_t i = 0; i < count; i++) {
         r->shards[i].ps = mem_strdup("");
         r->shards[i].backup = mem_strdup("");
+        r->shards[i].backup_problem = mem_strdup("");
     }
 }
 

@@ -82,7 +82,11 @@ struct job_data {
 /* What a shard said last. */
 struct job_shard {
     char *ps;
-    char *backup;           /* the server of its backup; "": it has none */
+    char *backup; /* the server of its backup; "": it has none */
+    char
+        *backup_problem; /* why there is none, although the job is to have one; "": nothing known */
+    bool follows;        /* the backup can take over; before that so much has left of the state: */
+    uint64_t state_sent, state_bytes;
     uint64_t backup_behind; /* changes that the backup has not received */
     uint64_t value_bytes;   /* of the plan; 0: not known */
     uint64_t version, examples, duplicates, dropped;
@@ -127,7 +131,8 @@ struct job_handover_node {
     uint64_t pid, incarnation;
     uint64_t start;                   /* of a worker: number of its StartJob */
     uint64_t opening, backup_opening; /* of a shard and its backup */
-    uint32_t backup; /* the place of the latter's server in the list, from 1; 0: there is none */
+    uint32_t backup;     /* the place of the latter's server, from 1; 0: there is none */
+    bool backup_follows; /* it can take over */
 };
 struct job_handover_pin {                /* a version on which work goes on while training does */
     char *id;                            /* owned; NULL: there is none */
@@ -140,7 +145,8 @@ struct job_handover {
     uint64_t opening; /* of its shards; 0: it does not run, and there is nothing else */
     char *version;    /* of the programs; owned */
     struct job_handover_node *servers, *workers; /* in the order of shards, and of shares; owned */
-    size_t server_count, worker_count;
+    struct job_handover_node *others; /* servers that have backups alone: behind `servers`; owned */
+    size_t server_count, worker_count, other_count;
     uint64_t step;                             /* at which its step map begins, */
     struct ledger ledger;                      /* and the position there; owned */
     uint64_t version_shift, checkpointed_step; /* as in struct job */
@@ -149,6 +155,8 @@ struct job_handover {
 };
 void job_handover_release(struct job_handover *h); /* zeroed is fine; afterwards it is */
 void job_handover_copy(struct job_handover *to, const struct job_handover *from); /* overwritten */
+/* The server at @place, from 1, which there is. */
+const struct job_handover_node *job_handover_place(const struct job_handover *h, uint32_t place);
 /* Makes room for nodes, all of whose texts are "". */
 struct job_handover_node *job_handover_nodes(size_t count);
 

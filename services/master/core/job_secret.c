@@ -20,7 +20,7 @@ void fence_draw_secret(struct master *m, struct job *j)
     memcpy(j->record.secret, words, sizeof words);
 }
 
-static uint64_t draw(struct master *m)
+uint64_t fence_draw_opening(struct master *m)
 {
     uint64_t opening;
     do {
@@ -32,8 +32,8 @@ static uint64_t draw(struct master *m)
 void fence_draw_openings(struct master *m, struct job *j)
 {
     const bool backups = j->spec.cluster.standby == STANDBY_FOLLOWER;
-    j->opening = draw(m);
-    j->backup_opening = backups ? draw(m) : 0;
+    j->opening = fence_draw_opening(m);
+    j->backup_opening = backups ? fence_draw_opening(m) : 0;
     for (size_t i = 0; i < j->shard_count; i++) {
         j->shards[i].opening = j->opening;
         j->shards[i].backup.opening = j->backup_opening;

@@ -7,10 +7,11 @@
  * the shard is lost, the backup becomes the primary in a new generation, as if workers had come or
  * gone: nothing is lost or made again. A primary never goes on without its backup by itself; this
  * master says so, in a new generation, too. So of a generation there is never more than one
- * primary. What lost its backup has none until the job starts again. */
+ * primary. What lost its backup gets another one while the job runs (standby_join.c). */
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/mem.h"
 #include "base/mutant.h"
 #include "master/core/core.h"
@@ -70,7 +71,7 @@ size_t standby_missing(const struct job *j)
         j->record.state == JOB_RUNNING && j->spec.cluster.standby == STANDBY_FOLLOWER;
     size_t count = 0;
     for (size_t i = 0; i < j->shard_count && wanted; i++) {
-        count += j->shards[i].backup.node == NULL;
+        count += j->shards[i].backup.node == NULL || j->shards[i].backup.stage != BACKUP_FOLLOWS;
     }
     return count;
 }
@@ -91,6 +92,7 @@ void standby_show(struct job *j)
             const struct node *backup = s->backup.node;
             job_record_set(&j->record.shards[i].ps, s->node == NULL ? "" : s->node->id);
             job_record_set(&j->record.shards[i].backup, backup == NULL ? "" : backup->id);
+            j->record.shards[i].follows = backup != NULL && s->backup.stage == BACKUP_FOLLOWS;
             j->record.shards[i].backup_behind = 0;
             if (j->has_plan && i < j->plan.shard_count) { /* else as its row says */
                 j->record.shards[i].value_bytes = j->plan.shard_elements[i] * sizeof(float);
@@ -98,6 +100,19 @@ void standby_show(struct job *j)
         }
     }
     job_changed(j);
+}
+
+void standby_opened(struct job *j, uint32_t shard)
+{
+    struct shard_backup *b = &j->shards[shard].backup;
+    b->stage = b->joins ? BACKUP_OPEN : BACKUP_FOLLOWS;
+    standby_show(j);
+}
+
+void standby_taken(struct job *j, uint32_t shard)
+{
+    struct shard_backup *b = &j->shards[shard].backup;
+    b->stage = b->node != NULL && b->stage == BACKUP_NAMED ? BACKUP_JOINS : b->stage;
 }
 
 void shards_ask(struct master *m, struct job *j)
@@ -123,7 +138,7 @@ static void note_handover(struct job *j, size_t i, bool taken)
     }
     struct job_handover_node *from = &h->servers[i];
     if (taken) {
-        const struct job_handover_node *to = &h->servers[from->backup - 1];
+        const struct job_handover_node *to = job_handover_place(h, from->backup);
         job_record_set(&from->id, to->id);
         job_record_set(&from->address, to->address);
         job_record_set(&from->http_address, to->http_address);
@@ -134,6 +149,7 @@ static void note_handover(struct job *j, size_t i, bool taken)
     }
     from->backup = 0;
     from->backup_opening = 0;
+    from->backup_follows = false;
 }
 
 /* The job has its shards, and workers may be told where. */
@@ -149,6 +165,39 @@ static void moved(struct job *j, const char *what)
     standby_show(j);
     job_say(j, what);
     job_touch(j);
+}
+
+void standby_close(struct master *m, struct job *j, uint32_t shard)
+{
+    struct shard_backup *b = &j->shards[shard].backup;
+    calls_forget_opening(&m->calls, j, shard, b->opening);
+    if (b->node->alive) {
+        call_start_close(m, j, b->node, shard, b->opening);
+    }
+    j->standby_moved = j->standby_moved || b->stage >= BACKUP_NAMED;
+    j->refill = true;
+    *b = (struct shard_backup){0};
+    note_handover(j, shard, false);
+    standby_show(j);
+}
+
+void standby_none(struct master *m, struct job *j)
+{
+    for (size_t i = 0; i < j->shard_count; i++) {
+        if (j->shards[i].backup.node != NULL) {
+            action_log(m, LOG_LEVEL_INFO, "backup_closed", "job=%s shard=%zu node=%s", j->record.id,
+                       i, j->shards[i].backup.node->id);
+            standby_close(m, j, (uint32_t)i);
+        }
+        job_record_set(&j->record.shards[i].backup_problem, "");
+    }
+}
+
+void standby_back_off(const struct master *m, struct job *j, uint32_t shard, const char *why)
+{
+    const uint64_t ms = backoff_ms(++j->refill_failures, REFILL_MS_MIN, REFILL_MS_MAX);
+    j->refill_after_ms = m->now_ms + ms;
+    job_record_set(&j->record.shards[shard].backup_problem, why);
 }
 
 bool standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why)
@@ -168,21 +217,28 @@ bool standby_drop(struct master *m, struct job *j, uint32_t shard, const char *w
                j->record.id, shard, n->id, log_quote(why, quoted, sizeof quoted));
     const char *what = action_printf(m, "shard %" PRIu32 " on %s has no backup any more: %s", shard,
                                      j->shards[shard].node->id, why);
-    if (n->alive) {
-        call_start_close(m, j, n, shard, b->opening);
+    if (n->alive) { /* others first; and its shard has waited for it */
+        job_refuse(m, j, n, false);
+        standby_back_off(m, j, shard, why);
     }
-    *b = (struct shard_backup){0};
-    note_handover(j, shard, false);
-    moved(j, what);
+    standby_close(m, j, shard);
+    job_say(j, what);
+    job_touch(j);
     return true;
+}
+
+static bool can_take_over(const struct shard_backup *b)
+{
+    const bool follows =
+        b->stage == BACKUP_FOLLOWS || (b->stage == BACKUP_JOINS && MUTANT(joining_takes_over));
+    return b->node != NULL && b->node->alive && follows;
 }
 
 /* Those of @n's shards that have a backup that can take over; false: one has none. */
 bool standby_covers(const struct job *j, const struct node *n)
 {
     for (size_t i = 0; i < j->shard_count; i++) {
-        const struct shard_backup *b = &j->shards[i].backup;
-        if (j->shards[i].node == n && (b->node == NULL || !b->node->alive || !b->answered)) {
+        if (j->shards[i].node == n && !can_take_over(&j->shards[i].backup)) {
             return false;
         }
     }
@@ -219,6 +275,7 @@ static void take_over(struct master *m, struct job *j, size_t i)
     s->without = 0;
     s->promote = true;
     s->backup = (struct shard_backup){0};
+    j->refill = true;
     shard_opened(s);
     note_handover(j, i, true);
     move_calls(m, j, i);
@@ -283,6 +340,40 @@ void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *wh
 
 /* ---- what servers say ---- */
 
+static bool all_follow(const struct job *j)
+{
+    bool all = true;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        all =
+            all && j->shards[i].backup.node != NULL && j->shards[i].backup.stage == BACKUP_FOLLOWS;
+    }
+    return all;
+}
+
+/* What the primary says of a backup that joins; whether the row has it matters to a master that is
+ * started again when the primary is gone. */
+static void hear_of_state(struct master *m, struct job *j, size_t i,
+                          const struct master_standby_said *said)
+{
+    struct shard_backup *b = &j->shards[i].backup;
+    if (b->stage < BACKUP_NAMED || b->stage == BACKUP_FOLLOWS) {
+        return; /* the former: of a start, and its own server has not answered yet */
+    }
+    j->record.shards[i].state_sent = said->state_sent;
+    j->record.shards[i].state_bytes = said->state_bytes;
+    if (said->follows) {
+        b->stage = BACKUP_FOLLOWS;
+        j->refill_failures = 0;
+        action_log(m, LOG_LEVEL_INFO, "backup_follows", "job=%s shard=%zu node=%s", j->record.id, i,
+                   b->node->id);
+        standby_show(j);
+        if (all_follow(j)) {
+            job_say(j, "every shard has a backup again");
+        }
+        job_store(m, j);
+    }
+}
+
 void standby_said(struct master *m, struct job *j, const struct node *n, uint64_t opening,
                   const struct master_standby_said *said)
 {
@@ -291,7 +382,7 @@ void standby_said(struct master *m, struct job *j, const struct node *n, uint64_
         if (s->backup.node == NULL) {
             continue;
         }
-        bool primary = s->node == n && s->opening == opening;
+        bool primary = s->node == n && s->opening == opening && said->backup == s->backup.opening;
         bool backup = s->backup.node == n && s->backup.opening == opening;
         if (primary) { /* after a standstill the first heartbeat may overtake what came meanwhile */
             const bool waits = said->waits_ms >= m->config.heartbeat_timeout_ms;
@@ -299,6 +390,7 @@ void standby_said(struct master *m, struct job *j, const struct node *n, uint64_
         }
         if (primary && i < j->record.shard_count) {
             j->record.shards[i].backup_behind = said->behind;
+            hear_of_state(m, j, i, said);
         }
         if (primary && s->backup.waits >= HEARTBEATS_WAITING_MAX) {
             (void)standby_drop(m, j, (uint32_t)i,
@@ -326,7 +418,7 @@ bool shards_compare(struct master *m, struct job *j, struct node *n,
             }
         }
         struct shard_backup *b = &s->backup;
-        if (b->node == n && b->answered) {
+        if (b->node == n && b->stage >= BACKUP_OPEN) {
             b->without = names(said, j, b->opening) ? 0 : b->without + 1;
             if (b->without >= HEARTBEATS_WITHOUT_MAX &&
                 standby_drop(m, j, (uint32_t)i, "its server has lost it")) {

@@ -13,13 +13,31 @@ struct node *shard_give_up(struct shard_state *s);
 bool job_has_shard_on(const struct job *j, const struct node *n); /* or the backup of one */
 bool job_has_opening(const struct job *j, const struct node *n, uint64_t opening);
 void standby_place(struct job *j); /* each shard has a server: chooses those of the backups */
-/* Shards of @j, which runs, that should have a backup and have none any more. */
+/* Shards of @j, which runs, that should have a backup, and have none that can take over. */
 size_t standby_missing(const struct job *j);
-void standby_show(struct job *j);                 /* the record says where shards and backups are */
+void standby_show(struct job *j); /* the record says where shards and backups are */
+/* The backup's server has opened it; its primary has taken the generation that names it. */
+void standby_opened(struct job *j, uint32_t shard);
+void standby_taken(struct job *j, uint32_t shard);
+/* The next one is not looked for at once: the last did not come to follow, says @why. */
+void standby_back_off(const struct master *m, struct job *j, uint32_t shard, const char *why);
+/* The backup, which there is, is closed and none any more. */
+void standby_close(struct master *m, struct job *j, uint32_t shard);
+/* The job is to have no backups any more: its shards hear of that with the next generation. */
+void standby_none(struct master *m, struct job *j);
 void shards_ask(struct master *m, struct job *j); /* asks the servers for shards and backups */
-/* The shard goes on without its backup, when it has been told; a job that starts begins again.
- * False: neither is possible now. */
+/* The shard goes on without its backup, when it has been told, if it knew of it; a job that starts
+ * begins again. False: neither is possible now. */
 bool standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why);
+/* standby_join.c: new backups of a job that runs */
+void standby_refill(struct master *m, struct job *j); /* if it is time for that */
+/* True: all that were asked for are open, and are named in the next generation. */
+bool standby_names(struct master *m, struct job *j);
+void standby_open_refused(struct master *m, struct job *j, uint32_t shard, const char *why);
+/* The primary refuses the generation that names its new backup: it hears of the same without.
+ * False: it was not for that. */
+bool standby_not_taken(struct master *m, struct job *j, uint32_t shard, const char *why);
+
 bool standby_covers(const struct job *j, const struct node *n); /* @j can do without @n */
 /* Their backups take the shards of @n over, and what was asked of @n is asked of them. False: not
  * all have one, or the job does not stand; then nothing has changed. */

@@ -72,6 +72,10 @@ static void end_pauses(struct master *m)
             j->yield_again_ms = 0;
             job_touch(j);
         }
+        if (j->refill_after_ms != 0 && j->refill_after_ms <= m->now_ms) {
+            j->refill_after_ms = 0;
+            job_touch(j);
+        }
         uint64_t preempt_ms = preempt_time(m, j);
         m->reschedule = m->reschedule || (m->before_ms < preempt_ms && preempt_ms <= m->now_ms);
         for (size_t k = 0; j->refused_count > 0 && k < JOB_REFUSED_MAX; k++) {
@@ -210,6 +214,9 @@ static void job_timer(const struct master *m, const struct job *j, uint64_t *nex
     }
     if (j->yield_again_ms != 0) {
         earlier(next, j->yield_again_ms);
+    }
+    if (j->refill_after_ms != 0) {
+        earlier(next, j->refill_after_ms);
     }
     if (preempt_time(m, j) > m->now_ms) {
         earlier(next, preempt_time(m, j));

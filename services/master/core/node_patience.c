@@ -36,8 +36,8 @@ static bool is_covered(const struct master *m, const struct job *j, const struct
 {
     for (size_t i = 0; i < j->shard_count; i++) {
         const struct shard_backup *b = &j->shards[i].backup;
-        const bool speaks = b->node != NULL && b->node->alive && b->answered && !b->node->unheard &&
-                            !node_is_silent(m, b->node, m->now_ms);
+        const bool speaks = b->node != NULL && b->node->alive && b->stage == BACKUP_FOLLOWS &&
+                            !b->node->unheard && !node_is_silent(m, b->node, m->now_ms);
         if (j->shards[i].node == n && (!speaks || j->record.state != JOB_RUNNING)) {
             return false;
         }

@@ -35,8 +35,7 @@ static struct supply supply_of(const struct master *m, enum master_role role)
     return m->supply[role];
 }
 
-/* When @n may be asked again: UINT64_MAX: never; 0: it has refused nothing. */
-static uint64_t refused_until(const struct job *j, const struct node *n)
+uint64_t placement_refused_until(const struct job *j, const struct node *n)
 {
     for (size_t i = 0; i < JOB_REFUSED_MAX; i++) {
         if (j->refused[i].node == n->number) {
@@ -51,7 +50,7 @@ bool placement_has_room(const struct master *m, const struct job *j)
     size_t count = j->refused_count == 0 ? m->alive[MASTER_PS] : 0;
     for (size_t i = 0; j->refused_count > 0 && i < m->node_count; i++) {
         const struct node *n = m->nodes[i];
-        count += n->role == MASTER_PS && n->alive && refused_until(j, n) != UINT64_MAX;
+        count += n->role == MASTER_PS && n->alive && placement_refused_until(j, n) != UINT64_MAX;
     }
     return count >= (size_t)j->spec.cluster.ps;
 }
@@ -70,7 +69,7 @@ static void refill(struct master *m, struct job *j, size_t most)
         if (j->worker_count >= most || (j->workers_fit > 0 && j->worker_count >= j->workers_fit)) {
             return;
         }
-        if (n->role == MASTER_WORKER && is_free(m, n) && refused_until(j, n) == 0) {
+        if (n->role == MASTER_WORKER && is_free(m, n) && placement_refused_until(j, n) == 0) {
             action_log(m, LOG_LEVEL_INFO, "worker_added", "job=%s node=%s", j->record.id, n->id);
             job_worker_add(j, n);
             m->supply[MASTER_WORKER].free--;
@@ -105,8 +104,8 @@ static bool is_better(const struct master *m, const struct job *j, const struct 
     if (late_a != late_b) {
         return late_b;
     }
-    uint64_t until_a = refused_until(j, a);
-    uint64_t until_b = refused_until(j, b);
+    uint64_t until_a = placement_refused_until(j, a);
+    uint64_t until_b = placement_refused_until(j, b);
     return until_a != until_b ? until_a < until_b : a->job_count < b->job_count;
 }
 
@@ -357,6 +356,10 @@ void schedule(struct master *m)
     }
     for (size_t i = 0; i < q.count; i++) {
         struct job *j = q.items[i].j;
+        if (j->spec.cluster.standby != STANDBY_NONE && j->record.state == JOB_RUNNING) {
+            j->refill = true; /* there may be another server now */
+            job_touch(j);
+        }
         if (q.items[i].rank == 0) {
             serve_running(m, j, first, awaited);
         } else if (schedule_waits(j)) {

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "master/shell/job_wire.h"
+#include "tensorboard/parameters.h"
 #include "tensorboard/tensorboard.h"
 
 #define SETTLE_MS 2000 /* for reports of workers about an epoch after its evaluation */
@@ -21,6 +22,9 @@ struct board { /* of a job that wants event files, or does not */
     size_t count; /* evaluations, and the last one's step, that were looked at */
     uint64_t step;
     uint64_t due_ms; /* 0: nothing is to be written */
+    bool histograms;
+    char *checkpoint;    /* newest one that was looked at, */
+    char *has_histogram; /* and the one whose histograms are written; NULL: none */
     bool writing, ended;
 };
 
@@ -30,7 +34,8 @@ struct task {
     struct shell *shell;
     struct job_record job;
     char *dir;
-    size_t count; /* evaluations to write */
+    size_t count;    /* evaluations to write */
+    bool histograms; /* and those of its checkpoint */
     struct err err;
 };
 
@@ -105,7 +110,10 @@ static void write_files(void *ctx)
                  : open_dir(t->dir, root, dir, &t->err);
     if (rc == 0) {
         job_wire_init(&w, &t->job, JOB_WIRE_EVALUATIONS | JOB_WIRE_TEXT);
-        (void)tensorboard_write(dir, &w.job, w.job.text, t->count, &t->err);
+        rc = tensorboard_write(dir, &w.job, w.job.text, t->count, &t->err);
+        if (rc == 0 && t->histograms) {
+            (void)parameters_write(dir, &w.job, &t->job.checkpoint, 1, &t->err);
+        }
         job_wire_release(&w);
     }
     if (loop_post(t->shell->loop, on_written, t, NULL) < 0) {
@@ -148,13 +156,20 @@ static void tell(struct shell *s, const char *job, const char *problem)
     buf_release(&before);
 }
 
-static void board_free(struct shell *s, struct board *b)
+static void release(struct board *b)
 {
-    name_index_remove(&s->boards.index, b->job);
     free(b->job);
     free(b->text);
     free(b->dir);
+    free(b->checkpoint);
+    free(b->has_histogram);
     free(b);
+}
+
+static void board_free(struct shell *s, struct board *b)
+{
+    name_index_remove(&s->boards.index, b->job);
+    release(b);
 }
 
 /* What the job's file says; it may be changed while the job runs. */
@@ -170,6 +185,7 @@ static void read_dir(struct board *b, const char *text)
     b->text = mem_strdup(text);
     const bool read = job_spec_parse(text, strlen(text), b->job, NULL, 0, &spec, &diags) == 0;
     b->dir = mem_strdup(read ? spec.training.tensorboard : "");
+    b->histograms = read && spec.training.tensorboard_histograms;
     diags_release(&diags);
     job_spec_release(&spec);
 }
@@ -190,6 +206,8 @@ static void write_board(struct shell *s, struct board *b, const struct job_recor
     struct task *t = mem_new(1, sizeof *t);
     struct err err = {0};
     t->count = settled(r, b->ended);
+    t->histograms = b->histograms && r->checkpoint[0] != '\0' &&
+                    (b->has_histogram == NULL || strcmp(b->has_histogram, r->checkpoint) != 0);
     t->shell = s;
     t->dir = mem_strdup(b->dir);
     job_record_copy(&t->job, r);
@@ -243,6 +261,9 @@ static void on_written(void *ctx)
     struct board *b = name_index_find(&s->boards.index, t->job.id);
     if (b != NULL && !loop_discarding(s->loop)) {
         b->writing = false;
+        if (t->histograms && t->err.code == 0) {
+            job_record_set(&b->has_histogram, t->job.checkpoint);
+        }
         tell(s, b->job, t->err.code == 0 ? "" : t->err.msg);
         const struct job_record *r = master_job(s->master, b->job, chrono_now_ms());
         if (b->ended && b->due_ms != 0 && r != NULL) { /* it ended while its files were written */
@@ -263,7 +284,8 @@ void boards_changed(struct shell *s, const struct job_record *r)
         return;
     }
     const uint64_t step = r->evaluations[r->evaluation_count - 1].step;
-    if (b != NULL && !ended && b->count == r->evaluation_count && b->step == step) {
+    if (b != NULL && !ended && b->count == r->evaluation_count && b->step == step &&
+        (!b->histograms || strcmp(b->checkpoint, r->checkpoint) == 0)) {
         b->ended = false;
         return;
     }
@@ -275,6 +297,7 @@ void boards_changed(struct shell *s, const struct job_record *r)
     read_dir(b, r->text);
     b->count = r->evaluation_count;
     b->step = step;
+    job_record_set(&b->checkpoint, r->checkpoint);
     b->ended = ended;
     if (b->dir[0] != '\0') {
         const uint64_t due_ms = chrono_now_ms() + (ended ? 0 : SETTLE_MS);
@@ -293,10 +316,7 @@ void boards_release(struct shell *s)
     for (size_t i = 0; i < s->boards.index.capacity; i++) {
         struct board *b = s->boards.index.slots[i].object;
         if (s->boards.index.slots[i].name != NULL) {
-            free(b->job);
-            free(b->text);
-            free(b->dir);
-            free(b);
+            release(b);
         }
     }
     name_index_release(&s->boards.index);

@@ -142,7 +142,11 @@ static void run_heartbeat(struct request *r)
             const bool primary = said->role == GRADUS__V1__STANDBY__ROLE__PRIMARY;
             standbys[i] = (struct master_standby_said){.waits_ms = said->waits_ms,
                                                        .behind = primary ? behind : 0,
-                                                       .problem = said->problem};
+                                                       .problem = said->problem,
+                                                       .backup = said->backup,
+                                                       .follows = said->follows != 0,
+                                                       .state_sent = said->state_sent,
+                                                       .state_bytes = said->state_bytes};
         }
         jobs[i] = q->jobs[i]->job;
         generations[i] = q->jobs[i]->generation;

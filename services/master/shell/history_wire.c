@@ -86,6 +86,7 @@ static Gradus__V1__HandoverNode **fill_nodes(Gradus__V1__HandoverNode *to,
         to[i].opening = from[i].opening;
         to[i].backup = from[i].backup;
         to[i].backup_opening = from[i].backup_opening;
+        to[i].backup_follows = from[i].backup_follows;
         list[i] = &to[i];
     }
     return list;
@@ -111,9 +112,13 @@ void handover_wire_init(struct handover_wire *w, const struct job_handover *h)
 {
     Gradus__V1__Handover *to = &w->message;
     gradus__v1__handover__init(to);
-    w->items = mem_new(h->server_count + h->worker_count + 1, sizeof *w->items);
+    w->items = mem_new(h->server_count + h->worker_count + h->other_count + 1, sizeof *w->items);
     w->lists[0] = fill_nodes(w->items, h->servers, h->server_count);
     w->lists[1] = fill_nodes(w->items + h->server_count, h->workers, h->worker_count);
+    w->lists[2] =
+        fill_nodes(w->items + h->server_count + h->worker_count, h->others, h->other_count);
+    to->others = w->lists[2];
+    to->n_others = h->other_count;
     to->servers = w->lists[0];
     to->n_servers = h->server_count;
     to->workers = w->lists[1];
@@ -138,6 +143,7 @@ void handover_wire_release(struct handover_wire *w)
     free(w->items);
     free(w->lists[0]);
     free(w->lists[1]);
+    free(w->lists[2]);
 }
 
 static struct job_handover_node *take_nodes(Gradus__V1__HandoverNode *const *from, size_t count)
@@ -154,6 +160,7 @@ static struct job_handover_node *take_nodes(Gradus__V1__HandoverNode *const *fro
         to[i].opening = from[i]->opening;
         to[i].backup = from[i]->backup;
         to[i].backup_opening = from[i]->backup_opening;
+        to[i].backup_follows = from[i]->backup_follows != 0;
     }
     return to;
 }
@@ -197,6 +204,8 @@ int handover_from_proto(const Gradus__V1__Handover *message, struct job_handover
     h->server_count = message->n_servers;
     h->workers = take_nodes(message->workers, message->n_workers);
     h->worker_count = message->n_workers;
+    h->others = take_nodes(message->others, message->n_others);
+    h->other_count = message->n_others;
     h->step = message->step;
     h->version_shift = message->version_shift;
     h->checkpointed_step = message->checkpointed_step;

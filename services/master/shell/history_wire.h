@@ -23,7 +23,7 @@ struct handover_wire {
     Gradus__V1__Handover message;
     Gradus__V1__HandoverPin pin;
     Gradus__V1__Ledger ledger, pin_ledger;
-    Gradus__V1__HandoverNode *items, **lists[2];
+    Gradus__V1__HandoverNode *items, **lists[3];
 };
 void handover_wire_init(struct handover_wire *w, const struct job_handover *h);
 void handover_wire_release(struct handover_wire *w);

@@ -126,6 +126,12 @@ static void fill_shards(Gradus__V1__Job *j, const struct job_record *r, struct r
         if (from->backup != NULL) {
             to->backup = from->backup;
         }
+        if (from->backup_problem != NULL) {
+            to->backup_problem = from->backup_problem;
+        }
+        to->backup_follows = from->follows;
+        to->state_sent = from->state_sent;
+        to->state_bytes = from->state_bytes;
         to->backup_behind = from->backup_behind;
         to->value_bytes = from->value_bytes;
         to->version = from->version;
@@ -360,6 +366,10 @@ static int take_shards(struct job_record *r, const Gradus__V1__Job *j, struct er
         struct job_shard *to = &r->shards[i];
         job_record_set(&to->ps, from->ps);
         job_record_set(&to->backup, from->backup);
+        job_record_set(&to->backup_problem, from->backup_problem);
+        to->follows = from->backup_follows != 0;
+        to->state_sent = from->state_sent;
+        to->state_bytes = from->state_bytes;
         to->backup_behind = from->backup_behind;
         to->value_bytes = from->value_bytes;
         to->version = from->version;

@@ -388,6 +388,7 @@ static void open_shard(struct shell *s, const struct master_call *call, Gradus__
     Gradus__V1__ShardLocation backup;
     q.backup = backup_of(call, &backup);
     q.is_backup = call->standby.is_backup;
+    q.joins = call->standby.joins;
     struct era_wire eras;
     era_wire_init(&eras, call->eras, call->era_count);
     q.eras = eras.list;

@@ -59,7 +59,7 @@ void shell_meters_init(struct shell *s, struct meter_registry *r)
                                      "Parameter servers that are silent and waited for", NULL, 0);
     m->shards_alone = meter_gauge(
         r, "master_shards_without_backup",
-        "Shards of running jobs with cluster.standby that have no backup any more", NULL, 0);
+        "Shards of running jobs with cluster.standby without a backup that can take over", NULL, 0);
     m->preemptions = meter_counter(r, "master_preemptions_total",
                                    "Jobs that made way for one of a higher priority", NULL, 0);
     m->changes = meter_counter(r, "master_changes_total",

@@ -42,7 +42,7 @@ struct shard *shard_new(const struct shard_options *o, struct err *err)
     s->version = o->version;
     s->version_first = o->version;
     s->elements = o->elements;
-    s->filled = o->given ? 0 : o->elements;
+    s->filled = o->given || o->joins ? 0 : o->elements;
     s->examples = o->examples;
     s->consistency = o->consistency;
     s->has_slots = o->has_slots;
@@ -53,6 +53,8 @@ struct shard *shard_new(const struct shard_options *o, struct err *err)
     shard_workers_set(s, o->workers, o->worker_count, NULL); /* nothing is kept yet */
     s->standby.role = o->role;
     s->standby.backup = o->backup;
+    s->standby.follows = o->role == SHARD_PRIMARY;
+    s->standby.joins = o->joins;
     return s;
 }
 
@@ -105,8 +107,8 @@ int shard_check_fence(const struct shard *s, const struct shard_event *e, struct
     return fence_check_opening(&s->fence, &e->fence, err);
 }
 
-static void step_fenced(const struct shard *s, const struct shard_event *e,
-                        struct shard_actions *out)
+static void step_refused(const struct shard *s, const struct shard_event *e,
+                         struct shard_actions *out)
 {
     shard_release_buffer(out, e->gradient);
     shard_release_buffer(out, e->slots_buffer);
@@ -129,7 +131,7 @@ static void step_closed(const struct shard *s, const struct shard_event *e,
 /* No update begins before the backup has received what was said to it. */
 static void handle(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
-    if (e->can_apply && shard_unreceived(s)) {
+    if (e->can_apply && shard_awaits_backup(s)) {
         struct shard_event waits = *e;
         waits.can_apply = false;
         handlers[e->kind](s, &waits, out);
@@ -152,8 +154,8 @@ void shard_step(struct shard *s, const struct shard_event *e, struct shard_actio
     }
     const uint64_t version = s->version;
     shard_readers_pass(s, e->now_ms, out);
-    if (shard_check_fence(s, e, &out->err) != 0) {
-        step_fenced(s, e, out);
+    if (shard_check_fence(s, e, &out->err) != 0 || shard_hold_is_full(s, e, &out->err)) {
+        step_refused(s, e, out);
         return;
     }
     if (shard_backup_refuses(s, e, out)) {
@@ -184,9 +186,13 @@ void shard_info(const struct shard *s, struct shard_info *out)
         .closed = s->closed,
         .ledger = s->consistency.mode == TRAINING_SYNC ? NULL : &s->ledger,
         .role = s->standby.role,
+        .backup = s->standby.backup,
+        .follows = shard_has_backup(s) && s->standby.follows,
         .records = s->standby.records,
         .received = s->standby.received,
-        .unreceived_ms = shard_unreceived(s) ? s->standby.unreceived_ms : 0,
+        .unreceived_ms = shard_has_backup(s) && s->standby.received < s->standby.records
+                             ? s->standby.unreceived_ms
+                             : 0,
         .broken = s->standby.broken.code == 0 ? NULL : &s->standby.broken,
     };
     for (uint32_t r = 0; r < s->replicas; r++) {

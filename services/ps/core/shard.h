@@ -26,8 +26,11 @@
 #include "job/progress/exchange.h"
 #include "job/progress/fence.h"
 #include "job/progress/ledger.h"
+#include "ps/core/shard_record.h"
 
-#define SHARD_PARKED_MAX 8192     /* requests that wait: thousands of clients with one each */
+#define SHARD_PARKED_MAX                                                                           \
+    8192                          /* requests that wait: thousands of clients with one each; and   \
+                                     answers that wait for the backup */
 #define SHARD_PINS_MAX 4          /* the master keeps one; room for a late Unpin */
 #define SHARD_READERS_MAX 4       /* readers' pins; with the others no more than a table can have */
 #define SHARD_READER_MS_MAX 60000 /* a reader's pin outlives its reader by so much at most, */
@@ -81,41 +84,6 @@ struct shard_read {
     uint64_t ms; /* the pin ends so long after this request, unless others come */
 };
 
-/* Standby. A primary says each change of what survives a generation to its backup before it makes
- * it: in a record, numbered from 1. While there is a record that the backup has not received, it
- * begins no update and answers nothing that shows what it is; so what it has shown the backup has,
- * or will have. A backup makes the same changes of the same records. It takes them in order, each
- * once; what it cannot follow breaks it, and it is never made a primary. */
-enum shard_role {
-    SHARD_ALONE,   /* a primary without a backup */
-    SHARD_PRIMARY, /* says records */
-    SHARD_BACKUP,  /* hears records, and nothing else but its end and that it is the primary */
-};
-
-enum shard_record_kind {
-    SHARD_RECORD_UPDATE,     /* to the next version */
-    SHARD_RECORD_DECISION,   /* partial sync with rounds of sums: the lead's, of the present step */
-    SHARD_RECORD_FILL,       /* initial values */
-    SHARD_RECORD_PIN,        /* of the present version */
-    SHARD_RECORD_UNPIN,      /* there may be no such pin */
-    SHARD_RECORD_MEMBERSHIP, /* a new generation */
-};
-
-struct shard_record {
-    enum shard_record_kind kind;
-    uint64_t number;
-    uint64_t generation, version; /* of the shard, before the change */
-    /* SHARD_RECORD_UPDATE; its summed gradient is a buffer, none without examples */
-    uint64_t examples;
-    uint32_t pushes; /* that it is the sum of */
-    uint64_t epoch;  /* async, bounded: which batches, and what they were computed on */
-    uint32_t split, batch, batch_end;
-    uint64_t base_version;
-    uint32_t rounds; /* sync: of sums; the shell has their totals */
-    /* SHARD_RECORD_UPDATE in partial sync, SHARD_RECORD_DECISION; borrowed */
-    struct exchange_decision decision;
-};
-
 struct shard_event {
     enum shard_event_kind kind;
     uint64_t now_ms;
@@ -151,13 +119,15 @@ struct shard_event {
     size_t era_count;
     bool forget_pins;     /* who made the pins there are is gone; this one stays: */
     const char *keep_pin; /* NULL or "": none */
-    /* The shard has the backup that was opened as @backup, as before; else it is alone from now
-     * on. A backup is the primary from now on, if it may: @promote. */
+    /* The shard has the backup that was opened as @backup; without one it is alone from now on.
+     * Another one than before joins (shard_joins()), and @slots_buffer is for a copy of the slots.
+     * A backup is the primary from now on, if it may: @promote. */
     bool has_backup, promote;
 
     /* SHARD_RECORD: besides, what the event of the change itself has: SHARD_FILL, SHARD_MEMBERSHIP
      * (with the new generation, alone), SHARD_PIN, SHARD_UNPIN; an update has @gradient, @elements,
-     * and the totals of its rounds, borrowed. */
+     * and the totals of its rounds, borrowed. The state: @generation, @workers, @consistency,
+     * @ledger, @eras, and @elements, of which the shell has the values and the slots. */
     struct shard_record record;
     const struct exchange_totals *totals;
     const struct err *cannot; /* why the shell cannot make this change; NULL: it can */
@@ -171,7 +141,8 @@ struct shard_event {
     /* SHARD_PIN, SHARD_UNPIN, SHARD_CHECKPOINT, SHARD_READ */
     const char *pin_id;
     bool slots;         /* SHARD_PIN: keep the slots too */
-    void *slots_buffer; /* where slots are copied to; NULL: the rule has none */
+    void *slots_buffer; /* SHARD_PIN, SHARD_MEMBERSHIP with which a backup joins: where slots are
+                           copied to; NULL: the rule has none */
 };
 
 /* ---- actions ---- */
@@ -197,13 +168,19 @@ enum shard_action_kind {
     SHARD_KEEP,    /* version, the newest, stays readable until SHARD_FORGET; with a buffer: copy
                       the slots to it. At most SHARD_PINS_MAX at a time, and (in async and bounded
                       with POLICY_DELAY_COMPENSATION or keeps_bases) one for each worker; for
-                      readers SHARD_READERS_MAX, as many as shard_info says */
+                      readers SHARD_READERS_MAX, as many as shard_info says; and one for a backup
+                      that joins */
     SHARD_FORGET,  /* version (one SHARD_KEEP less) */
     SHARD_WRITE,   /* answer `tag`: write version and the slots in buffer to a file */
     SHARD_REPLY,   /* answer `tag`; with values of a pin: its slots are in buffer, if it has them */
     SHARD_EMIT,    /* send `record` to the backup, with the gradient in buffer (as it is now: the
                       update may overwrite it) or with what the event has that is stepped; again, in
-                      order, until SHARD_RECEIPT says that the backup has it */
+                      order, until SHARD_RECEIPT says that the backup has it. The state comes after
+                      the SHARD_KEEP of its version, which holds until it was received, with the
+                      copy of the slots in buffer and the data position in ledger; the workers are
+                      those of the event, all else is as shard_info() says after the step */
+    SHARD_LOAD,    /* the values and the slots that came with a record are those of version, which
+                      nobody has read */
 };
 
 struct shard_action {
@@ -234,7 +211,8 @@ struct shard_action {
     bool rows;       /* send the rows that were asked for, as of `version` */
     uint64_t filled; /* to SHARD_FILL: so many elements have values, from the first on */
     uint64_t generation;
-    const struct ledger *ledger; /* batches in `version`, or NULL; borrows until the next step */
+    const struct ledger *ledger; /* batches in `version`, or NULL; borrows until the next step. Also
+                                    of SHARD_EMIT of the state */
     /* examples of all training that `version` has taken in. Also of SHARD_WRITE */
     uint64_t examples_applied;
     struct exchange_answer answer; /* to an exchange; its bytes are borrowed until the next step.
@@ -281,6 +259,8 @@ struct shard_options {
     size_t worker_count;
     enum shard_role role;
     uint64_t backup; /* SHARD_PRIMARY: the opening of its backup */
+    bool joins;      /* SHARD_BACKUP: its primary has begun before. It has nothing until the state
+                        comes, which is the first record */
 };
 
 /* Returns owned. Errors: ERR_INVALID replicas, workers or ledger that cannot be; gradients that
@@ -331,6 +311,10 @@ void shard_step(struct shard *s, const struct shard_event *event, struct shard_a
 /* True when @e brings totals that the core will settle: they must be whole before it is stepped. */
 bool shard_takes_totals(const struct shard *s, const struct shard_event *e);
 
+/* True when @e, if it is taken, names a backup that the shard did not have: it then needs memory
+ * for the records to it, and, where the rule has slots, @slots_buffer. */
+bool shard_joins(const struct shard *s, const struct shard_event *e);
+
 /* True when something waits for a free snapshot alone: the caller steps SHARD_SNAPSHOT with
  * can_apply when there is one. */
 bool shard_wants_snapshot(const struct shard *s);
@@ -376,6 +360,8 @@ struct shard_info {
     bool closed;
     const struct ledger *ledger; /* NULL in sync; borrows */
     enum shard_role role;
+    uint64_t backup;          /* a primary: the opening of its backup */
+    bool follows;             /* a primary: its backup can take over */
     uint64_t records;         /* a primary has said, a backup has received */
     uint64_t received;        /* a primary: by its backup, of these */
     uint64_t unreceived_ms;   /* since when the oldest of the others is on its way; 0: none is */

@@ -6,8 +6,8 @@
 
 bool shard_wants_snapshot(const struct shard *s)
 {
-    return !s->closed && !shard_unreceived(s) &&
-           (s->queue_count > 0 || (shard_sync_ready(s) && !shard_sums_wanting(s)));
+    const bool may = !s->closed && s->standby.role != SHARD_BACKUP && !shard_awaits_backup(s);
+    return may && (s->queue_count > 0 || (shard_sync_ready(s) && !shard_sums_wanting(s)));
 }
 
 void shard_on_snapshot(struct shard *s, const struct shard_event *e, struct shard_actions *out)
@@ -23,6 +23,24 @@ void shard_on_snapshot(struct shard *s, const struct shard_event *e, struct shar
     shard_wake(s, out);
 }
 
+/* Nothing that was said is on its way. In sync another shard may be a step behind: who takes over
+ * must have the version before, too, and what led to the present one. */
+static bool can_take_over(const struct shard *s)
+{
+    const struct shard_standby *b = &s->standby;
+    const bool first = b->state_version == s->version_first; /* no shard is behind that */
+    if (s->consistency.mode == TRAINING_SYNC && s->version == b->state_version && !first &&
+        !MUTANT(follows_without_version_before)) {
+        return false;
+    }
+    for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
+        if (s->pins[i].unsaid) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void shard_on_receipt(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     struct shard_standby *b = &s->standby;
@@ -32,7 +50,13 @@ void shard_on_receipt(struct shard *s, const struct shard_event *e, struct shard
     }
     b->received = MUTANT(receipt_of_all) ? b->records : e->received;
     b->unreceived_ms = e->now_ms;
+    if (b->joining) { /* from now on it is waited for */
+        shard_record_state_end(s, out);
+        b->shown = s->version;
+        b->follows = MUTANT(follows_before_received);
+    }
     if (!shard_unreceived(s)) {
+        b->follows = b->follows || can_take_over(s);
         shard_hold_let_go(s, out);
         shard_wake(s, out);
         shard_readers_wake(s, e->now_ms, out);

@@ -21,6 +21,10 @@ static int check_promotion(const struct shard *s, const struct shard_event *e, s
         return err_set(err, ERR_CORRUPT, "this backup cannot be the primary: %s",
                        s->standby.broken.msg);
     }
+    if (s->standby.joins) {
+        return err_set(err, ERR_CORRUPT,
+                       "this backup cannot be the primary: it has not received the shard's state");
+    }
     return e->generation == s->generation
                ? err_set(err, ERR_ABORTED,
                          "generation %" PRIu64 " has its primary; a backup is one in a later one",
@@ -185,10 +189,60 @@ static int take_membership(struct shard *s, const struct shard_event *e, struct 
                          e->generation, s->generation);
 }
 
+static int check_state(const struct shard *s, const struct shard_event *e, struct err *err)
+{
+    if (e->consistency == NULL || e->ledger == NULL || e->elements != s->elements) {
+        return err_set(err, ERR_CORRUPT, "a state without %s",
+                       e->consistency == NULL ? "a consistency"
+                       : e->ledger == NULL    ? "a data position"
+                                              : "all of its values");
+    }
+    int rc = consistency_check(e->consistency, err);
+    rc = rc != 0 ? rc : shard_record_check(e->consistency, s->keeps_bases, err);
+    rc = rc != 0 ? rc : shard_ledger_check(e->ledger, err);
+    rc = rc != 0 ? rc : era_check(e->eras, e->era_count, SHARD_ROUNDS_MAX, err);
+    return rc != 0 ? rc : shard_workers_check(e->workers, e->worker_count, err);
+}
+
+/* With an error the shard has a part of it, and never becomes anything. */
+static int take_state(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    const struct shard_record *r = &e->record;
+    int rc = check_state(s, e, &out->err);
+    if (rc != 0) {
+        return rc;
+    }
+    s->generation = r->generation;
+    s->version = r->version;
+    s->version_first = r->version;
+    s->examples = r->examples;
+    s->pushes_applied = r->pushes_applied;
+    s->consistency = *e->consistency;
+    if (!MUTANT(state_without_ledger)) {
+        ledger_release(&s->ledger);
+        ledger_copy(&s->ledger, e->ledger);
+    }
+    if (!MUTANT(state_without_eras)) {
+        shard_eras_set(s, e->eras, e->era_count);
+    }
+    shard_sync_resize(s);
+    shard_workers_set(s, e->workers, e->worker_count, out);
+    if (r->decision.bytes > 0) {
+        rc = take_decision(s, e, out);
+    }
+    if (rc == 0) {
+        s->filled = s->elements;
+        s->standby.joins = false;
+        shard_act(out, SHARD_LOAD)->version = s->version;
+    }
+    return rc;
+}
+
 static int (*const takes[])(struct shard *, const struct shard_event *, struct shard_actions *) = {
     [SHARD_RECORD_UPDATE] = take_update, [SHARD_RECORD_DECISION] = take_decision,
     [SHARD_RECORD_FILL] = take_fill,     [SHARD_RECORD_PIN] = take_pin,
     [SHARD_RECORD_UNPIN] = take_unpin,   [SHARD_RECORD_MEMBERSHIP] = take_membership,
+    [SHARD_RECORD_STATE] = take_state,
 };
 
 /* ---- records ---- */
@@ -230,8 +284,14 @@ static void receipt(const struct shard *s, const struct shard_event *e, struct s
 static int take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     const struct shard_record *r = &e->record;
-    if (r->version != s->version ||
-        (r->generation != s->generation && !MUTANT(old_primary_is_heard))) {
+    const bool joins = s->standby.joins;
+    if (joins != (r->kind == SHARD_RECORD_STATE)) {
+        return err_set(&out->err, ERR_CORRUPT, "%s",
+                       joins ? "the first record is not the shard's state"
+                             : "the state of a shard that this one has followed before");
+    }
+    if (!joins && (r->version != s->version ||
+                   (r->generation != s->generation && !MUTANT(old_primary_is_heard)))) {
         return err_set(&out->err, ERR_CORRUPT,
                        "record %" PRIu64 " of version %" PRIu64 " and generation %" PRIu64
                        ", but the backup is at %" PRIu64 " and %" PRIu64,

@@ -250,6 +250,7 @@ int shard_decide_note(struct shard *s, const struct exchange_decision *d, struct
     int rc = check_bits(s, d, err);
     if (rc == 0) {
         memcpy(begin(s)->bits, d->replicas, d->bytes);
+        shard_decide_begin(s);
     }
     return rc;
 }

@@ -24,6 +24,35 @@ static void hold(struct shard_standby *b, const struct shard_action *reply)
     }
 }
 
+/* An answer to @e, which is not parked, may have to wait. A new generation refuses all that wait.
+ */
+static bool may_wait(const struct shard *s, const struct shard_event *e)
+{
+    switch (e->kind) {
+    case SHARD_EXCHANGE:
+        return e->ask.kind == EXCHANGE_SPARE;
+    case SHARD_MEMBERSHIP:
+        return e->generation <= s->generation;
+    case SHARD_FILL:
+    case SHARD_PIN:
+    case SHARD_UNPIN:
+    case SHARD_STATE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool shard_hold_is_full(const struct shard *s, const struct shard_event *e, struct err *err)
+{
+    if (!shard_unreceived(s) || s->standby.held_count < SHARD_PARKED_MAX || !may_wait(s, e)) {
+        return false;
+    }
+    (void)err_set(err, ERR_EXHAUSTED, "%d answers wait for the backup already; try again later",
+                  SHARD_PARKED_MAX);
+    return true;
+}
+
 void shard_hold_answers(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     if (!shard_unreceived(s) || s->closed) {

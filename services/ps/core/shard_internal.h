@@ -104,6 +104,7 @@ struct shard_pin {
     void *slots_buffer;
     struct ledger ledger; /* of that version: async, bounded */
     uint64_t examples;
+    bool unsaid; /* the backup has joined since, and does not have it */
 };
 
 struct shard_reader {
@@ -128,6 +129,14 @@ struct shard_standby {
     uint64_t unreceived_ms; /* since when one is on its way, */
     uint64_t shown;         /* and the version that there was before */
     uint64_t now_ms;        /* of the step */
+    /* SHARD_PRIMARY, of a backup that joins */
+    bool joining; /* it has not received the state, which is kept: */
+    uint64_t state_version;
+    void *state_slots; /* NULL: the rule has none */
+    uint32_t updates;  /* said since */
+    bool follows;      /* it can take over */
+    /* SHARD_BACKUP */
+    bool joins; /* it has not received its state */
     struct shard_held *held;
     size_t held_count, held_capacity;
     bool let_go;       /* these were answered in the last step, which may still borrow from them */
@@ -270,6 +279,9 @@ size_t shard_readers_count(const struct shard *s);
 
 /* ---- shard_hold.c: answers that wait for the backup ---- */
 
+/* True if as many wait as may, and the one to @e might: it is refused, before it changes anything.
+ */
+bool shard_hold_is_full(const struct shard *s, const struct shard_event *e, struct err *err);
 /* Takes those of the step @e out of @out that show what the backup has not received yet. */
 void shard_hold_answers(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 /* It has all: they are given. What they borrow is there until shard_hold_clear(). */
@@ -329,19 +341,29 @@ int shard_record_check(const struct consistency *c, bool keeps_bases, struct err
  * of the sum in nodes[0]. */
 void shard_record_update(struct shard *s, const struct shard_queued *q, struct shard_actions *out);
 void shard_record_decision(struct shard *s, struct shard_actions *out); /* of the present step */
+/* Say the state to the backup of @e, which joins; it is kept until shard_record_state_end(). */
+void shard_record_state(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+void shard_record_state_end(struct shard *s, struct shard_actions *out); /* if it is kept */
 /* A change with which the event of the step comes. */
 void shard_record_event(struct shard *s, enum shard_record_kind kind, struct shard_actions *out);
 static inline bool shard_has_backup(const struct shard *s)
 {
     return s->standby.role == SHARD_PRIMARY;
 }
-/* True if the backup lacks a record that was said. */
+/* True if the backup lacks a record that was said, and the shard shows nothing before it has it. */
 static inline bool shard_unreceived(const struct shard *s)
 {
     if (MUTANT(alone_by_itself) && s->standby.now_ms > s->standby.unreceived_ms + 500) {
         return false;
     }
-    return shard_has_backup(s) && s->standby.received < s->standby.records;
+    return shard_has_backup(s) && !s->standby.joining && s->standby.received < s->standby.records;
+}
+/* True if no update may begin: the backup is to receive something first. */
+static inline bool shard_awaits_backup(const struct shard *s)
+{
+    return shard_unreceived(s) ||
+           (s->standby.joining && s->standby.updates >= SHARD_JOINING_UPDATES_MAX &&
+            !MUTANT(joining_without_bound));
 }
 
 /* The newest version that anybody may see. */
@@ -390,7 +412,8 @@ void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
                          struct exchange_answer *answer);
 /* The decision of @step, if it is known. */
 void shard_decide_get(const struct shard *s, uint64_t step, struct exchange_decision *out);
-/* The present step takes the replicas of @d, as a primary has said. Errors: ERR_INVALID. */
+/* The present step, of which nothing is in, takes the replicas of @d, as a primary has said.
+ * Errors: ERR_INVALID. */
 int shard_decide_note(struct shard *s, const struct exchange_decision *d, struct err *err);
 /* The lead tells its decision of @step, if it is known. */
 void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer);

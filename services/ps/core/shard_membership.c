@@ -64,18 +64,32 @@ static int check_change(const struct shard *s, const struct shard_event *e, stru
     return 0;
 }
 
+static bool brings_backup(const struct shard *s, const struct shard_event *e)
+{
+    return e->has_backup && !(shard_has_backup(s) && s->standby.backup == e->backup);
+}
+
+bool shard_joins(const struct shard *s, const struct shard_event *e)
+{
+    return !s->closed && e->kind == SHARD_MEMBERSHIP && e->generation > s->generation &&
+           brings_backup(s, e);
+}
+
 /* May the shard have the backup that @e says? */
 static int check_backup(const struct shard *s, const struct shard_event *e, struct err *err)
 {
     if (!e->has_backup) {
         return 0;
     }
-    if (!shard_has_backup(s) || s->standby.backup != e->backup) {
-        return err_set(err, ERR_STATE, "%s",
-                       "a backup that this shard was not opened with: it has not the same values");
-    }
     const struct consistency *next = e->ledger == NULL ? &s->consistency : e->consistency;
-    return shard_record_check(next, s->keeps_bases, err);
+    int rc = shard_record_check(next, s->keeps_bases, err);
+    if (rc != 0 || !brings_backup(s, e)) {
+        return rc;
+    }
+    rc = shard_check_filled(s, err);
+    return rc == 0 && s->has_slots && e->slots_buffer == NULL
+               ? err_set(err, ERR_EXHAUSTED, "there is no memory for a copy of the slots")
+               : rc;
 }
 
 static int check_membership(const struct shard *s, const struct shard_event *e, struct err *err)
@@ -133,7 +147,9 @@ int shard_membership_take(struct shard *s, const struct shard_event *e, struct s
     if (rc != 0) {
         return rc;
     }
-    if (s->standby.role == SHARD_BACKUP ? e->promote : !e->has_backup) {
+    const bool joins = brings_backup(s, e);
+    if (s->standby.role == SHARD_BACKUP ? e->promote : joins || !e->has_backup) {
+        shard_record_state_end(s, out);
         s->standby.role = SHARD_ALONE;
     }
     if (!MUTANT(membership_not_said)) {
@@ -143,12 +159,16 @@ int shard_membership_take(struct shard *s, const struct shard_event *e, struct s
         shard_pins_forget(s, e->keep_pin, out);
     }
     begin_generation(s, e, out);
+    if (joins) {
+        shard_record_state(s, e, out);
+    }
     return 0;
 }
 
 void shard_on_membership(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     int rc = 0;
+    const bool joins = shard_joins(s, e);
     if (MUTANT(membership_of_any_generation) && e->generation < s->generation) {
         begin_generation(s, e, out);
     } else if (e->generation <= s->generation) {
@@ -156,6 +176,9 @@ void shard_on_membership(struct shard *s, const struct shard_event *e, struct sh
         rc = shard_check_generation(s, e->generation, &out->err);
     } else {
         rc = shard_membership_take(s, e, out);
+    }
+    if (rc != 0 || !joins) {
+        shard_release_buffer(out, e->slots_buffer);
     }
     if (rc != 0) {
         shard_refuse(s, e->tag, out);
@@ -190,6 +213,7 @@ void shard_on_close(struct shard *s, const struct shard_event *e, struct shard_a
     shard_policy_forget_all(s, out);
     shard_pins_release(s, out);
     shard_readers_release(s, out);
+    shard_record_state_end(s, out);
     s->closed = true;
     shard_reply_state(s, e->tag, out);
 }

@@ -22,7 +22,7 @@ static struct shard_action *emit(struct shard *s, enum shard_record_kind kind,
     if (!shard_has_backup(s)) {
         return NULL;
     }
-    if (!shard_unreceived(s)) {
+    if (b->received == b->records) {
         b->unreceived_ms = b->now_ms;
         b->shown = s->version;
     }
@@ -38,6 +38,7 @@ void shard_record_update(struct shard *s, const struct shard_queued *q, struct s
     if (a == NULL) {
         return;
     }
+    s->standby.updates += s->standby.joining;
     struct shard_record *r = &a->record;
     const struct shard_node *root = &s->nodes[0];
     a->buffer = q == NULL ? root->buffer : q->buffer;
@@ -66,6 +67,55 @@ void shard_record_decision(struct shard *s, struct shard_actions *out)
     if (a != NULL) {
         shard_decide_get(s, s->version, &a->record.decision);
     }
+}
+
+void shard_record_state(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    struct shard_standby *b = &s->standby;
+    b->role = SHARD_PRIMARY;
+    b->backup = e->backup;
+    b->records = MUTANT(records_go_on) ? b->records : 0;
+    b->received = 0;
+    b->joining = true;
+    b->follows = false;
+    b->updates = 0;
+    b->state_version = s->version;
+    b->state_slots = e->slots_buffer;
+    for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
+        s->pins[i].unsaid = s->pins[i].id[0] != 0;
+    }
+    if (!MUTANT(state_not_kept)) {
+        struct shard_action *keep = shard_act(out, SHARD_KEEP);
+        keep->version = s->version;
+        keep->buffer = b->state_slots;
+    }
+    struct shard_action *a = emit(s, SHARD_RECORD_STATE, out);
+    if (a == NULL) {
+        return;
+    }
+    a->version = s->version;
+    a->buffer = MUTANT(state_with_present_slots) ? NULL : b->state_slots;
+    a->ledger = &s->ledger;
+    a->record.examples = s->examples;
+    a->record.generation -= MUTANT(state_of_generation_before);
+    a->record.pushes_applied = s->pushes_applied;
+    if (consistency_is_partial(&s->consistency)) {
+        shard_decide_get(s, s->version, &a->record.decision);
+    }
+}
+
+void shard_record_state_end(struct shard *s, struct shard_actions *out)
+{
+    struct shard_standby *b = &s->standby;
+    if (!b->joining) {
+        return;
+    }
+    b->joining = false;
+    if (!MUTANT(state_not_kept)) {
+        shard_act(out, SHARD_FORGET)->version = b->state_version;
+    }
+    shard_release_buffer(out, b->state_slots);
+    b->state_slots = NULL;
 }
 
 void shard_record_event(struct shard *s, enum shard_record_kind kind, struct shard_actions *out)

@@ -78,6 +78,7 @@ static void release_record(struct ps_record_stream *s)
     buffer_put(s->buffer);
     s->buffer = NULL;
     if (s->request != NULL) {
+        buffer_put(s->request->event.slots_buffer);
         ps_request_unref(s->request);
         s->request = NULL;
     }
@@ -127,6 +128,21 @@ static int find_shard(struct ps_record_stream *s, const Gradus__V1__RecordReques
     return 0;
 }
 
+/* True if a record of @kind may have so many values. */
+static bool fits(const struct ps_shard *s, enum shard_record_kind kind, uint64_t total)
+{
+    switch (kind) {
+    case SHARD_RECORD_UPDATE:
+        return total == s->elements || total == 0;
+    case SHARD_RECORD_FILL:
+        return total <= s->elements;
+    case SHARD_RECORD_STATE:
+        return total == s->elements + s->slot_copies.floats;
+    default:
+        return total == 0;
+    }
+}
+
 static int begin(struct ps_record_stream *s, struct rpc_msg *msg, struct err *err)
 {
     const Gradus__V1__RecordRequest *m = (const Gradus__V1__RecordRequest *)msg->body;
@@ -136,18 +152,13 @@ static int begin(struct ps_record_stream *s, struct rpc_msg *msg, struct err *er
     s->total = m->total;
     s->arrived = 0;
     int rc = ps_record_read(s->request, m, err);
-    if (rc != 0 || m->total == 0) {
-        return rc;
-    }
     const enum shard_record_kind kind = s->request->event.record.kind;
-    const uint64_t elements = s->shard->elements;
-    const bool fits = m->number > 0 && (kind == SHARD_RECORD_UPDATE
-                                            ? m->total == elements
-                                            : kind == SHARD_RECORD_FILL && m->total <= elements);
-    return fits ? 0
-                : err_set(err, ERR_INVALID,
-                          "record %" PRIu64 " has %" PRIu64 " elements; the shard has %" PRIu64,
-                          m->number, m->total, elements);
+    if (rc == 0 && !(m->number > 0 ? fits(s->shard, kind, m->total) : m->total == 0)) {
+        rc = err_set(err, ERR_INVALID,
+                     "record %" PRIu64 " has %" PRIu64 " elements; the shard has %" PRIu64,
+                     m->number, m->total, s->shard->elements);
+    }
+    return rc;
 }
 
 static int take_norms(struct ps_record_stream *s, const Gradus__V1__RecordRequest *m,
@@ -177,7 +188,28 @@ static int find_room(struct ps_record_stream *s, const Gradus__V1__RecordRequest
         rpc_pause_again(s->call);
         gradient_pool_wait(&s->shard->gradients, &s->waiter);
     }
-    return rc == 0 ? take_norms(s, m, err) : rc;
+    if (rc == 0 && r->event.record.kind == SHARD_RECORD_STATE && s->total > s->shard->elements) {
+        r->event.slots_buffer = buffer_get(&s->shard->slot_copies, err);
+        return r->event.slots_buffer == NULL ? ERR_EXHAUSTED : 0;
+    }
+    return rc == 0 && r->event.record.kind == SHARD_RECORD_UPDATE ? take_norms(s, m, err) : rc;
+}
+
+/* The next @n floats to where they belong: of a state the slots lie behind the values. */
+static void read_values(struct ps_record_stream *s, struct rpc_spans *spans, uint64_t n)
+{
+    const struct buffer *slots = s->request->event.slots_buffer;
+    const uint64_t elements = slots != NULL ? s->shard->elements : s->total;
+    float *to = s->buffer != NULL ? s->buffer->floats.data : s->request->kept;
+    const uint64_t left = s->arrived < elements ? elements - s->arrived : 0;
+    const uint64_t first = n < left ? n : left;
+    if (first > 0) {
+        (void)wire_values_read(spans, VALUE_FP32, to + s->arrived, first);
+    }
+    if (n > first) {
+        to = slots->floats.data + (s->arrived + first - elements);
+        (void)wire_values_read(spans, VALUE_FP32, to, n - first);
+    }
 }
 
 static int take_values(struct ps_record_stream *s, const Gradus__V1__RecordRequest *m,
@@ -193,8 +225,7 @@ static int take_values(struct ps_record_stream *s, const Gradus__V1__RecordReque
                        m->number, bytes, m->offset, s->total, s->arrived);
     }
     if (n > 0) {
-        float *to = s->buffer != NULL ? s->buffer->floats.data : s->request->kept;
-        (void)wire_values_read(spans, VALUE_FP32, to + s->arrived, n);
+        read_values(s, spans, n);
         meter_add(s->ps->meters.values_received, bytes);
     }
     s->arrived += n;
@@ -207,7 +238,7 @@ static void post(struct ps_record_stream *s)
     struct ps_request *r = s->request;
     if (s->buffer != NULL) {
         r->event.gradient = s->buffer;
-        r->event.elements = s->total;
+        r->event.elements = s->shard->elements;
     }
     s->request = NULL;
     s->buffer = NULL;

@@ -59,6 +59,7 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->copies = ps->files == NULL ? NULL : pool_new(COPY_THREADS, POOL_QUEUE, "ps-copies", err);
     ps->links = o->standby ? loop_new(LINKS_QUEUE) : NULL;
     ps->credentials = o->credentials;
+    ps->local_sockets = o->local_sockets == NULL ? NULL : mem_strdup(o->local_sockets);
     gradient_memory_init(&ps->gradient_memory, o->gradient_bytes_max, ps->work, o->meters);
     const bool linked = ps->links == NULL || loop_start(ps->links, "ps-links", err) == 0;
     if (ps->copies == NULL || !linked) {
@@ -109,24 +110,29 @@ void ps_set_incarnation(struct ps *ps, uint64_t incarnation)
 
 /* ---- all shards ---- */
 
-void ps_held(struct ps *ps, void (*each)(void *ctx, const struct ps_held *held), void *ctx)
+void ps_held(struct ps *ps,
+             void (*each)(void *ctx, const char *job, const struct membership_shard *shard),
+             void *ctx)
 {
     struct ps_shard *shards[PS_SHARDS_MAX];
     size_t n = ps_list(ps, NULL, shards);
     for (size_t i = 0; i < n; i++) {
         struct ps_standby said;
         ps_standby_get(shards[i], &said);
-        const struct ps_held held = {
-            .job = shards[i]->job,
+        const struct membership_shard held = {
             .opening = shards[i]->opening,
-            .shard = shards[i]->number,
+            .number = shards[i]->number,
             .role = (int)said.role,
             .records = said.records,
             .received = said.received,
             .waits_ms = ps_standby_waits_ms(&said),
+            .backup = said.backup,
+            .follows = said.follows,
+            .state_sent = ps_standby_state_sent(&said),
+            .state_bytes = said.state_bytes,
             .problem = said.problem,
         };
-        each(ctx, &held);
+        each(ctx, shards[i]->job, &held);
         ps_shard_unref(shards[i]);
     }
 }

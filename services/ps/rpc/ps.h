@@ -32,6 +32,7 @@ struct ps_options {
     bool shared_memory;          /* values may pass in memory with workers on this host */
     struct rpc_polling *polling; /* of the RPC server; borrowed; NULL: none */
     bool standby;                /* shards may have backups on other servers */
+    const char *local_sockets; /* where those of this host listen (local_socket.h); NULL: nowhere */
     const struct rpc_credentials *credentials; /* of connections to those; borrows; NULL: plain */
     struct meter_registry *meters;             /* borrows */
     /* @call was refused, as @why says, for who made it was not sent by the job's master; NULL:
@@ -62,16 +63,10 @@ void ps_free(struct ps *ps);
 extern const struct rpc_method ps_methods[];
 extern const size_t ps_method_count;
 
-struct ps_held { /* a shard that is here, as a HeldJob of cluster.proto */
-    const char *job;
-    uint64_t opening;
-    uint32_t shard;
-    int role; /* Standby.Role */
-    uint64_t records, received, waits_ms;
-    const char *problem;
-};
 /* Call @each with each shard that is here. */
-void ps_held(struct ps *ps, void (*each)(void *ctx, const struct ps_held *held), void *ctx);
+void ps_held(struct ps *ps,
+             void (*each)(void *ctx, const char *job, const struct membership_shard *shard),
+             void *ctx);
 /* Say what keeps the server busy. */
 void ps_works(struct ps *ps, struct membership_works *out);
 /* Drop the shards of a job (NULL: of all) that are of @opening (0: of any), whatever their

@@ -12,6 +12,27 @@
 #define NOT_FINITE_ADVICE                                                                          \
     "a lower update.learning_rate, scaled inputs (data.scale) or update.clip_norm may help"
 
+void ps_load(struct ps_shard *s, const struct shard_action *a)
+{
+    const struct shard_event *e = s->stepped;
+    const struct ps_request *r = e->tag;
+    struct snapshot *present = s->snapshots.present;
+    struct buffer *values = e->gradient, *slots = e->slots_buffer;
+    uint64_t at = 0;
+    if (values != NULL) {
+        memcpy(present->values.data, values->floats.data, s->elements * sizeof(float));
+    }
+    for (size_t i = 0; slots != NULL && i < update_slot_count(s->slots_of); i++) {
+        const uint64_t n = update_slot_floats(s->slots_of, i);
+        memcpy(s->slot_data[i], slots->floats.data + at, n * sizeof(float));
+        at += n;
+    }
+    buffer_put(values);
+    buffer_put(slots);
+    present->version = a->version;
+    s->updates_skipped = r->change->skipped;
+}
+
 void ps_put(struct ps_shard *s, const struct shard_action *a)
 {
     struct snapshot *present = s->snapshots.present;
@@ -292,8 +313,8 @@ static void copy_slots(struct ps_shard *s)
 {
     float *to = s->slots_to->floats.data;
     uint64_t done = 0;
-    for (size_t i = 0; i < update_slot_count(s->update); i++) {
-        uint64_t n = update_slot_floats(s->update, i);
+    for (size_t i = 0; i < update_slot_count(s->slots_of); i++) {
+        uint64_t n = update_slot_floats(s->slots_of, i);
         for (uint64_t at = 0; at < n; at += COPY_FLOATS) {
             uint64_t part = n - at < COPY_FLOATS ? n - at : COPY_FLOATS;
             memcpy(to + at, s->slot_data[i] + at, part * sizeof(float));

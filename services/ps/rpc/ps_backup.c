@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams of records at a backup: references, the list of its shard, their end with that; and what
  * a standby shard says of itself. */
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
 
 #include "base/chrono.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "ps/rpc/ps_standby.h"
@@ -67,7 +69,17 @@ void ps_record_streams_end(struct ps_shard *shard)
 
 /* ---- what it says of itself ---- */
 
-void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const char *problem)
+/* @s->standby is about another backup than before: its records are numbered anew. */
+static void begin_about(struct ps_standby *said, uint64_t backup)
+{
+    if (said->backup != backup) {
+        said->backup = backup;
+        said->sent_number = said->sent_end = said->sent_ms = 0;
+    }
+}
+
+void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const char *problem,
+                     uint64_t state_bytes)
 {
     if (info->role == SHARD_ALONE && s->standby == NULL) {
         return;
@@ -76,13 +88,24 @@ void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const ch
     if (s->standby == NULL) {
         s->standby = mem_new(1, sizeof *s->standby);
     }
+    const bool new = info->follows && !s->standby->follows &&state_bytes > 0;
+    begin_about(s->standby, info->role == SHARD_PRIMARY ? info->backup : 0);
+    const bool joins = info->role == SHARD_PRIMARY && !info->follows && !info->closed;
+    meter_change(s->ps->meters.joining, (double)joins - (double)s->standby->joins);
+    s->standby->joins = joins;
     s->standby->role = info->role;
+    s->standby->follows = info->follows;
+    s->standby->state_bytes = state_bytes;
     s->standby->records = info->records;
     s->standby->received = info->received;
     s->standby->since_ms = info->unreceived_ms;
     text_copy(s->standby->problem, sizeof s->standby->problem,
               info->broken != NULL ? info->broken->msg : problem);
     pthread_mutex_unlock(&s->standby_lock);
+    if (new) {
+        log_info("backup_follows", "job=%s shard=%" PRIu32 " bytes=%" PRIu64, s->job, s->number,
+                 state_bytes);
+    }
 }
 
 void ps_standby_get(struct ps_shard *s, struct ps_standby *out)
@@ -95,12 +118,13 @@ void ps_standby_get(struct ps_shard *s, struct ps_standby *out)
     pthread_mutex_unlock(&s->standby_lock);
 }
 
-void ps_standby_sent(struct ps_shard *s, uint64_t number, uint64_t end)
+void ps_standby_sent(struct ps_shard *s, uint64_t opening, uint64_t number, uint64_t end)
 {
     pthread_mutex_lock(&s->standby_lock);
     struct ps_standby *said = s->standby;
-    const bool further = said != NULL && (number > said->sent_number ||
-                                          (number == said->sent_number && end > said->sent_end));
+    const bool further =
+        said != NULL && said->backup == opening &&
+        (number > said->sent_number || (number == said->sent_number && end > said->sent_end));
     if (further) {
         said->sent_number = number;
         said->sent_end = end;
@@ -114,4 +138,10 @@ uint64_t ps_standby_waits_ms(const struct ps_standby *said)
     const uint64_t now_ms = chrono_now_ms();
     const uint64_t since_ms = said->sent_ms > said->since_ms ? said->sent_ms : said->since_ms;
     return said->since_ms == 0 || now_ms <= since_ms ? 0 : now_ms - since_ms;
+}
+
+uint64_t ps_standby_state_sent(const struct ps_standby *said)
+{
+    const uint64_t bytes = said->sent_number == 1 ? said->sent_end * sizeof(float) : 0;
+    return said->received > 0 || said->sent_number > 1 ? said->state_bytes : bytes;
 }

@@ -41,6 +41,7 @@ static int add(const struct ps_shard *s, struct ps_eras *out, uint64_t version, 
         update_spec_release(&e->spec);
         return rc;
     }
+    e->text = mem_strdup(section);
     e->spec.records = s->records;
     out->count++; /* released with the others from here on */
     rc = make_update(s, e, err);
@@ -86,6 +87,7 @@ void ps_eras_release(struct ps_eras *e)
     for (size_t i = e->count; i-- > 0;) { /* each borrows from the one before it */
         update_free(e->items[i].update);
         update_spec_release(&e->items[i].spec);
+        free(e->items[i].text);
     }
     free(e->items);
     free(e->eras);

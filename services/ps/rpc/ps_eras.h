@@ -14,6 +14,7 @@
 struct ps_shard;
 
 struct ps_era {
+    char *text; /* the update section */
     struct update_spec spec;
     struct update *update;
 };

@@ -12,6 +12,8 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "execution/loop.h"
+#include "host/local_socket.h"
+#include "ps/rpc/ps_memory.h"
 #include "ps/rpc/ps_standby.h"
 #include "wire/wire.h"
 
@@ -32,12 +34,14 @@ struct ps_follow {
     struct ps_record *first, **end; /* that were not received */
     struct ps_record *sending;      /* the next one to send; NULL: all were sent */
     uint64_t at;                    /* of its elements */
-    struct ps_copy *copy;           /* the reserved one */
-    struct ps_copy *reduced;        /* the gradient of the update that is begun; NULL: none */
-    struct rpc_stream *stream;      /* NULL: none */
-    bool greeted;                   /* the backup has said on it what it has */
-    bool waits;                     /* before it connects again */
-    bool stuck;                     /* a record is not whole: nothing more is sent */
+    struct ps_copies copies;
+    uint64_t state_bytes;      /* 0: the backup was there from the beginning */
+    struct ps_copy *reduced;   /* the gradient of the update that is begun; NULL: none */
+    struct rpc_stream *stream; /* NULL: none */
+    bool greeted;              /* the backup has said on it what it has */
+    bool waits;                /* before it connects again */
+    bool stuck;                /* a record is not whole: nothing more is sent */
+    bool joins;                /* the state was not received */
     unsigned failures;
     char problem[256];
 
@@ -60,73 +64,6 @@ static void unref(struct ps_follow *f)
     }
 }
 
-/* ---- copies of gradients ---- */
-
-/* NULL: there is no memory. */
-static struct ps_copy *copy_new(struct ps_shard *s, bool reserved, struct err *err)
-{
-    struct ps_copy *c = mem_new(1, sizeof *c);
-    *c = (struct ps_copy){.shard = s, .reserved = reserved};
-    atomic_store(&c->refs, 1);
-    if (floats_init(&c->floats, s->elements, 3, reserved ? &s->ps->budget : NULL,
-                    "a gradient for the backup", err) != 0) {
-        free(c);
-        return NULL;
-    }
-    const size_t norms = ps_norms_max(s);
-    c->norms = norms == 0 ? NULL : mem_new(norms, sizeof *c->norms);
-    return c;
-}
-
-#define COPY_FLOATS (UINT64_C(1) << 18) /* that a thread copies at once */
-
-struct copying {
-    float *to;
-    const float *from;
-    uint64_t floats;
-};
-
-static void copy_some(void *ctx, size_t i)
-{
-    const struct copying *c = ctx;
-    const uint64_t at = i * COPY_FLOATS;
-    const uint64_t n = c->floats - at < COPY_FLOATS ? c->floats - at : COPY_FLOATS;
-    memcpy(c->to + at, c->from + at, n * sizeof(float));
-}
-
-/* A copy of @from, with a reference. NULL: there is no memory, and nothing more is sent. */
-static struct ps_copy *copy_of(struct ps_shard *s, const struct buffer *from)
-{
-    struct ps_copy *c = s->follow->copy;
-    if (atomic_load(&c->refs) == 1) {
-        (void)ps_copy_ref(c);
-    } else { /* gRPC has not returned the one that was received yet */
-        struct err err;
-        c = copy_new(s, false, &err);
-        if (c == NULL) {
-            s->follow->stuck = true;
-            text_copy(s->follow->problem, sizeof s->follow->problem, err.msg);
-            return NULL;
-        }
-        (void)ps_shard_ref(s);
-    }
-    struct copying all = {c->floats.data, from->floats.data, s->elements};
-    parallel_for(s->ps->team, (s->elements + COPY_FLOATS - 1) / COPY_FLOATS, copy_some, NULL, &all);
-    c->has_norms = from->has_norms;
-    c->norm_count = from->norm_count;
-    if (c->norms != NULL && from->has_norms) {
-        memcpy(c->norms, from->norms, from->norm_count * sizeof *c->norms);
-    }
-    return c;
-}
-
-static void drop_reserved(struct ps_follow *f)
-{
-    (void)ps_shard_ref(f->copy->shard); /* the one that the shard holds has none */
-    ps_copy_unref(f->copy);
-    f->copy = NULL;
-}
-
 /* ---- the list of records ---- */
 
 static void show(const struct ps_shard *s, const struct ps_record *r, double sign)
@@ -142,6 +79,7 @@ static void record_free(const struct ps_shard *s, struct ps_record *r)
     if (r->gradient != NULL) {
         ps_copy_unref(r->gradient);
     }
+    ps_state_free(r->state);
     if (r->request != NULL) {
         ps_request_unref(r->request);
     }
@@ -171,7 +109,7 @@ static void send_all(struct ps_follow *f)
 {
     struct err err;
     while (f->stream != NULL && f->greeted && f->sending != NULL && !f->stuck) {
-        const int rc = ps_record_send(f->shard, f->stream, f->sending, &f->at, &err);
+        const int rc = ps_record_send(f->shard, f->stream, f->opening, f->sending, &f->at, &err);
         if (rc == 1) {
             f->sending = f->sending->next;
             f->at = 0;
@@ -184,9 +122,32 @@ static void send_all(struct ps_follow *f)
     }
 }
 
+/* A copy of @from, with a reference. NULL: there is no memory, and nothing more is sent. */
+static struct ps_copy *copy_of(struct ps_follow *f, const struct buffer *from)
+{
+    struct err err;
+    struct ps_copy *c = ps_copies_take(&f->copies, f->shard, from, &err);
+    if (c == NULL) {
+        f->stuck = true;
+        text_copy(f->problem, sizeof f->problem, err.msg);
+    }
+    return c;
+}
+
+/* From now on it is the way to the backup that joins. */
+static struct ps_follow *begin_joining(struct ps_shard *s)
+{
+    ps_follow_end(s);
+    s->follow = s->joining;
+    s->joining = NULL;
+    ps_shard_wake(s);
+    return s->follow;
+}
+
 void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const struct shard_event *e)
 {
-    struct ps_follow *f = s->follow;
+    const bool joins = a->record.kind == SHARD_RECORD_STATE;
+    struct ps_follow *f = joins ? begin_joining(s) : s->follow;
     struct ps_record *r = mem_new(1, sizeof *r);
     *r = (struct ps_record){.what = a->record};
     const struct exchange_decision *d = &a->record.decision;
@@ -197,7 +158,7 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
     if (a->record.kind == SHARD_RECORD_UPDATE) {
         r->gradient = a->buffer == NULL      ? NULL
                       : a->record.rounds > 0 ? f->reduced
-                                             : copy_of(s, a->buffer);
+                                             : copy_of(f, a->buffer);
         f->reduced = a->record.rounds > 0 && a->buffer != NULL ? NULL : f->reduced;
         for (uint32_t i = 0; i < a->record.rounds; i++) {
             buf_add(&r->totals[i], s->sums.totals[i].data, s->sums.totals[i].len);
@@ -205,6 +166,10 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
     } else if (a->record.kind != SHARD_RECORD_DECISION) {
         r->request = e->tag;
         atomic_fetch_add(&r->request->refs, 1);
+    }
+    if (joins) {
+        r->state = ps_state_new(s, a, r->request);
+        f->state_bytes = ps_record_floats(r) * sizeof(float);
     }
     *f->end = r;
     f->end = &r->next;
@@ -218,7 +183,7 @@ void ps_follow_reduce(struct ps_shard *s, const struct shard_action *a)
 {
     if (s->follow != NULL && a->round.round == 0 && a->buffer != NULL) {
         ps_follow_abandon(s);
-        s->follow->reduced = copy_of(s, a->buffer);
+        s->follow->reduced = copy_of(s->follow, a->buffer);
     }
 }
 
@@ -340,31 +305,78 @@ static void connect_stream(struct ps_follow *f)
 
 /* ---- for the shard ---- */
 
-int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location, struct err *err)
+static void let_go(struct ps_follow *f);
+
+/* Where the server at @address is reached: on this host by its local socket, which takes half the
+ * CPU of a byte. Returns owned. */
+static char *target_of(const struct ps *ps, const char *address)
+{
+    char path[LOCAL_SOCKET_BYTES];
+    const bool local = ps->local_sockets != NULL &&
+                       local_socket_path(ps->local_sockets, address, path, NULL) == 0 &&
+                       local_socket_answers(path);
+    return local ? mem_printf("unix:%s", path) : mem_strdup(address);
+}
+
+int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location, bool joins,
+                  struct ps_follow **out, struct err *err)
 {
     if (s->ps->links == NULL) {
         return err_set(err, ERR_UNSUPPORTED, "shards of this server have no backups");
     }
     struct ps_follow *f = mem_new(1, sizeof *f);
-    *f = (struct ps_follow){.shard = s, .opening = location->opening};
+    *f = (struct ps_follow){.shard = s, .opening = location->opening, .joins = joins};
     atomic_store(&f->refs, 1);
     pthread_mutex_init(&f->lock, NULL);
     f->end = &f->first;
+    const size_t gradients = joins ? SHARD_JOINING_UPDATES_MAX : 1;
+    const uint64_t floats = gradients * s->elements + /* and the state */
+                            (joins ? s->elements + s->slot_copies.floats : 0);
+    char *target = target_of(s->ps, location->address);
     const struct rpc_channel_options options = {
-        .target = location->address,
-        .send_bytes_max = s->elements * sizeof(float) + SEND_BYTES_MIN,
+        .target = target,
+        .send_bytes_max = floats * sizeof(float) + SEND_BYTES_MIN,
         .own_connection = true,
         .credentials = s->ps->credentials,
     };
-    f->copy = copy_new(s, true, err);
-    f->channel = f->copy == NULL ? NULL : rpc_channel_new(&options, err);
-    s->follow = f;
-    if (f->channel == NULL) {
-        ps_follow_end(s);
-        (void)err_wrap(err, "the backup on %s", location->node);
-        return err->code != 0 ? err->code : ERR_INVALID;
+    int rc = ps_copies_reserve(&f->copies, s, gradients, err);
+    if (rc == 0) {
+        f->channel = rpc_channel_new(&options, err);
+        rc = f->channel != NULL ? 0 : err->code != 0 ? err->code : ERR_INVALID;
+    }
+    free(target);
+    if (rc != 0) {
+        let_go(f);
+        return err_wrap(err, "the backup on %s", location->node);
+    }
+    *out = f;
+    return 0;
+}
+
+int ps_follow_join(struct ps_shard *s, struct ps_request *r, struct err *err)
+{
+    const Gradus__V1__SetMembershipRequest *m =
+        (const Gradus__V1__SetMembershipRequest *)r->msg->body;
+    int rc = ps_follow_new(s, m->backup, true, &s->joining, err);
+    if (rc != 0 || s->slot_copies.floats == 0) {
+        return rc;
+    }
+    s->copies_more = true;
+    rc = ps_memory_reserve_copies(s, 1, err);
+    r->event.slots_buffer = rc == 0 ? buffer_get(&s->slot_copies, err) : NULL;
+    if (r->event.slots_buffer == NULL) {
+        ps_follow_joined(s);
+        return err_wrap(err, "a copy of the slots for a backup that joins");
     }
     return 0;
+}
+
+void ps_follow_joined(struct ps_shard *s)
+{
+    if (s->joining != NULL) { /* the core has refused the backup */
+        let_go(s->joining);
+        s->joining = NULL;
+    }
 }
 
 uint64_t ps_follow_hear(struct ps_shard *s)
@@ -393,6 +405,7 @@ uint64_t ps_follow_hear(struct ps_shard *s)
         f->failures = 0;
         f->problem[0] = f->stuck ? f->problem[0] : '\0';
         trim(f, received);
+        f->joins = f->joins && received == 0;
     }
     if (over && f->stream != NULL) {
         rpc_stream_free(f->stream);
@@ -418,6 +431,25 @@ const char *ps_follow_problem(const struct ps_shard *s)
     return s->follow == NULL ? "" : s->follow->problem;
 }
 
+uint64_t ps_follow_state_bytes(const struct ps_shard *s)
+{
+    return s->follow == NULL ? 0 : s->follow->state_bytes;
+}
+
+void ps_follow_trim(struct ps_shard *s)
+{
+    struct ps_follow *f = s->follow;
+    if (f != NULL && f->joins) {
+        return;
+    }
+    if (f != NULL) {
+        (void)ps_copies_reserve(&f->copies, s, 1, NULL);
+    }
+    if (s->copies_more && ps_memory_reserve_copies(s, 0, NULL) == 0) {
+        s->copies_more = buffer_pool_bytes(&s->slot_copies) > ps_memory_copies_bytes(s);
+    }
+}
+
 /* Waits for callbacks, which may be at work on the strand. */
 static void run_end(void *ctx)
 {
@@ -433,26 +465,28 @@ static void run_end(void *ctx)
     unref(f);
 }
 
-void ps_follow_end(struct ps_shard *s)
+/* It is nobody's any more. */
+static void let_go(struct ps_follow *f)
 {
-    struct ps_follow *f = s->follow;
-    if (f == NULL) {
-        return;
-    }
-    ps_follow_abandon(s);
-    s->follow = NULL;
+    struct ps *ps = f->shard->ps;
     f->sending = NULL;
     f->at = 0;
     trim(f, UINT64_MAX);
-    if (f->copy != NULL) {
-        drop_reserved(f);
-    }
-    if (!f->begun && f->channel == NULL) {
-        unref(f);
-    } else if (!f->begun) {
+    (void)ps_copies_reserve(&f->copies, f->shard, 0, NULL);
+    if (!f->begun) {
         rpc_channel_free(f->channel); /* nothing was called on it */
         unref(f);
-    } else if (loop_post(s->ps->links, run_end, f, NULL) != 0) {
+    } else if (loop_post(ps->links, run_end, f, NULL) != 0) {
         rpc_channel_cancel(f->channel); /* the server ends, and the process with it */
+    }
+}
+
+void ps_follow_end(struct ps_shard *s)
+{
+    struct ps_follow *f = s->follow;
+    if (f != NULL) {
+        ps_follow_abandon(s);
+        s->follow = NULL;
+        let_go(f);
     }
 }

@@ -51,10 +51,18 @@ static uint64_t slot_floats(const struct ps_shard *s)
 }
 
 /* Every job makes a checkpoint at its end, if not before. One that is admitted can. */
-static int reserve_copy(struct ps_shard *s, struct err *err)
+int ps_memory_reserve_copies(struct ps_shard *s, size_t more, struct err *err)
 {
-    size_t copies = update_slot_count(s->update) > 0 ? 1 : 0;
+    const size_t copies = s->slot_copies.floats > 0 ? 1 + more : 0;
+    if (more == 0) {
+        (void)buffer_pool_trim(&s->slot_copies, SIZE_MAX, copies);
+    }
     return buffer_pool_reserve(&s->slot_copies, copies, "a copy of the slots", err);
+}
+
+uint64_t ps_memory_copies_bytes(const struct ps_shard *s)
+{
+    return s->slot_copies.floats > 0 ? floats_bytes_max(s->slot_copies.floats) : 0;
 }
 
 /* As much as the arrays of the shard take at most, wherever they lie. */
@@ -136,7 +144,7 @@ int ps_memory_take(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r,
     buffer_pool_init(&s->base_pool, slot_base ? update_slot_floats(s->update, 0) : 0,
                      SHARD_WORKERS_MAX + 1, &ps->budget);
     buffer_pool_init(&s->slot_copies, slot_floats(s), SHARD_PINS_MAX + 2, &ps->budget);
-    rc = rc != 0 ? rc : reserve_copy(s, err);
+    rc = rc != 0 ? rc : ps_memory_reserve_copies(s, 0, err);
     return rc != 0 ? rc : ps_memory_reserve_bases(s, s->bases, err);
 }
 

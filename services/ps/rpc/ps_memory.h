@@ -17,6 +17,9 @@ int ps_memory_reserve_bases(struct ps_shard *s, size_t bases, struct err *err);
 /* On the strand: memory for the versions that @readers pin; once there was one, for one at least,
  * as the next will come. Errors: ERR_EXHAUSTED, when they are more than before. */
 int ps_memory_reserve_readers(struct ps_shard *s, size_t readers, struct err *err);
+/* On the strand: memory for one copy of the slots, and @more. Errors: ERR_EXHAUSTED. */
+int ps_memory_reserve_copies(struct ps_shard *s, size_t more, struct err *err);
+uint64_t ps_memory_copies_bytes(const struct ps_shard *s); /* of one */
 /* On the strand: the shard is closed, and who cannot use it any more must not hold its memory.
  * Readers of a version, and files that are being written, keep theirs until they are done. */
 void ps_memory_let_go(struct ps_shard *s);

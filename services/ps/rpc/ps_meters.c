@@ -72,6 +72,8 @@ void ps_meters_init(struct ps *ps, struct meter_registry *r)
         .unreceived_bytes = meter_gauge(
             r, "ps_record_bytes_unreceived",
             "Bytes of values that go with changes that backups have not received", NULL, 0),
+        .joining =
+            meter_gauge(r, "ps_backups_joining", "Backups that cannot take over yet", NULL, 0),
         .checkpoint_seconds =
             meter_histogram(r, "ps_checkpoint_seconds", "Time of writing a shard's file",
                             METER_SECONDS, METER_SECONDS_COUNT, NULL, 0),

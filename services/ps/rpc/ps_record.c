@@ -8,25 +8,6 @@
 #include "base/mem.h"
 #include "ps/rpc/ps_standby.h"
 
-struct ps_copy *ps_copy_ref(struct ps_copy *c)
-{
-    atomic_fetch_add(&c->refs, 1);
-    (void)ps_shard_ref(c->shard);
-    return c;
-}
-
-void ps_copy_unref(void *copy)
-{
-    struct ps_copy *c = copy;
-    struct ps_shard *s = c->shard;
-    if (atomic_fetch_sub(&c->refs, 1) == 1) {
-        floats_release(&c->floats, c->reserved ? &s->ps->budget : NULL);
-        free(c->norms);
-        free(c);
-    }
-    ps_shard_unref(s);
-}
-
 /* ---- to messages ---- */
 
 /* What the first message says points here. */
@@ -39,6 +20,7 @@ struct room {
     Gradus__V1__FillRecord fill;
     Gradus__V1__PinRequest pin;
     Gradus__V1__SetMembershipRequest membership;
+    Gradus__V1__StateRecord state;
 };
 
 static uint8_t *borrow(const void *bytes)
@@ -106,6 +88,17 @@ static void write_membership(const struct ps_request *r, struct room *room,
     m->generation_next = r->event.generation;
 }
 
+static void write_state(const struct ps_record *r, struct room *room, Gradus__V1__RecordRequest *m)
+{
+    room->state = r->state->message;
+    if (r->what.decision.bytes > 0) {
+        write_decision(&r->what.decision, &room->decision);
+        room->state.decision = &room->decision;
+    }
+    m->what_case = GRADUS__V1__RECORD_REQUEST__WHAT_STATE;
+    m->state = &room->state;
+}
+
 static void write_what(const struct ps_record *r, struct room *room, Gradus__V1__RecordRequest *m)
 {
     m->generation = r->what.generation;
@@ -138,65 +131,79 @@ static void write_what(const struct ps_record *r, struct room *room, Gradus__V1_
     case SHARD_RECORD_MEMBERSHIP:
         write_membership(r->request, room, m);
         break;
+    case SHARD_RECORD_STATE:
+        write_state(r, room, m);
+        break;
     }
-}
-
-static const float *values_of(const struct ps_record *r, uint64_t *count)
-{
-    const bool fills = r->what.kind == SHARD_RECORD_FILL;
-    *count = fills ? r->request->event.elements : 0;
-    if (r->gradient != NULL) {
-        *count = r->gradient->shard->elements;
-        return r->gradient->floats.data;
-    }
-    return fills ? r->request->event.given : NULL;
-}
-
-/* A part of a gradient that gRPC has. */
-struct part {
-    struct ps_copy *copy;
-    uint64_t number, end;
-};
-
-static void part_left(void *ctx)
-{
-    struct part *part = ctx;
-    ps_standby_sent(part->copy->shard, part->number, part->end);
-    ps_copy_unref(part->copy);
-    free(part);
 }
 
 uint64_t ps_record_floats(const struct ps_record *r)
 {
-    uint64_t count;
-    (void)values_of(r, &count);
-    return count;
+    if (r->state != NULL) {
+        return ps_state_floats(r->state);
+    }
+    return r->gradient != NULL                 ? r->gradient->shard->elements
+           : r->what.kind == SHARD_RECORD_FILL ? r->request->event.elements
+                                               : 0;
 }
 
-int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, const struct ps_record *r,
-                   uint64_t *at, struct err *err)
+/* What of the values of @r lies in one piece from element @at on. Initial values are copied by
+ * gRPC: they come once. */
+static struct ps_part part_at(struct ps_shard *s, const struct ps_record *r, uint64_t at)
+{
+    if (r->state != NULL) {
+        return ps_state_part(s, r->state, at);
+    }
+    struct ps_part part = {.count = ps_record_floats(r) - at};
+    if (r->gradient != NULL) {
+        part.data = r->gradient->floats.data + at;
+        part.release = ps_copy_unref;
+        part.ctx = ps_copy_ref(r->gradient);
+    } else {
+        part.data = (const float *)r->request->event.given + at;
+    }
+    return part;
+}
+
+/* That gRPC has; its reference keeps the shard. */
+struct leaving {
+    struct ps_shard *shard;
+    struct ps_part part;
+    uint64_t opening, number, end;
+};
+
+static void part_left(void *ctx)
+{
+    struct leaving *l = ctx;
+    ps_standby_sent(l->shard, l->opening, l->number, l->end);
+    l->part.release(l->part.ctx);
+    free(l);
+}
+
+int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t opening,
+                   const struct ps_record *r, uint64_t *at, struct err *err)
 {
     struct room room;
     Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
-    const float *values = values_of(r, &m.total);
-    const uint64_t left = m.total - *at;
-    const uint64_t n = left < PS_RECORD_FLOATS_MAX ? left : PS_RECORD_FLOATS_MAX;
+    m.total = ps_record_floats(r);
     m.number = r->what.number;
     if (*at == 0) {
         write_what(r, &room, &m);
     }
-    if (n == 0) {
+    if (*at == m.total) {
         const int rc = rpc_stream_send(stream, &m.base, NULL, err);
         return rc != 0 ? rc : 1;
     }
     m.offset = *at;
-    const struct rpc_piece piece = {values + *at, n * sizeof(float)};
+    const struct ps_part part = part_at(s, r, *at);
+    const uint64_t n = part.count < PS_RECORD_FLOATS_MAX ? part.count : PS_RECORD_FLOATS_MAX;
+    const struct rpc_piece piece = {part.data, n * sizeof(float)};
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
-    if (r->gradient != NULL) { /* initial values are copied: they come once */
-        struct part *part = mem_new(1, sizeof *part);
-        *part = (struct part){ps_copy_ref(r->gradient), m.number, *at + n};
+    if (part.release != NULL) {
+        struct leaving *l = mem_new(1, sizeof *l);
+        *l = (struct leaving){s, part, opening, m.number, *at + n};
         blob.release = part_left;
-        blob.ctx = part;
+        blob.ctx = l;
     }
     const int rc = rpc_stream_send(stream, &m.base, &blob, err);
     if (rc != 0) {
@@ -270,6 +277,7 @@ int ps_record_read(struct ps_request *r, const Gradus__V1__RecordRequest *m, str
     if (m->number == 0) {
         return 0;
     }
+    int rc = 0;
     switch (m->what_case) {
     case GRADUS__V1__RECORD_REQUEST__WHAT_UPDATE:
         return read_update(r, m->update, err);
@@ -290,6 +298,10 @@ int ps_record_read(struct ps_request *r, const Gradus__V1__RecordRequest *m, str
         out->kind = SHARD_RECORD_MEMBERSHIP;
         r->event.generation = m->generation_next;
         return ps_read_change(r, m->membership, err);
+    case GRADUS__V1__RECORD_REQUEST__WHAT_STATE:
+        out->kind = SHARD_RECORD_STATE;
+        rc = ps_state_read(r, m->state, err);
+        return rc != 0 ? rc : read_decision(m->state->decision, out, err);
     default:
         return err_set(err, ERR_INVALID, "record %" PRIu64 " says nothing that this server knows",
                        m->number);

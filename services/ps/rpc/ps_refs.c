@@ -20,6 +20,7 @@ void ps_unref(struct ps *ps)
         pthread_mutex_destroy(&ps->lock);
         trace_release(&ps->trace);
         free(ps->checkpoint_dir);
+        free(ps->local_sockets);
         data_roots_release(&ps->data_roots);
         free(ps);
     }

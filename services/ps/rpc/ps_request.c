@@ -195,6 +195,10 @@ void ps_answer_state(struct ps_request *r, const struct shard_action *a, const s
         standby.records = info.records;
         standby.received = info.received;
         standby.waits_ms = ps_standby_waits_ms(&said);
+        standby.backup = info.role == SHARD_PRIMARY ? info.backup : 0;
+        standby.follows = info.follows;
+        standby.state_sent = ps_standby_state_sent(&said);
+        standby.state_bytes = said.state_bytes;
         standby.problem = said.problem;
         m.standby = &standby;
     }

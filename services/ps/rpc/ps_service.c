@@ -156,18 +156,9 @@ static void on_stop_opening(void *ctx, uint64_t opening)
     }
 }
 
-static void add_shard(void *ctx, const struct ps_held *held)
+static void add_shard(void *ctx, const char *job, const struct membership_shard *shard)
 {
-    const struct membership_shard shard = {
-        .opening = held->opening,
-        .number = held->shard,
-        .role = held->role,
-        .records = held->records,
-        .received = held->received,
-        .waits_ms = held->waits_ms,
-        .problem = held->problem,
-    };
-    membership_jobs_add_shard(ctx, held->job, &shard);
+    membership_jobs_add_shard(ctx, job, shard);
 }
 
 static void on_jobs(void *ctx, struct membership_jobs *jobs)
@@ -225,6 +216,7 @@ int ps_service_start(struct service_context *sc, struct err *err)
                                  .shared_memory = service_common(sc)->shared_memory,
                                  .polling = service_polling(sc),
                                  .standby = true,
+                                 .local_sockets = service_local_dir(sc),
                                  .credentials = service_credentials(sc),
                                  .meters = service_meters(sc),
                                  .refused = refused,

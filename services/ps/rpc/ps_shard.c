@@ -38,8 +38,9 @@ static int parse_spec(const Gradus__V1__OpenShardRequest *r, struct job_spec *sp
 
 static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
-    if (r->is_backup && r->backup != NULL) {
-        return err_set(err, ERR_INVALID, "a backup has no backup");
+    if ((r->is_backup && r->backup != NULL) || (r->joins && !r->is_backup)) {
+        return err_set(err, ERR_INVALID, "%s",
+                       r->is_backup ? "a backup has no backup" : "only a backup joins");
     }
     int rc = wire_id_check(r->shard->job, "job", err);
     rc = rc != 0 ? rc : parse_spec(r, &s->spec, err);
@@ -86,6 +87,9 @@ static void run_wake(struct strand_task *task);
 static int fill(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
     ps_look_for_directory(s, r->owner);
+    if (r->joins) {
+        return 0;
+    }
     if (r->restore[0] != 0) {
         return ps_restore(s, r->restore, r->owner, err);
     }
@@ -115,6 +119,7 @@ static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, 
                 : r->backup != NULL ? SHARD_PRIMARY
                                     : SHARD_ALONE,
         .backup = r->backup == NULL ? 0 : r->backup->opening,
+        .joins = r->joins,
     };
     if (o.role != SHARD_ALONE && s->spec.model.table_count > 0) {
         return err_set(err, ERR_INVALID, "a shard with a backup, of a job with tables");
@@ -141,7 +146,7 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     rc = rc != 0 ? rc : ps_tables_open(s, r->version, err);
     rc = rc != 0 ? rc : make_core(s, r, err);
     rc = rc != 0 ? rc : fill(s, r, err);
-    rc = rc != 0 || r->backup == NULL ? rc : ps_follow_new(s, r->backup, err);
+    rc = rc != 0 || r->backup == NULL ? rc : ps_follow_new(s, r->backup, false, &s->follow, err);
     if (rc != 0) {
         (void)ps_shard_wrap(s, err);
         ps_shard_unref(s);
@@ -254,6 +259,9 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
     case SHARD_EMIT:
         ps_follow_emit(s, a, s->stepped);
         break;
+    case SHARD_LOAD:
+        ps_load(s, a);
+        break;
     }
 }
 
@@ -278,7 +286,8 @@ static void show(struct ps_shard *s)
     if (info.closed || info.role != SHARD_PRIMARY) {
         ps_follow_end(s);
     }
-    ps_standby_show(s, &info, ps_follow_problem(s));
+    ps_follow_trim(s);
+    ps_standby_show(s, &info, ps_follow_problem(s), ps_follow_state_bytes(s));
     ps_tables_follow(s);
     snapshots_usage(&s->snapshots, &usage);
     usage.held = info.closed ? 0 : usage.held;
@@ -345,61 +354,85 @@ void ps_shard_step(struct ps_shard *s, struct shard_event *e)
     show(s);
 }
 
-/* Memory for as many bases as the new generation needs; refused when there is not so much. */
+/* What a generation needs, of which @r tells. */
+struct needs {
+    size_t bases, gradients;
+    struct ps_eras *eras; /* NULL: as before */
+};
+
+static struct needs needs_of(const struct ps_shard *s, struct ps_request *r)
+{
+    const struct shard_event *e = &r->event;
+    const bool changes = e->ledger != NULL && e->consistency != NULL;
+    const struct consistency *next = changes ? e->consistency : &s->consistency;
+    struct ps_eras *eras = changes && r->change->eras.count > 0 ? &r->change->eras : NULL;
+    const uint32_t rounds = ps_eras_rounds(eras != NULL ? eras : &s->eras);
+    return (struct needs){ps_memory_bases(s, next, e->worker_count),
+                          plan_memory_gradients(next, e->worker_count, rounds), eras};
+}
+
+static int find_memory(struct ps_shard *s, struct ps_request *r, const struct needs *n,
+                       struct err *err)
+{
+    int rc = n->bases > s->bases ? ps_memory_reserve_bases(s, n->bases, err) : 0;
+    if (rc == 0 && n->gradients > gradient_pool_reserved(&s->gradients)) {
+        rc = gradient_pool_reserve(&s->gradients, n->gradients, err);
+    }
+    return rc == 0 && shard_joins(s->core, &r->event) ? ps_follow_join(s, r, err) : rc;
+}
+
+/* The generation of @e has begun. */
+static void take_generation(struct ps_shard *s, const struct shard_event *e,
+                            const struct shard_info *before, const struct shard_info *after,
+                            struct ps_eras *eras)
+{
+    s->bases = ps_memory_bases(s, &after->consistency, e->worker_count);
+    s->pin_reserved = after->role == SHARD_BACKUP;
+    if (before->role == SHARD_BACKUP && after->role != SHARD_BACKUP) {
+        s->file_generation = after->generation;
+    }
+    if (eras != NULL) {
+        ps_eras_take(s, eras, after->version);
+    }
+    if (e->ledger != NULL) {
+        ledger_release(&s->ledger);
+        ledger_copy(&s->ledger, e->ledger);
+    }
+}
+
+/* Refused when there is not the memory that the new generation needs. */
 void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
 {
     const struct shard_event *e = &r->event; /* the task that runs the request keeps it */
-    if (s->let_go) {
-        ps_shard_step(s, &r->event); /* refused */
-        return;
-    }
-    bool changes = e->ledger != NULL && e->consistency != NULL;
-    const struct consistency *next = changes ? e->consistency : &s->consistency;
-    size_t bases = ps_memory_bases(s, next, e->worker_count);
-    struct ps_eras *eras = changes && r->change->eras.count > 0 ? &r->change->eras : NULL;
-    uint32_t rounds = ps_eras_rounds(eras != NULL ? eras : &s->eras);
-    size_t gradients = plan_memory_gradients(next, e->worker_count, rounds);
-    size_t had = gradient_pool_reserved(&s->gradients);
     struct shard_info before;
     struct shard_info after;
     struct err err;
-    if (shard_check_fence(s->core, e, &err) != 0) {
+    if (s->let_go || shard_check_fence(s->core, e, &err) != 0) {
         ps_shard_step(s, &r->event); /* the core refuses it; a stranger moves no memory */
         return;
     }
+    const struct needs needs = needs_of(s, r);
+    size_t gradients = gradient_pool_reserved(&s->gradients);
     shard_info(s->core, &before);
-    if ((bases > s->bases && ps_memory_reserve_bases(s, bases, &err) != 0) ||
-        (gradients > had && gradient_pool_reserve(&s->gradients, gradients, &err) != 0)) {
-        (void)ps_memory_reserve_bases(s, s->bases, NULL); /* no more than it had before */
-        if (e->kind == SHARD_RECORD) {
-            r->event.cannot = &err;
-            ps_shard_step(s, &r->event);
-            return;
-        }
+    const bool has_room = find_memory(s, r, &needs, &err) == 0;
+    if (!has_room && e->kind != SHARD_RECORD) {
         struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
         (void)ps_shard_wrap(s, &err);
         ps_request_answer(r, &refused, &err);
-        return;
+    } else {
+        r->event.cannot = has_room ? NULL : &err;
+        ps_shard_step(s, &r->event);
     }
-    ps_shard_step(s, &r->event);
+    ps_follow_joined(s);
     shard_info(s->core, &after);
-    if (after.generation != before.generation) {
-        s->bases = ps_memory_bases(s, &after.consistency, e->worker_count);
-        s->pin_reserved = after.role == SHARD_BACKUP;
-        if (before.role == SHARD_BACKUP && after.role != SHARD_BACKUP) {
-            s->file_generation = after.generation;
-        }
-        if (eras != NULL) {
-            ps_eras_take(s, eras, after.version);
-        }
-        had = plan_memory_gradients(&after.consistency, e->worker_count, ps_eras_rounds(&s->eras));
-        if (e->ledger != NULL) {
-            ledger_release(&s->ledger);
-            ledger_copy(&s->ledger, e->ledger);
-        }
+    const bool loaded = e->record.kind == SHARD_RECORD_STATE && after.records > before.records;
+    if (after.generation != before.generation || loaded) {
+        take_generation(s, e, &before, &after, needs.eras);
+        gradients =
+            plan_memory_gradients(&after.consistency, e->worker_count, ps_eras_rounds(&s->eras));
     }
     (void)ps_memory_reserve_bases(s, s->bases, NULL); /* no more than it has by now */
-    (void)gradient_pool_reserve(&s->gradients, had, NULL);
+    (void)gradient_pool_reserve(&s->gradients, gradients, NULL);
 }
 
 static void run_wake(struct strand_task *task)

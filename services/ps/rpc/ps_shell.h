@@ -52,6 +52,7 @@ struct ps_meters {
     struct meter *values_received, *values_sent;
     struct meter *records, *record_bytes;
     struct meter *unreceived, *unreceived_bytes; /* records */
+    struct meter *joining;                       /* backups */
     struct meter *checkpoint_seconds;
     struct meter *checkpoint_bytes;
     struct meter *table_rows, *table_bytes;
@@ -76,12 +77,12 @@ struct ps {
     struct thread_team *team; /* helps with large updates */
     /* wakes shards and requests that wait for memory; never busy for long */
     struct pool *work;
-    struct pool *opens; /* makes shards, one after the other */
-    struct pool
-        *files; /* writes checkpoints; one thread, so that no file is written twice at once */
+    struct pool *opens;  /* makes shards, one after the other */
+    struct pool *files;  /* writes checkpoints; one thread, so no file is written twice at once */
     struct pool *copies; /* copies slots for pins */
     /* ends connections to backups, and waits before the next one; NULL: shards have none */
     struct loop *links;
+    char *local_sockets; /* where servers of this host listen, too; NULL: nowhere */
     const struct rpc_credentials *credentials; /* of those; NULL: plain */
     struct ps_meters meters;
     struct trace trace;
@@ -167,12 +168,10 @@ struct ps_shard {
     struct update *update;           /* and its update; all eras have the same slots */
     struct floats slots[UPDATE_SLOTS_MAX];
     float *slot_data[UPDATE_SLOTS_MAX];
-    bool slots_taken;      /* from a source, before the values that workers bring */
-    struct floats nothing; /* the gradient of a step without records, where one is needed */
-    struct buffer
-        /* all slots are copied there before anything else happens; keeps a reference */
-        *slots_to;
-    bool update_begun; /* `step` has begun: SHARD_REDUCE came, SHARD_APPLY not yet */
+    bool slots_taken;        /* from a source, before the values that workers bring */
+    struct floats nothing;   /* the gradient of a step without records, where one is needed */
+    struct buffer *slots_to; /* all slots are copied there first; keeps a reference */
+    bool update_begun;       /* `step` has begun: SHARD_REDUCE came, SHARD_APPLY not yet */
     struct update_step step;
     struct ps_sums sums;
     struct ps_update_time update_time;
@@ -184,6 +183,8 @@ struct ps_shard {
     struct gradient_pool gradients;
     struct buffer_pool slot_copies; /* copies of all slots, one behind the other */
     struct ps_follow *follow;       /* a primary: the way to its backup; NULL: it has none */
+    struct ps_follow *joining;      /* the way to one that the event that is stepped brings */
+    bool copies_more;               /* of slots are reserved, for a backup that joins */
     bool pin_reserved;              /* a backup: memory for a version that is pinned is reserved */
     struct ps_record_stream *record_streams;
     const struct shard_event *stepped; /* the event whose actions are done */
@@ -202,6 +203,7 @@ struct ps_change {
     struct consistency consistency;
     struct ledger ledger;
     struct ps_eras eras; /* count 0: as before */
+    uint64_t skipped;    /* of a state: updates that were left out */
 };
 
 /* A request to a shard, from its arrival to its answer: the tag of the core. */
@@ -327,7 +329,8 @@ void ps_write(struct ps_request *r, const struct shard_action *a);
 
 /* ---- ps_apply.c: actions on floats, on the strand ---- */
 
-/* Values that workers bring. */
+/* Values and slots of the state that is stepped; values that workers bring. */
+void ps_load(struct ps_shard *s, const struct shard_action *a);
 void ps_put(struct ps_shard *s, const struct shard_action *a);
 /* @from has no use afterwards but to be released. */
 void ps_add(struct ps_shard *s, struct buffer *to, struct buffer *from);
@@ -337,11 +340,9 @@ void ps_reduce(struct ps_shard *s, const struct shard_action *a);
  * soon as it is computed. */
 void ps_apply(struct ps_shard *s, const struct shard_action *apply,
               const struct shard_action *replies, size_t count);
-/* Copy what s->slots_to asks for. A large copy is made by another thread, while the strand waits.
- */
+/* Copy what s->slots_to asks for; a large copy by another thread, while the strand waits. */
 void ps_keep_slots(struct ps_shard *s);
-/* SHARD_KEEP, SHARD_FORGET: besides the values, slot 0 for rules that want it as the worker read.
- */
+/* SHARD_KEEP, SHARD_FORGET: also slot 0, for rules that want it as the worker read it. */
 void ps_base_keep(struct ps_shard *s, uint64_t version);
 void ps_base_forget(struct ps_shard *s, uint64_t version);
 
@@ -367,6 +368,7 @@ const struct buf *ps_sums_of(const struct ps_shard *s, const struct exchange_sum
 /* References for @count blobs of @version; each blob has ctx = the snapshot and this release. */
 struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigned count);
 void ps_values_release(void *snapshot);
+void ps_values_release_slots(void *buffer); /* likewise a copy of slots, and the shard of it */
 /* ps_values_of() for a snapshot that somebody else holds. */
 void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count);
 /* The values that a reply sends. */
@@ -391,8 +393,7 @@ int ps_read_types(const Gradus__V1__Push *push, const Gradus__V1__Pull *pull, st
                   struct err *err);
 /* Reads the type of rows that are asked for alone. */
 int ps_read_rows_type(const Gradus__V1__RowsRequest *m, struct ps_request *r, struct err *err);
-/* On the strand: checks that the type of the push of @r is right for its kind. Errors: ERR_INVALID.
- */
+/* On the strand: is the type of the push of @r right for its kind? Errors: ERR_INVALID. */
 int ps_check_type(const struct ps_request *r, struct err *err);
 /* So many norms a push may have, of variables and tables; 0: the shard has all of each itself. */
 size_t ps_norms_max(const struct ps_shard *s);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Standby shards (docs/protocol.md): what a primary says to its backup, and how a backup hears it.
  * From top to bottom: on_record.c (the backup's method), ps_follow.c (the primary's way to its
- * backup), ps_record.c (a record as messages), ps_backup.c. */
+ * backup), ps_record.c (a record as messages), ps_state.c, ps_copy.c, ps_backup.c. */
 #ifndef GRADUS_PS_RPC_PS_STANDBY_H
 #define GRADUS_PS_RPC_PS_STANDBY_H
 
@@ -21,6 +21,49 @@ struct ps_copy {
     double *norms;
 };
 
+struct ps_copy *ps_copy_ref(struct ps_copy *c);
+void ps_copy_unref(void *copy); /* any thread */
+
+struct ps_copies {
+    struct ps_copy *items[SHARD_JOINING_UPDATES_MAX]; /* the reserved ones; each with a reference */
+    size_t count;
+};
+/* There are @count from now on; those above it go when nobody has them any more. Errors:
+ * ERR_EXHAUSTED, and there are fewer. */
+int ps_copies_reserve(struct ps_copies *all, struct ps_shard *s, size_t count, struct err *err);
+/* A copy of @from, with a reference. NULL with ERR_EXHAUSTED: there is no memory. */
+struct ps_copy *ps_copies_take(const struct ps_copies *all, struct ps_shard *s,
+                               const struct buffer *from, struct err *err);
+
+/* A part of a record's values, with a reference. */
+struct ps_part {
+    const float *data;
+    uint64_t count;
+    void (*release)(void *ctx); /* any thread */
+    void *ctx;
+};
+
+/* All of a shard, for a backup that joins. */
+struct ps_state {
+    Gradus__V1__StateRecord message;          /* but for the decision; it points to what follows, */
+    Gradus__V1__SetMembershipRequest present; /* and to the workers of the event's message */
+    Gradus__V1__Consistency consistency;
+    Gradus__V1__Ledger position;
+    Gradus__V1__Era *eras, **era_list;
+    struct ledger ledger;
+    struct snapshot *values; /* ps_values_acquire() */
+    struct buffer *slots;    /* NULL: the rule has none */
+};
+/* @a: SHARD_EMIT, of the event of @r, which outlives it. Returns owned. */
+struct ps_state *ps_state_new(struct ps_shard *s, const struct shard_action *a,
+                              const struct ps_request *r);
+void ps_state_free(struct ps_state *st); /* NULL is fine */
+uint64_t ps_state_floats(const struct ps_state *st);
+/* What lies there from float @at on, which is below ps_state_floats(). */
+struct ps_part ps_state_part(struct ps_shard *s, const struct ps_state *st, uint64_t at);
+/* Into the event of a record that was read so far. Errors: ERR_INVALID. */
+int ps_state_read(struct ps_request *r, const Gradus__V1__StateRecord *m, struct err *err);
+
 /* A record that the backup has not received. */
 struct ps_record {
     struct ps_record *next;
@@ -28,14 +71,21 @@ struct ps_record {
     uint8_t *decision;          /* that it borrows */
     struct ps_request *request; /* whose event it tells; NULL: an update, a decision */
     struct ps_copy *gradient;   /* of an update with examples */
+    struct ps_state *state;
     struct buf totals[SHARD_ROUNDS_MAX];
 };
 
-/* The way to the backup that @location says, before the shard is in a list; nothing is connected
- * before the shard is woken. Errors: ERR_INVALID no such address; ERR_EXHAUSTED. */
-int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location, struct err *err);
+/* The way to the backup that @location says; nothing is connected before the shard is woken. It has
+ * begun before the backup: @joins. Errors: ERR_INVALID no such address; ERR_EXHAUSTED. */
+int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location, bool joins,
+                  struct ps_follow **out, struct err *err);
 /* On the strand, all that follow; NULL instead of a follow is fine. */
 
+/* The event of @r brings a backup that joins, if the core takes it: finds memory for it. Errors:
+ * those of ps_follow_new(). */
+int ps_follow_join(struct ps_shard *s, struct ps_request *r, struct err *err);
+/* It was stepped. */
+void ps_follow_joined(struct ps_shard *s);
 /* SHARD_EMIT: @e is the event that is stepped. */
 void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const struct shard_event *e);
 /* SHARD_REDUCE, SHARD_ABANDON: the update may change a gradient before its record is said. */
@@ -47,6 +97,10 @@ uint64_t ps_follow_hear(struct ps_shard *s);
 uint64_t ps_follow_opening(const struct ps_shard *s);
 /* Why the backup does not follow at present; "": it does. */
 const char *ps_follow_problem(const struct ps_shard *s);
+/* Bytes of the state that the backup gets, or has got; 0: it was there from the beginning. */
+uint64_t ps_follow_state_bytes(const struct ps_shard *s);
+/* Gives memory back that only a backup that joins needs. */
+void ps_follow_trim(struct ps_shard *s);
 /* The shard has no backup (any more). Also of a shard that is in no list. */
 void ps_follow_end(struct ps_shard *s);
 
@@ -54,16 +108,14 @@ void ps_follow_end(struct ps_shard *s);
 
 #define PS_RECORD_FLOATS_MAX (UINT64_C(1) << 17) /* in one message */
 
-/* Sends the next message of @r on @stream, from element *at on, which moves. 1: that was the last
- * one. Errors: those of rpc_stream_send(). */
-int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, const struct ps_record *r,
-                   uint64_t *at, struct err *err);
+/* Sends the next message of @r to the backup of @opening on @stream, from element *at on, which
+ * moves. 1: that was the last one. Errors: those of rpc_stream_send(). */
+int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t opening,
+                   const struct ps_record *r, uint64_t *at, struct err *err);
 uint64_t ps_record_floats(const struct ps_record *r); /* values that go with it */
 /* What the first message of a record says, into the event of @r, which keeps the message. Errors:
  * ERR_INVALID. */
 int ps_record_read(struct ps_request *r, const Gradus__V1__RecordRequest *m, struct err *err);
-struct ps_copy *ps_copy_ref(struct ps_copy *c);
-void ps_copy_unref(void *copy); /* any thread */
 
 /* ---- what SetMembership says (ps_change.c) ---- */
 
@@ -102,16 +154,22 @@ void ps_record_streams_end(struct ps_shard *s);
 struct ps_standby {
     enum shard_role role;
     uint64_t records, received, since_ms;
-    /* The furthest part of a gradient that has left, and when: a large one takes its time. What is
-     * sent again after a break is nothing new. */
+    uint64_t backup; /* of a primary: the opening of that which this is about, */
+    bool follows;    /* whether it can take over, */
+    bool joins;      /* or will be able to, and is among the meter's */
+    uint64_t state_bytes;
+    /* The furthest part of a gradient, or of the state, that has left, and when: a large one takes
+     * its time. What is sent again after a break is nothing new. */
     uint64_t sent_number, sent_end, sent_ms;
     char problem[256];
 };
-/* Any thread: element @end of record @number has left. */
-void ps_standby_sent(struct ps_shard *s, uint64_t number, uint64_t end);
+/* Any thread: element @end of record @number to the backup of @opening has left. */
+void ps_standby_sent(struct ps_shard *s, uint64_t opening, uint64_t number, uint64_t end);
 /* On the strand: notes it for others. */
-void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const char *problem);
+void ps_standby_show(struct ps_shard *s, const struct shard_info *info, const char *problem,
+                     uint64_t state_bytes);
 void ps_standby_get(struct ps_shard *s, struct ps_standby *out); /* any thread */
 uint64_t ps_standby_waits_ms(const struct ps_standby *said);
+uint64_t ps_standby_state_sent(const struct ps_standby *said); /* bytes */
 
 #endif

@@ -32,7 +32,7 @@ void ps_values_release(void *ctx)
 
 /* ---- the average in the place of the values ---- */
 
-static void release_slots(void *ctx)
+void ps_values_release_slots(void *ctx)
 {
     struct buffer *slots = ctx;
     struct ps_shard *s =
@@ -49,7 +49,7 @@ static struct ps_source average_in(struct ps_shard *s, struct buffer *slots, uns
     }
     atomic_fetch_add(&slots->refs, count);
     atomic_fetch_add(&s->refs, count);
-    return (struct ps_source){slots->floats.data + at, release_slots, slots};
+    return (struct ps_source){slots->floats.data + at, ps_values_release_slots, slots};
 }
 
 struct ps_source ps_values_answer(struct ps_shard *s, const struct shard_action *a, unsigned count)

@@ -229,6 +229,19 @@ static void rewrite(const struct fixture *f, uint64_t step, uint64_t generation,
 }
 
 /* A job that went back from 30 to 10 and has come to 20 again. */
+static void expect_history(const struct fixture *f, const char *const *names, size_t wanted)
+{
+    char **paths = NULL;
+    size_t count = 0;
+    assert_int_equal(checkpoint_history(f->dir, &paths, &count, NULL), 0);
+    assert_int_equal(count, wanted);
+    for (size_t i = 0; i < count; i++) {
+        assert_string_equal(strrchr(paths[i], '/') + 1, names[i]);
+        free(paths[i]);
+    }
+    free(paths);
+}
+
 static void the_order_is_that_of_their_making(void **state)
 {
     const struct fixture *f = *state;
@@ -237,6 +250,7 @@ static void the_order_is_that_of_their_making(void **state)
         rewrite(f, step, step == 20 ? 9 : 3, "");
     }
     expect_latest(f, "step-000000020");
+    expect_history(f, (const char *const[]){"step-000000010", "step-000000020"}, 2);
     assert_int_equal(
         checkpoint_prune(f->dir, 2, (const char *const[]){"somewhere/step-000000010"}, 1, NULL), 0);
     static const bool want[5] = {false, true, true, false, true};

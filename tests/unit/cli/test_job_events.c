@@ -114,10 +114,34 @@ static void test_a_takeover(void **state)
     progress_says("back to", false);
 }
 
+/* Those with which it began are no news. */
+static void test_backups(void **state)
+{
+    (void)state;
+    Gradus__V1__ShardProgress shards[2], *list[] = {&shards[0], &shards[1]};
+    for (size_t i = 0; i < 2; i++) {
+        gradus__v1__shard_progress__init(&shards[i]);
+        shards[i].backup_follows = 1;
+    }
+    s.job.shards = list;
+    s.job.n_shards = 2;
+    says("");
+    shards[1].backup_follows = 0;
+    says("");
+    s.job.step = 330;
+    says("");
+    shards[1].backup_follows = 1;
+    says("step 330: each shard has a backup\n");
+    says("");
+    s.job.n_shards = 0;
+    s.job.shards = NULL;
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
     const struct CMUnitTest tests[] = {TEST(test_nodes_come_and_go), TEST(test_a_recovery),
-                                       TEST(test_an_adoption), TEST(test_a_takeover)};
+                                       TEST(test_an_adoption), TEST(test_a_takeover),
+                                       TEST(test_backups)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -379,11 +379,27 @@ static void test_shards(void **state)
     char backup[] = "ps-2";
     x.shards[0].backup = backup;
     output_status_text(&x.s.job, TERMINAL_ANY, &out);
+    assert_non_null(strstr(buf_str(&out), ", 2 dropped, backup on ps-2 joins\nshard 1 "));
+    buf_release(&out);
+    x.shards[0].state_sent = 1600000;
+    x.shards[0].state_bytes = 5000000;
+    output_status_text(&x.s.job, TERMINAL_ANY, &out);
+    assert_non_null(strstr(buf_str(&out), ", backup on ps-2 joins (2 of 5 MB)\nshard 1 "));
+    buf_release(&out);
+    x.shards[0].backup_follows = 1;
+    output_status_text(&x.s.job, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), ", 2 dropped, backup on ps-2\nshard 1 "));
     buf_release(&out);
     x.shards[0].backup_behind = 3;
     output_status_text(&x.s.job, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), ", backup on ps-2, 3 changes behind\nshard 1 "));
+    buf_release(&out);
+    char none[] = "", problem[] = "there is no other server for it";
+    x.shards[0].backup = none;
+    x.shards[0].backup_behind = 0;
+    x.shards[0].backup_problem = problem;
+    output_status_text(&x.s.job, TERMINAL_ANY, &out);
+    assert_non_null(strstr(buf_str(&out), ", no backup: there is no other server for it\n"));
     buf_release(&out);
 }
 

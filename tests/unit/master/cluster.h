@@ -33,6 +33,7 @@
 struct fake_position { /* where a job is */
     char job[64];
     uint64_t version, pinned;
+    uint64_t generation; /* a server knows it: nothing of an older one counts */
     bool sync;
     struct ledger ledger; /* done is in counts */
     uint32_t counts[SPLITS_MAX];
@@ -68,6 +69,7 @@ struct fake_shard { /* of a server; job "": none */
     uint64_t generation, opening;
     uint64_t backup; /* the opening of its backup; 0: it has none */
     bool is_backup;
+    bool follows; /* a backup: it could take over */
 };
 
 struct fake_node {
@@ -80,6 +82,8 @@ struct fake_node {
     int told_mode;                   /* a server: the last one that it was told */
     struct master_standby_said says; /* of its primaries that have a backup */
     const char *says_problem;        /* of its backups */
+    int refuses_backups;             /* code: none may join its primaries; 0: all may */
+    bool says_joining; /* of backups that join its primaries: they do not follow yet */
     struct fake_worker_job job;
     unsigned crash_on;  /* call kind + 1 at which it dies */
     bool knows_no_base; /* a server: it writes everything */

@@ -113,6 +113,37 @@ static size_t works_of(const struct cluster *c, const struct fake_node *n, struc
     return count;
 }
 
+static struct fake_shard *backup_of(struct cluster *c, const struct fake_shard *of,
+                                    uint64_t opening)
+{
+    for (size_t i = 0; i < c->node_count; i++) {
+        for (size_t k = 0; k < 2 * MASTER_JOBS_PER_PS_MAX; k++) {
+            struct fake_shard *s = &c->nodes[i].shards[k];
+            if (strcmp(s->job, of->job) == 0 && s->number == of->number && s->opening == opening) {
+                return s;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void say_standby(struct cluster *c, const struct fake_node *n, const struct fake_shard *s,
+                        struct master_standby_said *out)
+{
+    struct fake_shard *backup = s->backup != 0 ? backup_of(c, s, s->backup) : NULL;
+    out->behind = s->backup != 0 ? n->says.behind : 0;
+    out->follows = backup == NULL && !n->says_joining; /* its server is opening it */
+    if (backup != NULL) {
+        backup->follows = backup->follows || !n->says_joining;
+        out->follows = backup->follows;
+        out->state_sent = 70;
+        out->state_bytes = 100;
+    }
+    out->backup = s->backup;
+    out->waits_ms = s->backup != 0 ? n->says.waits_ms : 0;
+    out->problem = s->is_backup ? n->says_problem : NULL;
+}
+
 void fake_heartbeat(struct cluster *c, struct fake_node *n)
 {
     const char *jobs[2 * MASTER_JOBS_PER_PS_MAX + 1];
@@ -123,9 +154,7 @@ void fake_heartbeat(struct cluster *c, struct fake_node *n)
         const struct fake_shard *s = &n->shards[i];
         if (s->job[0] != '\0') {
             openings[count] = n->says_opening != 0 ? n->says_opening : s->opening;
-            standbys[count].waits_ms = s->backup != 0 ? n->says.waits_ms : 0;
-            standbys[count].behind = s->backup != 0 ? n->says.behind : 0;
-            standbys[count].problem = s->is_backup ? n->says_problem : NULL;
+            say_standby(c, n, s, &standbys[count]);
             jobs[count++] = s->job;
         }
     }
@@ -313,7 +342,8 @@ void fake_turn(struct cluster *c, struct fake_node *n)
     if (!n->mute && c->now - n->heartbeat_ms >= 1000) {
         fake_heartbeat(c, n);
     }
-    if (n->role == MASTER_WORKER && n->job.started && n->job.assigned) {
+    if (n->role == MASTER_WORKER && n->job.started && n->job.assigned &&
+        n->job.generation >= position_of(c, n->job.job)->generation) {
         if (n->job.mode == TRAINING_SYNC) {
             work_sync(c, n);
         } else {
@@ -362,13 +392,25 @@ static struct fake_shard *open_shard(struct fake_node *n, const struct flight *f
     *s = (struct fake_shard){.number = f->c.shard,
                              .opening = f->c.fence.opening,
                              .backup = f->has_backup ? f->c.standby.backup.opening : 0,
-                             .is_backup = f->c.standby.is_backup};
+                             .is_backup = f->c.standby.is_backup,
+                             .follows = !f->c.standby.joins};
     snprintf(s->job, sizeof s->job, "%s", f->job);
     return s;
 }
 
 /* The generation that it is told says what it is. */
-static int take_role(struct fake_shard *s, const struct flight *f, struct err *err)
+static int refuses_backup(const struct fake_node *n, const struct fake_shard *s,
+                          const struct flight *f, struct err *err)
+{
+    const bool joins = f->c.kind == MASTER_CALL_MEMBERSHIP && f->has_backup &&
+                       f->c.standby.backup.opening != s->backup;
+    return joins && n->refuses_backups != 0
+               ? err_set(err, n->refuses_backups, "no memory for 7 MB of slots")
+               : 0;
+}
+
+static int take_role(struct cluster *c, struct fake_shard *s, const struct flight *f,
+                     struct err *err)
 {
     if (s->is_backup && !f->c.standby.promote && f->c.kind != MASTER_CALL_OPEN) {
         return err_set(err, ERR_STATE, "it is a backup");
@@ -378,9 +420,14 @@ static int take_role(struct fake_shard *s, const struct flight *f, struct err *e
             return err_set(err, ERR_ABORTED, "that generation is over");
         }
         s->generation = f->c.generation;
+        struct fake_position *p = position_of(c, f->job);
+        p->generation = f->c.generation > p->generation ? f->c.generation : p->generation;
         const uint64_t backup = f->has_backup ? f->c.standby.backup.opening : 0;
-        assert_true(backup == 0 || backup == s->backup); /* none that it did not have */
+        const struct fake_shard *there = backup == 0 ? NULL : backup_of(c, s, backup);
+        assert_true(there == NULL || (there->is_backup && there->number == s->number));
+        assert_true(there == NULL || backup == s->backup || !there->follows); /* a new one joins */
         assert_true(backup == 0 || !f->c.standby.promote);
+        assert_true(!s->is_backup || s->follows); /* it has what its primary had */
         s->backup = backup;
         s->is_backup = false;
     }
@@ -402,13 +449,14 @@ static int answer_of_server(struct cluster *c, struct flight *f, struct fake_nod
     if (s == NULL) {
         return err_set(&answer->err, ERR_NOT_FOUND, "no shard of %s", f->job);
     }
-    if (take_role(s, f, &answer->err) != 0) {
+    if (refuses_backup(n, s, f, &answer->err) != 0 || take_role(c, s, f, &answer->err) != 0) {
         return answer->err.code;
     }
     if (f->c.kind == MASTER_CALL_MEMBERSHIP && !has_room(f, n)) {
         return err_set(&answer->err, ERR_EXHAUSTED, "so many bytes are too many");
     }
-    if (f->c.kind == MASTER_CALL_OPEN || (f->c.kind == MASTER_CALL_MEMBERSHIP && f->has_ledger)) {
+    if ((f->c.kind == MASTER_CALL_OPEN && !f->c.standby.is_backup) ||
+        (f->c.kind == MASTER_CALL_MEMBERSHIP && f->has_ledger)) {
         take_position(c, f, n);
     }
     answer->done.version = p->version;

@@ -179,6 +179,10 @@ static void look_heartbeat(const struct master_event *e)
     assert_int_equal(e->node.standbys[0].behind, 0);
     assert_int_equal(e->node.standbys[1].behind, 4);
     assert_string_equal(e->node.standbys[1].problem, "no memory");
+    assert_int_equal(e->node.standbys[1].backup, 52);
+    assert_true(e->node.standbys[1].follows && !e->node.standbys[0].follows);
+    assert_int_equal(e->node.standbys[1].state_sent, 53);
+    assert_int_equal(e->node.standbys[1].state_bytes, 54);
     assert_int_equal(e->node.work_count, MASTER_WORKS_MAX); /* of more */
     const struct master_work *w = &e->node.works[MASTER_WORKS_MAX - 1];
     assert_string_equal(w->job, "demo-2");
@@ -213,6 +217,10 @@ static void heartbeats_say_what_is_held_and_done(void **state)
     standby.records = 90;
     standby.received = 86;
     standby.problem = problem;
+    standby.backup = 52;
+    standby.follows = 1;
+    standby.state_sent = 53;
+    standby.state_bytes = 54;
     held[1].standby = &standby;
     work.job = OTHER;
     work.what = what;

@@ -91,6 +91,8 @@ static void set_handover(struct job_handover *h)
                                .server_count = 1,
                                .workers = job_handover_nodes(2),
                                .worker_count = 2,
+                               .others = job_handover_nodes(1),
+                               .other_count = 1,
                                .step = 12,
                                .version_shift = UINT64_MAX,
                                .checkpointed_step = 11,
@@ -107,6 +109,10 @@ static void set_handover(struct job_handover *h)
     h->pin.ledger.done[0] = 2;
     job_record_set(&h->servers[0].id, "ps-1");
     job_record_set(&h->servers[0].address, "h:1");
+    h->servers[0].backup = 2;
+    h->servers[0].backup_opening = 78;
+    h->servers[0].backup_follows = true;
+    job_record_set(&h->others[0].id, "ps-9");
     job_record_set(&h->workers[1].http_address, "h:2");
     job_record_set(&h->workers[1].host, "h");
     h->workers[1].pid = 5;
@@ -122,6 +128,10 @@ static void check_handover(const struct job_handover *h)
     assert_string_equal(h->version, "0.1.0");
     assert_string_equal(h->servers[0].id, "ps-1");
     assert_string_equal(h->servers[0].address, "h:1");
+    assert_true(h->servers[0].backup_opening == 78 && h->servers[0].backup_follows);
+    assert_string_equal(job_handover_place(h, h->servers[0].backup)->id, "ps-9");
+    assert_string_equal(job_handover_place(h, 1)->id, "ps-1");
+    assert_int_equal(h->other_count, 1);
     assert_string_equal(h->workers[0].id, "");
     assert_string_equal(h->workers[1].http_address, "h:2");
     assert_string_equal(h->workers[1].host, "h");
@@ -169,6 +179,10 @@ static void a_record_survives_the_wire(void **state)
     job_record_add_times(&a, "w-1", &times);
     job_record_set_shards(&a, 2);
     job_record_set(&a.shards[0].ps, "p-1");
+    job_record_set(&a.shards[1].backup_problem, "no room");
+    a.shards[0].follows = true;
+    a.shards[0].state_sent = 35;
+    a.shards[0].state_bytes = 36;
     a.shards[0].version = 31;
     a.shards[0].examples = 32;
     a.shards[0].duplicates = 33;
@@ -239,6 +253,10 @@ static void a_record_survives_the_wire(void **state)
     assert_int_equal(packed.len, again.len);
     assert_memory_equal(packed.data, again.data, packed.len);
     check_handover(&b.handover);
+    assert_string_equal(b.shards[0].backup, "ps-2");
+    assert_string_equal(b.shards[1].backup_problem, "no room");
+    assert_true(b.shards[0].follows && !b.shards[1].follows);
+    assert_true(b.shards[0].state_sent == 35 && b.shards[0].state_bytes == 36);
     assert_string_equal(b.text, "name: x\n");
     assert_int_equal(b.state, JOB_FAILED);
     assert_true(consistency_equal(&b.consistency, &a.consistency));

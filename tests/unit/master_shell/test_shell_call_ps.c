@@ -140,9 +140,10 @@ static void backups_are_named(void **state)
         (const Gradus__V1__OpenShardRequest *)call_carry_out(&call, "OpenShard", &well.base);
     expect_backup(o->backup);
     assert_false(o->is_backup);
-    call.standby = (struct master_standby_call){.is_backup = true};
+    assert_false(o->joins);
+    call.standby = (struct master_standby_call){.is_backup = true, .joins = true};
     o = (const Gradus__V1__OpenShardRequest *)call_carry_out(&call, "OpenShard", &well.base);
-    assert_true(o->backup == NULL && o->is_backup);
+    assert_true(o->backup == NULL && o->is_backup && o->joins);
     call = call_of(MASTER_CALL_MEMBERSHIP);
     call.standby = primary;
     const Gradus__V1__SetMembershipRequest *q =

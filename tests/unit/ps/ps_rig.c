@@ -260,6 +260,7 @@ int ps_rig_open_as(struct ps_rig *rig, const struct ps_rig_opening *o, struct rp
         r.backup = &backup;
     }
     r.is_backup = o->is_backup;
+    r.joins = o->joins;
     if (o->rows_from != NULL) {
         r.rows_from = o->rows_from;
         r.rows_manifest = o->rows_manifest;

@@ -102,7 +102,7 @@ struct ps_rig_opening {
     uint64_t epoch;
     uint32_t done[3]; /* of 3 splits of 2, 2 and 1 batches of 10 records */
     size_t workers;   /* "w0", "w1", ...; 0: 2 */
-    bool is_backup;
+    bool is_backup, joins;
     char *backup_at; /* the address of its backup's server; NULL: it has none */
     uint64_t backup; /* and its opening */
 };

@@ -35,6 +35,16 @@ void rig_reopen(struct rig *r)
     assert_non_null(r->shard);
 }
 
+void rig_reopen_at(struct rig *r, uint64_t version, uint64_t examples, const struct ledger *ledger)
+{
+    r->options.given = false;
+    r->options.version = r->version = version;
+    r->options.examples = r->examples = examples;
+    r->options.ledger = ledger;
+    rig_reopen(r);
+    r->options.ledger = &r->ledger;
+}
+
 void rig_open(struct rig *r, uint32_t number, const struct consistency *consistency)
 {
     rig_open_rounds(r, number, consistency, 0);
@@ -266,6 +276,12 @@ void rig_do(struct rig *r, const struct shard_action *a)
     case SHARD_EMIT:
         assert_non_null(r->emit);
         r->emit(r, a);
+        break;
+    case SHARD_LOAD:
+        r->version = a->version;
+        r->examples = r->event->record.examples;
+        memcpy(r->values[a->version], r->load, sizeof r->values[0]);
+        memcpy(r->slot[a->version], r->load_slots, sizeof r->slot[0]);
         break;
     }
 }

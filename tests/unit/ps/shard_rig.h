@@ -77,6 +77,7 @@ struct rig {
     uint64_t sessions[4];            /* bounded: how often each was idle */
     uint64_t clocks[4];              /* bounded: of each of RIG_WORKERS; 0: it has not joined */
     const struct shard_event *event; /* that is stepped */
+    const float *load, *load_slots;  /* that came with a record, for SHARD_LOAD */
     /* SHARD_EMIT; NULL: there must be none */
     void (*emit)(struct rig *r, const struct shard_action *a);
 };
@@ -89,6 +90,8 @@ void rig_open_rounds(struct rig *r, uint32_t number, const struct consistency *c
 void rig_open(struct rig *r, uint32_t number, const struct consistency *consistency);
 /* Make the shard once more, with r->options, which were changed; nothing has happened yet. */
 void rig_reopen(struct rig *r);
+/* The same at @version of another one, whose values are the caller's to copy. */
+void rig_reopen_at(struct rig *r, uint64_t version, uint64_t examples, const struct ledger *ledger);
 struct consistency rig_consistency(enum training_mode mode, uint32_t replicas);
 void rig_init(struct rig *r, enum training_mode mode, uint32_t replicas);
 void *rig_buffer(struct rig *r, float first);

@@ -29,10 +29,28 @@ static void note_event(struct said *said, const struct shard_event *e)
     }
 }
 
+/* It is read when it leaves: what is kept of it must still be there then. */
+static void note_state(const struct rig *r, struct said *said, const struct shard_action *a)
+{
+    struct shard_info info;
+    shard_info(r->shard, &info);
+    said->changes = true;
+    said->consistency = info.consistency;
+    ledger_release(&said->ledger);
+    ledger_copy(&said->ledger, a->ledger);
+    said->slots_from = a->buffer;
+    said->elements = RIG_FLOATS;
+    assert_int_equal(a->version, r->version);
+    assert_non_null(a->buffer);
+    assert_true(r->kept[a->version] > 0);
+}
+
 static void emit(struct rig *r, const struct shard_action *a)
 {
     struct pair *p = (struct pair *)r;
     assert_true(p->count < PAIR_RECORDS_MAX);
+    const bool joins = p->opening > PAIR_OPENING;
+    assert_true((a->record.kind == SHARD_RECORD_STATE) == (p->count == 0 && joins));
     struct said *said = &p->said[p->count++];
     said->record = a->record;
     assert_int_equal(a->record.number, p->count);
@@ -43,6 +61,9 @@ static void emit(struct rig *r, const struct shard_action *a)
         memcpy(said->decision, a->record.decision.replicas, a->record.decision.bytes);
         said->record.decision.replicas = said->decision;
     }
+    if (a->record.kind == SHARD_RECORD_STATE) {
+        note_state(r, said, a);
+    }
     if (a->record.kind != SHARD_RECORD_UPDATE) {
         return;
     }
@@ -52,6 +73,16 @@ static void emit(struct rig *r, const struct shard_action *a)
         memcpy(said->gradient, a->buffer, sizeof said->gradient);
     }
     memcpy(said->totals, r->sums.totals, sizeof said->totals);
+}
+
+static void forget_records(struct pair *p)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        ledger_release(&p->said[i].ledger);
+    }
+    memset(p->said, 0, p->count * sizeof *p->said);
+    p->count = p->heard = 0;
+    p->receipt = 0;
 }
 
 struct pair *pair_new(uint32_t number, const struct consistency *consistency, uint32_t rounds,
@@ -72,14 +103,57 @@ struct pair *pair_new(uint32_t number, const struct consistency *consistency, ui
     p->backup.options.given = given;
     rig_reopen(&p->backup);
     p->tag = 1000000;
+    p->opening = PAIR_OPENING;
     return p;
+}
+
+struct pair *pair_alone(uint32_t number, const struct consistency *consistency, uint32_t rounds)
+{
+    struct pair *p = pair_new(number, consistency, rounds, false);
+    p->primary.options.role = SHARD_ALONE;
+    rig_reopen(&p->primary);
+    return p;
+}
+
+void pair_join(struct pair *p, uintptr_t tag, uint64_t generation)
+{
+    struct rig *r = &p->primary;
+    const struct shard_options o = p->backup.options;
+    const uint64_t now_ms = p->backup.now_ms;
+    forget_records(p);
+    rig_release(&p->backup);
+    rig_open_rounds(&p->backup, o.shard, &o.consistency, r->era.rounds);
+    p->backup.options.role = SHARD_BACKUP;
+    p->backup.options.joins = true;
+    p->backup.options.generation = generation - 1;
+    rig_reopen(&p->backup);
+    p->backup.now_ms = now_ms;
+    p->opening++;
+    p->first = r->version;
+    struct shard_event e = {.kind = SHARD_MEMBERSHIP,
+                            .now_ms = r->now_ms,
+                            .generation = generation,
+                            .tag = (void *)tag,
+                            .workers = RIG_WORKERS,
+                            .worker_count = 3,
+                            .has_backup = true,
+                            .backup = p->opening,
+                            .slots_buffer = rig_buffer(r, 0)};
+    assert_true(shard_joins(r->shard, &e));
+    rig_step(r, &e);
+    memset(r->clocks, 0, sizeof r->clocks);
+}
+
+bool pair_follows(const struct pair *p)
+{
+    struct shard_info info;
+    shard_info(p->primary.shard, &info);
+    return info.follows;
 }
 
 void pair_free(struct pair *p)
 {
-    for (size_t i = 0; i < p->count; i++) {
-        ledger_release(&p->said[i].ledger);
-    }
+    forget_records(p);
     rig_release(&p->primary);
     rig_release(&p->backup);
     free(p->said);
@@ -113,6 +187,10 @@ struct shard_event pair_event(struct rig *r, const struct said *said,
         e.consistency = &said->consistency;
         e.ledger = &said->ledger;
     }
+    if (said->record.kind == SHARD_RECORD_STATE) {
+        e.eras = &r->era;
+        e.era_count = 1;
+    }
     if (said->record.kind == SHARD_RECORD_UPDATE && said->has_gradient) {
         e.gradient = rig_buffer(r, 0);
         e.elements = RIG_FLOATS;
@@ -130,7 +208,13 @@ bool pair_hear(struct pair *p)
         return false;
     }
     struct exchange_totals totals[RIG_ROUNDS];
-    struct shard_event e = pair_event(&p->backup, &p->said[p->heard], totals);
+    const struct said *said = &p->said[p->heard];
+    struct shard_event e = pair_event(&p->backup, said, totals);
+    if (said->record.kind == SHARD_RECORD_STATE) {
+        assert_true(p->primary.kept[said->record.version] > 0);
+        p->backup.load = p->primary.values[said->record.version];
+        p->backup.load_slots = said->slots_from;
+    }
     e.tag = (void *)++p->tag;
     rig_step(&p->backup, &e);
     rig_expect(&p->backup, p->tag, 0, "");
@@ -138,6 +222,7 @@ bool pair_hear(struct pair *p)
     assert_int_equal(p->backup.actions.items[0].kind, SHARD_REPLY);
     p->receipt = rig_replied(&p->backup, p->tag)->received;
     assert_int_equal(p->receipt, ++p->heard);
+    assert_false(shard_wants_snapshot(p->backup.shard)); /* it makes what it hears, no more */
     return true;
 }
 
@@ -146,7 +231,7 @@ void pair_receive(struct pair *p)
     struct shard_event e = {.kind = SHARD_RECEIPT,
                             .now_ms = p->primary.now_ms,
                             .own = true,
-                            .backup = PAIR_OPENING,
+                            .backup = p->opening,
                             .received = p->receipt};
     rig_step(&p->primary, &e);
     pair_check(p);
@@ -177,14 +262,18 @@ void pair_check(struct pair *p)
     shard_info(r->shard, &here);
     for (; p->seen < r->reply_count; p->seen++) {
         const struct rig_reply *reply = &r->replies[p->seen];
-        if (reply->code == 0 && here.role == SHARD_PRIMARY && !here.closed) {
+        if (reply->code == 0 && here.role == SHARD_PRIMARY && here.follows && !here.closed) {
             assert_true(reply->version <= there.version);
             assert_true(reply->generation <= there.generation);
             assert_true(reply->examples <= there.examples);
         }
     }
-    assert_int_equal(here.records, p->count);
-    assert_true(here.version - there.version <= 1 || here.role != SHARD_PRIMARY);
+    if (here.role == SHARD_PRIMARY) {
+        const uint64_t ahead = here.follows ? 1 : SHARD_JOINING_UPDATES_MAX;
+        const uint64_t least = there.filled > 0 ? there.version : p->first;
+        assert_int_equal(here.records, p->count);
+        assert_true(here.version - least <= ahead);
+    }
 }
 
 void standby_membership(struct rig *r, uintptr_t tag, uint64_t generation, bool stays)
@@ -196,7 +285,7 @@ void standby_membership(struct rig *r, uintptr_t tag, uint64_t generation, bool 
                             .workers = RIG_WORKERS,
                             .worker_count = 3,
                             .has_backup = stays,
-                            .backup = PAIR_OPENING};
+                            .backup = stays ? ((struct pair *)r)->opening : 0};
     rig_step(r, &e);
     memset(r->clocks, 0, sizeof r->clocks);
 }

@@ -6,7 +6,7 @@
 #include "shard_gradient.h"
 
 #define PAIR_RECORDS_MAX 4096
-#define PAIR_OPENING UINT64_C(77) /* of the backup */
+#define PAIR_OPENING UINT64_C(77) /* of the first backup; of those that join one more each */
 #define PAIR_PIN_BYTES 32
 
 /* A record, with all that it borrowed. */
@@ -27,6 +27,7 @@ struct said {
     char keep_pin[PAIR_PIN_BYTES], pin_id[PAIR_PIN_BYTES];
     uint64_t first, elements;
     float given[RIG_FLOATS];
+    const float *slots_from; /* of a state: the copy that the primary keeps */
 };
 
 struct pair {
@@ -38,12 +39,20 @@ struct pair {
     uint64_t receipt; /* the newest that it sent */
     uintptr_t tag;    /* of the last record */
     size_t seen;      /* replies of the primary that were checked */
+    uint64_t opening; /* of the backup */
+    uint64_t first;   /* version that the backup began with */
 };
 
 /* Shard @number of a job with @consistency, twice. */
 struct pair *pair_new(uint32_t number, const struct consistency *consistency, uint32_t rounds,
                       bool given);
 struct pair *pair_of_mode(enum training_mode mode, uint32_t replicas); /* of the lead */
+/* The same, and the primary has no backup yet: that is of no use before pair_join(). */
+struct pair *pair_alone(uint32_t number, const struct consistency *consistency, uint32_t rounds);
+/* The primary, which is alone, gets an empty backup in @generation. The records are those that it
+ * says to this one. */
+void pair_join(struct pair *p, uintptr_t tag, uint64_t generation);
+bool pair_follows(const struct pair *p);
 /* Pushes replica @replica of @step, and pulls the next version. */
 void pair_push(struct rig *r, uintptr_t tag, uint64_t step, uint32_t replica);
 /* Closes both; so the memory of a primary that is dead goes back, too. */

@@ -441,6 +441,129 @@ static void records_are_read_while_eras_change(void **state)
     changes_end(&c);
 }
 
+#define STATE_FLOATS (3 * (uint64_t)ELEMENTS) /* with two slots */
+
+/* A state of @records, in generation 2 at version 4, and @floats of it from @offset on. */
+static void say_state(struct says *s, uint64_t records, uint64_t offset, size_t floats)
+{
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    Gradus__V1__StateRecord st = GRADUS__V1__STATE_RECORD__INIT;
+    Gradus__V1__SetMembershipRequest q = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
+    Gradus__V1__Consistency c;
+    Gradus__V1__Ledger l;
+    Gradus__V1__Era era = GRADUS__V1__ERA__INIT, *eras[] = {&era};
+    char *workers[] = {(char[]){"w0"}}, section[] = "update: {rule: adam}\n";
+    const struct ps_rig_opening o = opening("adam", true);
+    struct ledger ledger;
+    ps_rig_ledger(&o, &ledger);
+    wire_consistency_to_proto(&o.consistency, &c);
+    wire_ledger_to_proto(&ledger, &l);
+    l.records = records;
+    era.update = section;
+    q.workers = workers;
+    q.n_workers = 1;
+    q.consistency = &c;
+    q.ledger = &l;
+    q.version = 4;
+    q.eras = eras;
+    q.n_eras = 1;
+    st.present = &q;
+    st.skipped = 3;
+    m.number = 1;
+    m.generation = 2;
+    m.version = 4;
+    m.total = STATE_FLOATS;
+    m.offset = offset;
+    if (offset == 0) {
+        m.what_case = GRADUS__V1__RECORD_REQUEST__WHAT_STATE;
+        m.state = &st;
+    }
+    say(s, &m, floats);
+    ledger_release(&ledger);
+}
+
+static void open_joining(struct ps_rig *rig)
+{
+    struct ps_rig_opening o = opening("adam", true);
+    struct err err;
+    o.joins = true;
+    ps_rig_expect(ps_rig_open_as(rig, &o, NULL, &err), 0, &err, "");
+}
+
+static void a_state_is_taken_as_a_whole(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct says s;
+    struct err err;
+    const size_t half = ELEMENTS / 2;
+    const Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    ps_rig_start(&rig, 0);
+    open_joining(&rig);
+    greet(&s, &rig, BACKUP);
+    wait_received(&s, 1, 0);
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        gradient[i] = -1;
+    }
+    say_state(&s, 50, 0, ELEMENTS);
+    say_state(&s, 50, ELEMENTS, half);
+    says_end(&s); /* nothing of it counts */
+    ps_rig_expect(promote(&rig, 3, &err), ERR_CORRUPT, &err, "has not received the shard's state");
+    greet(&s, &rig, BACKUP);
+    wait_received(&s, 1, 0);
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        gradient[i] = (float)i;
+    }
+    say_state(&s, 50, 0, half); /* then a message with values and slots */
+    say_state(&s, 50, half, ELEMENTS);
+    say_state(&s, 50, half + ELEMENTS, ELEMENTS);
+    say_state(&s, 50, half + 2 * (uint64_t)ELEMENTS, half);
+    wait_received(&s, 2, 1);
+    say_state(&s, 50, 0, 1); /* again: it has it */
+    says_end(&s);
+    ps_rig_expect(promote(&rig, 3, &err), 0, &err, "");
+    struct ps_shard *shard = ps_find(rig.ps, &ref, &err);
+    const float *values = shard->snapshots.present->values.data;
+    for (size_t i = 0; i < half; i++) {
+        const float first = (float)i, second = (float)(i + half);
+        assert_memory_equal(&values[i], &first, sizeof first);
+        assert_memory_equal(&values[i + half], &first, sizeof first);
+        assert_memory_equal(&shard->slots[0].data[i], &second, sizeof second);
+        assert_memory_equal(&shard->slots[0].data[i + half], &first, sizeof first);
+        assert_memory_equal(&shard->slots[1].data[i], &second, sizeof second);
+        assert_memory_equal(&shard->slots[1].data[i + half], &first, sizeof first);
+    }
+    assert_int_equal(shard->updates_skipped, 3);
+    ps_shard_unref(shard);
+    ps_rig_stop(&rig);
+}
+
+static void what_is_no_state_is_refused(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct says s;
+    Gradus__V1__UpdateRecord room;
+    Gradus__V1__StateRecord st = GRADUS__V1__STATE_RECORD__INIT;
+    ps_rig_start(&rig, 0);
+    open_joining(&rig);
+    greet(&s, &rig, BACKUP);
+    say_state(&s, 51, 0, ELEMENTS);
+    refused(&s, ERR_INVALID, "a state of 51 records; this shard was opened with 50");
+
+    greet(&s, &rig, BACKUP);
+    Gradus__V1__RecordRequest m = update(1, 0, &room);
+    m.what_case = GRADUS__V1__RECORD_REQUEST__WHAT_STATE;
+    m.state = &st;
+    say(&s, &m, ELEMENTS);
+    refused(&s, ERR_INVALID, "a state without its generation");
+
+    greet(&s, &rig, BACKUP);
+    say_update(&s, 1, 0, 1);
+    refused(&s, ERR_CORRUPT, "the first record is not the shard's state");
+    ps_rig_stop(&rig);
+}
+
 /* One in the air does not keep its shard. */
 static void streams_end_with_the_shard(void **state)
 {
@@ -468,6 +591,8 @@ int main(void)
         cmocka_unit_test(what_it_cannot_follow_breaks_it),
         cmocka_unit_test(records_wait_for_their_turn),
         cmocka_unit_test(records_are_read_while_eras_change),
+        cmocka_unit_test(a_state_is_taken_as_a_whole),
+        cmocka_unit_test(what_is_no_state_is_refused),
         cmocka_unit_test(streams_end_with_the_shard),
     };
     return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);

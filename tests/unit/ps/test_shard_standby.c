@@ -299,8 +299,6 @@ static void test_without_its_backup_it_waits_until_the_master_says_so(void **sta
     assert_int_equal(info.role, SHARD_ALONE);
     assert_int_equal(info.unreceived_ms, 0);
     assert_int_equal(p->count, 1);
-    standby_membership(r, 7, 3, true); /* it has gone on since */
-    rig_expect(r, 7, ERR_STATE, "was not opened with");
     pair_free(p);
 }
 
@@ -396,6 +394,54 @@ static void test_a_primary_can_be_closed_while_answers_wait(void **state)
     pair_free(p);
 }
 
+/* As many as requests may wait. What is refused has changed nothing. */
+static void test_no_more_answers_wait_than_requests_may(void **state)
+{
+    (void)state;
+    struct pair *p = pair_of_mode(TRAINING_SYNC, 1);
+    struct rig *r = &p->primary;
+    pair_push(r, 1, 0, 0);
+    for (uintptr_t i = 0; i < SHARD_PARKED_MAX; i++) {
+        rig_event(r, SHARD_STATE, 100 + i);
+    }
+    assert_int_equal(r->reply_count, 0);
+    rig_event(r, SHARD_STATE, 2);
+    rig_expect(r, 2, ERR_EXHAUSTED, "answers wait for the backup already");
+    rig_pin(r, SHARD_PIN, 3, "a", true);
+    rig_expect(r, 3, ERR_EXHAUSTED, "answers wait for the backup already");
+    struct shard_info info;
+    shard_info(r->shard, &info);
+    assert_int_equal(info.pins, 0);
+    assert_int_equal(p->count, 1);
+    pair_push(r, 4, 0, 0); /* a worker's waits as a request */
+    assert_null(rig_find(r, 4));
+    pair_settle(p);
+    rig_expect_values(r, 1, 1);
+    rig_expect_push(r, 4, PUSH_DUPLICATE);
+    rig_expect(r, 100 + SHARD_PARKED_MAX - 1, 0, "");
+    rig_pin(r, SHARD_PIN, 5, "a", true);
+    pair_settle(p);
+    rig_expect(r, 5, 0, "");
+    pair_free(p);
+}
+
+static void test_a_new_generation_is_heard_however_many_answers_wait(void **state)
+{
+    (void)state;
+    struct pair *p = pair_of_mode(TRAINING_SYNC, 1);
+    struct rig *r = &p->primary;
+    pair_push(r, 1, 0, 0);
+    for (uintptr_t i = 0; i < SHARD_PARKED_MAX; i++) {
+        rig_event(r, SHARD_STATE, 100 + i);
+    }
+    standby_membership(r, 2, 1, true);
+    rig_expect(r, 2, ERR_EXHAUSTED, "answers wait for the backup already");
+    standby_membership(r, 3, 2, false);
+    rig_expect(r, 3, 0, "");
+    rig_expect(r, 100, ERR_ABORTED, "generation 1 is over");
+    pair_free(p);
+}
+
 /* ---- the lead's decision ---- */
 
 /* With rounds of sums others hear of it before the step is applied. */
@@ -445,6 +491,8 @@ int main(void)
         cmocka_unit_test(test_initial_values_are_passed_on),
         cmocka_unit_test(test_bases_have_no_backup),
         cmocka_unit_test(test_a_primary_can_be_closed_while_answers_wait),
+        cmocka_unit_test(test_no_more_answers_wait_than_requests_may),
+        cmocka_unit_test(test_a_new_generation_is_heard_however_many_answers_wait),
         cmocka_unit_test(test_the_leads_decision_survives_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A primary dies at any moment, with any of its records on their way. From then on its backup
  * cannot be told from a shard that never had one: that was given the same pushes itself, one by
- * one. And all that the primary has acknowledged is there. */
+ * one. And all that the primary has acknowledged is there. So it is with a backup that has joined
+ * while the primary trained; as long as that does not follow, it is a shard of some moment before,
+ * if it is one at all. */
 #include "standby_rig.h"
 
 #include <stdio.h>
@@ -64,11 +66,13 @@ struct run {
     uint64_t generation;
     uint32_t turn; /* of replicas */
     unsigned pins; /* ids that were drawn */
+    bool joins;    /* backups are lost, and others join */
     uint64_t acknowledged, updates;
 };
 
 struct lives {
     uint64_t records, updates, acknowledged;
+    uint64_t joined, followed; /* backups that had joined when the primary died */
 };
 
 static uint32_t draw(struct run *t, uint32_t n)
@@ -86,16 +90,11 @@ static struct consistency consistency_of_mode(const struct mode *m)
     return c;
 }
 
-static void info_of(const struct rig *r, struct shard_info *info)
-{
-    shard_info(r->shard, info);
-}
-
-static uint64_t step_now(const struct rig *r)
+static struct shard_info info_of(const struct rig *r)
 {
     struct shard_info info;
-    info_of(r, &info);
-    return info.version;
+    shard_info(r->shard, &info);
+    return info;
 }
 
 /* ---- requests, of any shard ---- */
@@ -161,8 +160,7 @@ static void step_totals(struct rig *r, uintptr_t tag, uint64_t step, uint32_t ro
 
 static struct exchange_push some_push(struct run *t, const struct rig *r)
 {
-    struct shard_info info;
-    info_of(r, &info);
+    const struct shard_info info = info_of(r);
     struct exchange_push p = {0};
     if (t->mode->mode == TRAINING_SYNC) {
         const uint64_t back = draw(t, 6) == 0 ? draw(t, 3) : 0;
@@ -191,7 +189,7 @@ static struct exchange_push some_push(struct run *t, const struct rig *r)
 /* One of the things that may come to a shard. The same seed does the same to two that are alike. */
 static void one_request(struct run *t, struct rig *r, uintptr_t tag)
 {
-    const uint64_t version = step_now(r);
+    const uint64_t version = info_of(r).version;
     const uint32_t dice = draw(t, 100);
     if (dice < 60) {
         t->pushed[tag] = (struct pushed){true, some_push(t, r)};
@@ -234,10 +232,35 @@ static void bring_values(struct run *t, struct rig *r, uintptr_t tag)
     rig_step(r, &e);
 }
 
+static bool has_backup(const struct run *t)
+{
+    return info_of(&t->pair->primary).role == SHARD_PRIMARY;
+}
+
+/* What is pinned keeps a backup from following. */
+static void unpin_all(struct run *t)
+{
+    const struct shard_info info = info_of(&t->pair->primary);
+    for (size_t i = 0; i < info.pins; i++) {
+        char id[PAIR_PIN_BYTES];
+        (void)snprintf(id, sizeof id, "%s", info.pinned[i].id);
+        rig_pin(&t->pair->primary, SHARD_UNPIN, ++t->tag, id, false);
+    }
+}
+
 static void new_generation(struct run *t)
 {
     struct pair *p = t->pair;
-    standby_membership(&p->primary, ++t->tag, ++t->generation, true);
+    if (t->joins && info_of(&p->primary).filled == RIG_FLOATS &&
+        (!has_backup(t) || draw(t, 10) == 0)) {
+        if (draw(t, 6) > 0) {
+            unpin_all(t);
+        }
+        pair_join(p, ++t->tag, ++t->generation);
+    } else {
+        standby_membership(&p->primary, ++t->tag, ++t->generation,
+                           has_backup(t) && !(t->joins && draw(t, 6) == 0));
+    }
     p->primary.generation = t->generation;
 }
 
@@ -249,10 +272,10 @@ static void one_event(struct run *t)
     r->now_ms += draw(t, 3);
     r->can_apply = draw(t, 4) > 0;
     if (dice < 25) {
-        (void)pair_hear(p);
+        (void)(has_backup(t) && pair_hear(p));
     } else if (dice < 45) {
         pair_receive(p);
-    } else if (dice < 46) {
+    } else if (dice < 46 || (t->joins && dice < 54 && !has_backup(t))) {
         new_generation(t);
     } else if (dice < 55 && t->mode->given) {
         bring_values(t, r, ++t->tag);
@@ -319,6 +342,24 @@ static void bring_update(struct run *t, const struct said *said)
     assert_int_equal(q->version, version + 1);
 }
 
+/* A shard that is opened at the version of a state. */
+static void begin_at(struct run *t, const struct said *said)
+{
+    struct rig *q = &t->quiet;
+    const struct rig *r = &t->pair->primary;
+    const uint64_t version = said->record.version;
+    rig_reopen_at(q, version, said->record.examples, &said->ledger);
+    memcpy(q->values[version], r->values[version], sizeof q->values[0]);
+    memcpy(q->slot[version], r->slot[version], sizeof q->slot[0]);
+    if (said->record.decision.bytes > 0 && t->mode->number == 0) {
+        bring_step(t, said);
+    } else if (said->record.decision.bytes > 0) {
+        step_decision(q, ++t->tag, version, said->decision[0]);
+    }
+    rig_membership(q, ++t->tag, said->generation, said->workers);
+    q->generation = said->generation;
+}
+
 static void bring(struct run *t, const struct said *said)
 {
     struct rig *q = &t->quiet;
@@ -329,6 +370,9 @@ static void bring(struct run *t, const struct said *said)
                             .elements = said->elements,
                             .given = said->given};
     switch (said->record.kind) {
+    case SHARD_RECORD_STATE:
+        begin_at(t, said);
+        break;
     case SHARD_RECORD_UPDATE:
         bring_update(t, said);
         break;
@@ -353,27 +397,27 @@ static void bring(struct run *t, const struct said *said)
 
 /* ---- comparisons ---- */
 
-static void same_shards(const struct rig *a, const struct rig *b)
+/* From version @first on; @pins: and they have the same. */
+static void same_shards(const struct rig *a, const struct rig *b, uint64_t first, bool pins)
 {
-    struct shard_info x;
-    struct shard_info y;
-    info_of(a, &x);
-    info_of(b, &y);
+    const struct shard_info x = info_of(a);
+    const struct shard_info y = info_of(b);
     assert_int_equal(x.version, y.version);
     assert_int_equal(x.generation, y.generation);
     assert_int_equal(x.filled, y.filled);
     assert_int_equal(x.examples, y.examples);
-    assert_int_equal(x.pins, y.pins);
+    assert_true(x.pins == y.pins || !pins);
+    assert_int_equal(x.consistency.mode, y.consistency.mode);
     assert_true((x.ledger == NULL) == (y.ledger == NULL));
     assert_true(x.ledger == NULL || ledger_equal(x.ledger, y.ledger));
-    for (size_t i = 0; i < x.pins; i++) {
+    for (size_t i = 0; pins && i < x.pins; i++) {
         assert_string_equal(x.pinned[i].id, y.pinned[i].id);
         assert_int_equal(x.pinned[i].version, y.pinned[i].version);
         assert_int_equal(x.pinned[i].slots, y.pinned[i].slots);
     }
-    for (uint64_t v = 0; v <= x.version; v++) {
+    for (uint64_t v = first; v <= x.version; v++) {
         standby_same_values(a, b, v);
-        assert_int_equal(a->kept[v], b->kept[v]);
+        assert_true(a->kept[v] == b->kept[v] || !pins);
     }
 }
 
@@ -417,17 +461,22 @@ static void check_acknowledged(struct run *t)
 
 /* ---- one life ---- */
 
-static void die(struct run *t)
+/* False: there is nothing that could take over. */
+static bool die(struct run *t, struct lives *lives)
 {
     struct pair *p = t->pair;
+    const bool follows = pair_follows(p);
+    if (!has_backup(t)) {
+        return false;
+    }
+    lives->joined += p->opening > PAIR_OPENING;
+    lives->followed += p->opening > PAIR_OPENING && follows;
     for (uint32_t n = draw(t, 3); n > 0 && pair_hear(p); n--) { /* what was on its way */
     }
     if (p->heard == p->count) { /* then nothing is missing */
-        struct shard_info here;
-        struct shard_info there;
-        info_of(&p->primary, &here);
-        info_of(&p->backup, &there);
-        same_shards(&p->primary, &p->backup);
+        const struct shard_info here = info_of(&p->primary);
+        const struct shard_info there = info_of(&p->backup);
+        same_shards(&p->primary, &p->backup, p->first, follows);
         assert_int_equal(here.pushes_applied, there.pushes_applied);
     }
     for (size_t i = 0; i < p->heard; i++) {
@@ -435,16 +484,24 @@ static void die(struct run *t)
     }
     const uint64_t generation = t->generation + 1 + draw(t, 2);
     standby_promote(&p->backup, ++t->tag, generation);
+    if (p->heard == 0 && p->opening > PAIR_OPENING) {
+        rig_expect(&p->backup, t->tag, ERR_CORRUPT, "has not received the shard's state");
+        assert_false(follows);
+        return false;
+    }
     rig_expect(&p->backup, t->tag, 0, "");
     rig_membership(&t->quiet, t->tag, generation, 3);
     p->backup.generation = t->quiet.generation = generation;
-    same_shards(&p->backup, &t->quiet);
+    same_shards(&p->backup, &t->quiet, p->first, true);
     const uint64_t first = t->mode->given ? 1 : 0; /* it is being filled */
-    for (uint64_t v = first; v <= p->backup.version; v++) {
+    for (uint64_t v = first > p->first ? first : p->first; v <= p->backup.version; v++) {
         standby_same_values(&p->primary, &p->backup, v);
     }
-    check_acknowledged(t);
+    if (follows) {
+        check_acknowledged(t);
+    }
     t->updates = p->backup.version;
+    return true;
 }
 
 /* Both go on, with the same requests. */
@@ -469,16 +526,17 @@ static void go_on(struct run *t, unsigned events)
         does(t, q, t->tag);
     }
     same_replies(b, from_b, q, from_q);
-    same_shards(b, q);
+    same_shards(b, q, t->pair->first, true);
 }
 
 /* Adds what happened until the death to @lives. */
-static void live(const struct mode *mode, uint32_t seed, struct lives *lives)
+static void live(const struct mode *mode, uint32_t seed, bool joins, struct lives *lives)
 {
     struct run *t = calloc(1, sizeof *t);
     assert_non_null(t);
     t->mode = mode;
     t->seed = seed;
+    t->joins = joins;
     t->generation = 1;
     t->consistency = consistency_of_mode(mode);
     t->pair = pair_new(mode->number, &t->consistency, mode->rounds, mode->given);
@@ -488,8 +546,9 @@ static void live(const struct mode *mode, uint32_t seed, struct lives *lives)
     for (uint32_t n = draw(t, 1200); n > 0; n--) {
         one_event(t);
     }
-    die(t);
-    go_on(t, 150);
+    if (die(t, lives)) {
+        go_on(t, 150);
+    }
     lives->acknowledged += t->acknowledged;
     lives->updates += t->updates;
     lives->records += t->pair->count;
@@ -498,18 +557,35 @@ static void live(const struct mode *mode, uint32_t seed, struct lives *lives)
     free(t);
 }
 
+static struct lives lives_of(size_t mode, bool joins)
+{
+    struct lives all = {0};
+    for (uint32_t seed = 1; seed <= LIVES; seed++) {
+        live(&MODES[mode], seed * 7919 + (uint32_t)mode, joins, &all);
+    }
+    print_message("%s: %llu records, %llu updates, %llu pushes acknowledged; of %llu backups that "
+                  "had joined %llu followed\n",
+                  MODES[mode].name, (unsigned long long)all.records,
+                  (unsigned long long)all.updates, (unsigned long long)all.acknowledged,
+                  (unsigned long long)all.joined, (unsigned long long)all.followed);
+    return all;
+}
+
 static void test_a_primary_dies_at_any_moment(void **state)
 {
     (void)state;
     for (size_t m = 0; m < sizeof MODES / sizeof MODES[0]; m++) {
-        struct lives all = {0};
-        for (uint32_t seed = 1; seed <= LIVES; seed++) {
-            live(&MODES[m], seed * 7919 + (uint32_t)m, &all);
-        }
-        print_message("%s: %llu records, %llu updates, %llu pushes acknowledged\n", MODES[m].name,
-                      (unsigned long long)all.records, (unsigned long long)all.updates,
-                      (unsigned long long)all.acknowledged);
+        const struct lives all = lives_of(m, false);
         assert_true(all.updates > LIVES && (all.acknowledged > LIVES || MODES[m].rounds > 0));
+    }
+}
+
+static void test_a_primary_dies_while_a_backup_joins_or_has_joined(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < sizeof MODES / sizeof MODES[0]; m++) {
+        const struct lives all = lives_of(m, true);
+        assert_true(all.followed > LIVES / 4 && all.joined > all.followed);
     }
 }
 
@@ -517,6 +593,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_primary_dies_at_any_moment),
+        cmocka_unit_test(test_a_primary_dies_while_a_backup_joins_or_has_joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies of gradients that are on their way to a backup. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "ps/rpc/ps_standby.h"
+
+/* NULL: there is no memory. */
+static struct ps_copy *copy_new(struct ps_shard *s, bool reserved, struct err *err)
+{
+    struct ps_copy *c = mem_new(1, sizeof *c);
+    *c = (struct ps_copy){.shard = s, .reserved = reserved};
+    atomic_store(&c->refs, 1);
+    if (floats_init(&c->floats, s->elements, 3, reserved ? &s->ps->budget : NULL,
+                    "a gradient for the backup", err) != 0) {
+        free(c);
+        return NULL;
+    }
+    const size_t norms = ps_norms_max(s);
+    c->norms = norms == 0 ? NULL : mem_new(norms, sizeof *c->norms);
+    return c;
+}
+
+struct ps_copy *ps_copy_ref(struct ps_copy *c)
+{
+    atomic_fetch_add(&c->refs, 1);
+    (void)ps_shard_ref(c->shard);
+    return c;
+}
+
+void ps_copy_unref(void *copy)
+{
+    struct ps_copy *c = copy;
+    struct ps_shard *s = c->shard;
+    if (atomic_fetch_sub(&c->refs, 1) == 1) {
+        floats_release(&c->floats, c->reserved ? &s->ps->budget : NULL);
+        free(c->norms);
+        free(c);
+    }
+    ps_shard_unref(s);
+}
+
+int ps_copies_reserve(struct ps_copies *all, struct ps_shard *s, size_t count, struct err *err)
+{
+    while (all->count > count) {
+        (void)ps_shard_ref(s); /* this reference has none */
+        ps_copy_unref(all->items[--all->count]);
+    }
+    while (all->count < count) {
+        struct ps_copy *c = copy_new(s, true, err);
+        if (c == NULL) {
+            return err->code;
+        }
+        all->items[all->count++] = c;
+    }
+    return 0;
+}
+
+static struct ps_copy *find_free(const struct ps_copies *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        if (atomic_load(&all->items[i]->refs) == 1) {
+            return ps_copy_ref(all->items[i]);
+        }
+    }
+    return NULL;
+}
+
+#define COPY_FLOATS (UINT64_C(1) << 18) /* that a thread copies at once */
+
+struct copying {
+    float *to;
+    const float *from;
+    uint64_t floats;
+};
+
+static void copy_some(void *ctx, size_t i)
+{
+    const struct copying *c = ctx;
+    const uint64_t at = i * COPY_FLOATS;
+    const uint64_t n = c->floats - at < COPY_FLOATS ? c->floats - at : COPY_FLOATS;
+    memcpy(c->to + at, c->from + at, n * sizeof(float));
+}
+
+struct ps_copy *ps_copies_take(const struct ps_copies *all, struct ps_shard *s,
+                               const struct buffer *from, struct err *err)
+{
+    struct ps_copy *c = find_free(all);
+    if (c == NULL) { /* gRPC has not returned one that was received yet */
+        c = copy_new(s, false, err);
+        if (c == NULL) {
+            return NULL;
+        }
+        (void)ps_shard_ref(s);
+    }
+    struct copying one = {c->floats.data, from->floats.data, s->elements};
+    parallel_for(s->ps->team, (s->elements + COPY_FLOATS - 1) / COPY_FLOATS, copy_some, NULL, &one);
+    c->has_norms = from->has_norms;
+    c->norm_count = from->norm_count;
+    if (c->norms != NULL && from->has_norms) {
+        memcpy(c->norms, from->norms, from->norm_count * sizeof *c->norms);
+    }
+    return c;
+}
