@@ -40,12 +40,12 @@ int http_origin_check_post(const struct http_origin *o, struct err *err)
     const char *type = o->content_type == NULL ? "" : o->content_type;
     const size_t n = sizeof json - 1;
     if (strncasecmp(type, json, n) != 0 || (type[n] != '\0' && strchr("; ", type[n]) == NULL)) {
-        return err_set(err, ERR_INVALID, "what does something is sent as Content-Type: %s", json);
+        return err_set(err, ERR_INVALID, "a POST to this path is sent as Content-Type: %s", json);
     }
     const char *from = o->origin == NULL ? NULL : strstr(o->origin, "://");
     if (o->origin != NULL &&
         (from == NULL || o->host == NULL || strcasecmp(from + strlen("://"), o->host) != 0)) {
-        return err_set(err, ERR_PERMISSION, "a page of %.128s may do nothing here", o->origin);
+        return err_set(err, ERR_PERMISSION, "a page of %.128s may not send this", o->origin);
     }
     return 0;
 }

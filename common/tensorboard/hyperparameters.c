@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensorboard/hyperparameters.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,14 +31,28 @@ struct entries {
 /* What decides how good a model gets. Where things are does not; names are parts of other keys. */
 static bool is_wanted(const char *name)
 {
-    static const char *const others[] = {"priority", "data.dir", "training.tensorboard",
-                                         "training.checkpoint"};
-    const char *last = strrchr(name, '.');
-    bool found = strcmp(last == NULL ? name : last + 1, "name") != 0;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        found &= strncmp(name, others[i], strlen(others[i])) != 0;
+    static const char *const others[] = {
+        "name",
+        "*.name",
+        "priority",
+        "data.dir",
+        "data.train.file",
+        "data.train.labels",
+        "data.test.file",
+        "data.test.labels",
+        "data.*.vocabulary_file",
+        "model.onnx",
+        "from.checkpoint",
+        "from.safetensors",
+        "from.onnx",
+        "training.tensorboard",
+        "training.checkpoint*",
+    };
+    size_t i = 0;
+    while (i < sizeof others / sizeof others[0] && fnmatch(others[i], name, 0) != 0) {
+        i++;
     }
-    return found;
+    return i == sizeof others / sizeof others[0];
 }
 
 /* Takes @text, which is owned. */
@@ -138,6 +153,24 @@ static void walk(const struct yaml_node *node, const char *name, struct entries 
     buf_release(&joined);
 }
 
+/* What is tried most comes first, for there is room for ENTRIES_MAX. */
+static void walk_file(const struct yaml_node *root, struct entries *out)
+{
+    static const char *const first[] = {"update", "training", "model"};
+    enum { FIRST = sizeof first / sizeof first[0] };
+    for (size_t f = 0; f <= FIRST && root->kind == YAML_MAPPING; f++) {
+        for (size_t i = 0; i < root->count; i++) {
+            size_t at = 0;
+            while (at < FIRST && strcmp(root->items[i].key, first[at]) != 0) {
+                at++;
+            }
+            if (at == f) {
+                walk_below(root->items[i].value, "", root->items[i].key, out);
+            }
+        }
+    }
+}
+
 /* ---- events ---- */
 
 static void add_event(int64_t time_ms, const char *what,
@@ -181,7 +214,7 @@ static void add_event(int64_t time_ms, const char *what,
 static void add_start(const Gradus__V1__Job *job, const struct yaml_node *root, struct buf *out)
 {
     struct entries *all = mem_new(1, sizeof *all);
-    walk(root, "", all);
+    walk_file(root, all);
     Tensorboard__Hparams__SessionStartInfo__Entry **list = mem_new(all->count + 1, sizeof *list);
     for (size_t i = 0; i < all->count; i++) {
         list[i] = &all->items[i]->message;

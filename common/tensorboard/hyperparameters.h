@@ -9,7 +9,8 @@
 #include "gradus/v1/jobs.pb-c.h"
 
 /* Writes the session's file in @dir. @text: the canonical job file of @job. A file that has less
- * is appended to; of a job whose keys have changed, or which was resumed, the file is written anew.
+ * is appended to; of a job whose keys have changed, or which was resumed, the file is written anew:
+ * where the disk is full then, what it had is gone until the next call has room.
  * Blocks on files. Errors: as event_file_change(). */
 int hyperparameters_write(const char *dir, const Gradus__V1__Job *job, const char *text,
                           struct err *err);

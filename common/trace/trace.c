@@ -55,7 +55,9 @@ int trace_begin(struct trace *t, uint64_t id, const char *job, size_t spans_max,
     enum recording_asked asked = recording_ask(&t->recording, id, 0, now_ns, deadline_ns);
     bool another_job = asked == RECORDING_AGAIN && strcmp(t->job, job) != 0;
     if (asked == RECORDING_OTHER || another_job) {
-        rc = err_set(err, ERR_EXISTS, "another trace is being recorded, of job %s", t->job);
+        const bool same = strcmp(t->job, job) == 0; /* others' jobs are not named */
+        rc = err_set(err, ERR_EXISTS, "another trace is being recorded, of %s%s",
+                     same ? "job " : "another job", same ? job : "");
     } else if (asked == RECORDING_OVER) {
         rc = err_set(err, ERR_CANCELLED, "this trace was taken already");
     } else if (asked == RECORDING_BEGUN && make_room(t, job, spans_max, err) != 0) {

@@ -5,11 +5,12 @@ import json
 import os
 import re
 import signal
+import subprocess
 import unittest
 
 from google.protobuf import json_format
 
-from cluster import ENDLESS, SOURCE, gradus
+from cluster import BIN, ENDLESS, SOURCE, gradus
 from rpc_python import Protos  # beside what cluster.py takes
 from test_page import BROWSER, DRIVER, Driver, PageTest
 
@@ -33,7 +34,7 @@ return {job: live.id, wallMs: "1700000000000", lengthNs: steps * 5e6, parts: ["l
 """
 
 
-class Picture(PageTest):
+class LiveTest(PageTest):
     def timeline(self, master, job):
         try:
             status, _, text = self.get(master, f"/api/v1/jobs/{job}/timeline", "POST", {"Content-Type": "application/json"}, b"{}")
@@ -41,6 +42,8 @@ class Picture(PageTest):
             return 503, str(e)
         return status, text
 
+
+class Picture(LiveTest):
     def test_what_is_in_it(self):
         master, _, _ = self.start_cluster(2, 2)
         waits = self.submit(master, cluster__workers=3, training__epochs=ENDLESS)
@@ -85,7 +88,7 @@ class Picture(PageTest):
 
 
 @unittest.skipUnless(BROWSER and DRIVER, "no chromium and chromedriver are installed")
-class Watched(PageTest):
+class Watched(LiveTest):
     def browse(self, master, job):
         page = Driver(self)
         page.open(f"http://{master.http}/#/jobs/{job}")
@@ -141,6 +144,23 @@ class Watched(PageTest):
         self.assertFalse(page.run("return live.on"))
         self.assertEqual(gradus("cancel", job, "--now", "--master", master.address).returncode, 0)
         page.wait("There is a live picture of a job that runs; this one is CANCELLED.")
+
+    def test_it_waits_for_a_trace(self):
+        master, _, _ = self.start_cluster(1, 1, slow_down=100)
+        job = self.submit(master, training__epochs=ENDLESS)
+        self.wait_for("training", lambda: int(self.api(master, "jobs/" + job)["step"]) > 0)
+        page = self.browse(master, job)
+        tracing = subprocess.Popen([os.path.join(BIN, "gradus"), "trace", job, "--steps", "1000", "--within", "600s", "-o", self.dir + "/trace.json",
+                                    "--master", master.address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.processes.append(tracing)
+        self.wait_for("its recording", lambda: self.timeline(master, job)[0] == 409)
+        page.click("button", "Watch live")
+        page.wait(f"somebody records job {job} with gradus trace")
+        self.assertTrue(page.run("return live.figure.hidden && !live.data"))
+        self.assertIsNone(tracing.poll())
+        tracing.send_signal(signal.SIGINT)
+        page.wait("of training, recorded at")
+        self.assertEqual(tracing.wait(60), 130)
 
     def test_a_worker_that_stands_still_is_a_red_row(self):
         master, _, workers = self.start_cluster(1, 2, "--heartbeat-timeout-ms=600000")

@@ -224,6 +224,7 @@ static int begin(struct shell *s, struct err *err)
 static int start_threads(struct shell *s, struct err *err)
 {
     s->loop = loop_new(MAILBOX);
+    traces_init(s);
     s->pool = pool_new(POOL_THREADS, POOL_QUEUE, "master-pool", err);
     s->files = s->pool == NULL ? NULL : pool_new(1, POOL_QUEUE, "master-files", err);
     s->probes = s->files == NULL ? NULL : pool_new(1, 4, "master-probes", err);

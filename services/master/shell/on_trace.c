@@ -4,7 +4,8 @@
  * When it goes away the nodes are told to stop.
  *
  * The page asks for a picture of a few steps, again and again while somebody looks. Viewers of one
- * job share it, and a trace that is asked for meanwhile begins when it is over. */
+ * job share it. A server records for one job at a time: what is asked for meanwhile of the same job
+ * or of another one on its servers waits until the picture is over, first come, first served. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
+#include "master/shell/page_asked.h"
 #include "master/shell/shell.h"
 #include "master/shell/timeline_wire.h"
 #include "master/shell/trace_calls.h"
@@ -20,17 +22,36 @@
 #define PICTURES_MAX (TRACES_MAX / 2) /* of the page: the others are for who asks for a trace */
 #define PICTURE_LANES 64
 #define PICTURE_CALL_MS 1500
-#define VIEWERS_MAX 32 /* of a picture */
+#define PICTURE_ALL_MS 7000 /* from request to answer; the page pauses for 2 s before it */
+#define PICTURE_SPANS_MAX 65536
+#define VIEWERS_MAX 32  /* of a job, that wait for one picture */
+#define RECORDERS_MAX 8 /* traces that do */
 #define STEPS_MAX 1000
 #define TIMEOUT_MS_MAX 600000
 #define SPANS_MAX (16 * TRACE_SPANS_MAX) /* of all nodes: some 20 MB on the wire */
 
+_Static_assert(PICTURE_ALL_MS + 2000 < HTTP_REQUEST_MS_MAX, "the answer finds its connection");
+
+void traces_init(struct shell *s)
+{
+    s->pictures = (struct picture_times){.call_ms = PICTURE_CALL_MS, .all_ms = PICTURE_ALL_MS};
+}
+
 /* ---- clients ---- */
+
+static const Gradus__V1__TraceJobRequest *wanted(const struct request *r)
+{
+    return (const Gradus__V1__TraceJobRequest *)r->msg->body;
+}
 
 static void add_client(struct tracing *t, struct request *r)
 {
-    r->next = t->clients;
-    t->clients = r;
+    struct request **at = &t->clients;
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    r->next = NULL;
+    *at = r;
     t->client_count++;
 }
 
@@ -42,19 +63,27 @@ static struct request *take_client(struct tracing *t, struct request **at)
     return r;
 }
 
-/* Who records when a picture is over does so now; @body NULL: all others hear of @err. */
+/* Who waited until a picture is over has its turn now; @body NULL: all others hear of @err. */
 static void answer_clients(struct tracing *t, const ProtobufCMessage *body, const struct err *err)
 {
+    struct buf json = {0}; /* for all viewers */
     while (t->clients != NULL) {
         struct request *r = take_client(t, &t->clients);
-        if (t->picture && r->page == NULL && !atomic_load(&t->shell->ending)) {
+        const bool views = r->page != NULL && strcmp(wanted(r)->job, t->job) == 0;
+        if (t->picture && !views && !atomic_load(&t->shell->ending)) {
             r->run(r);
-        } else if (body != NULL) {
+        } else if (body == NULL) {
+            request_fail(r, err);
+        } else if (!views) {
             request_reply(r, body);
         } else {
-            request_fail(r, err);
+            if (json.len == 0) {
+                page_json(body, &json);
+            }
+            request_reply_json(r, &json);
         }
     }
+    buf_release(&json);
 }
 
 void traces_end(struct shell *s, const char *why)
@@ -135,7 +164,9 @@ static void trace_answer(struct tracing *t)
     r.clock_ns = chrono_now_ns();
     r.wall_ms = chrono_wall_ms();
     if (t->picture) {
-        timeline_wire_init(&w, &r, (uint32_t)t->workers_more);
+        timeline_wire_init(&w, &r);
+        w.timeline.workers_more = (uint32_t)t->workers_more;
+        w.timeline.servers_more = (uint32_t)t->servers_more;
     }
     answer_clients(t, t->picture ? &w.timeline.base : &r.base, NULL);
     timeline_wire_release(&w);
@@ -209,57 +240,124 @@ static int check_job(struct shell *s, const Gradus__V1__TraceJobRequest *q,
     return shell_running_job(s, q->job, "traced", record, err);
 }
 
-static struct tracing *find_trace(struct shell *s, const char *job)
+/* Pictures are of the first workers and servers alone. */
+static size_t lanes_max(const struct request *r)
 {
-    struct tracing *t = s->traces;
-    while (t != NULL && strcmp(t->job, job) != 0) {
+    return r->page != NULL ? PICTURE_LANES : SIZE_MAX;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool shares_server(const struct tracing *t, const struct job_names *ps, size_t count)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        for (size_t k = 0; t->nodes[i].role == MASTER_PS && k < count; k++) {
+            if (strcmp(t->nodes[i].id, ps->items[k]) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* What has to be over before @r can begin. Of traces that clients ask for several may go on: what
+ * one of them does not get, it says. */
+static struct tracing *in_the_way(const struct request *r, const struct job_record *record)
+{
+    const size_t ps = least(record->ps.count, lanes_max(r));
+    struct tracing *t = r->shell->traces;
+    while (t != NULL && ((r->page == NULL && !t->picture) ||
+                         (strcmp(t->job, record->id) != 0 && !shares_server(t, &record->ps, ps)))) {
         t = t->next;
     }
     return t;
 }
 
-/* @t records the job already; NULL: nobody does. */
-static int check_room(const struct shell *s, const struct request *r, const struct tracing *t,
-                      struct err *err)
+/* May @r wait for @t, a picture? */
+static int check_queue(const struct request *r, const struct tracing *t, struct err *err)
 {
-    const size_t most = r->page != NULL ? PICTURES_MAX : TRACES_MAX;
-    if (t != NULL && t->picture) {
-        return t->client_count < VIEWERS_MAX
-                   ? 0
-                   : err_set(err, ERR_EXHAUSTED, "%d viewers wait for this picture already",
-                             VIEWERS_MAX);
+    size_t n = 0;
+    for (const struct request *c = t->clients; c != NULL; c = c->next) {
+        n += r->page == NULL ? c->page == NULL
+                             : c->page != NULL && strcmp(wanted(c)->job, wanted(r)->job) == 0;
     }
-    if (t != NULL && r->page != NULL) {
+    if (r->page != NULL && n >= VIEWERS_MAX) {
+        return err_set(err, ERR_EXHAUSTED, "%d viewers wait for this picture already", VIEWERS_MAX);
+    }
+    return n >= RECORDERS_MAX && r->page == NULL
+               ? err_set(err, ERR_EXHAUSTED, "%d traces wait already until a picture is over",
+                         RECORDERS_MAX)
+               : 0;
+}
+
+/* Time until the answer of a viewer is due, who may have waited for others. */
+static uint32_t picture_ms_left(struct request *r)
+{
+    const uint64_t now_ms = chrono_now_ns() / 1000000;
+    if (r->asked->since_ms == 0) {
+        r->asked->since_ms = now_ms;
+    }
+    const uint64_t waited_ms = now_ms - r->asked->since_ms, all_ms = r->shell->pictures.all_ms;
+    return waited_ms < all_ms ? (uint32_t)(all_ms - waited_ms) : 0;
+}
+
+/* @t is in the way; NULL: nothing is. */
+static int check_room(struct request *r, const struct tracing *t, struct err *err)
+{
+    const struct shell *s = r->shell;
+    const size_t most = r->page != NULL ? PICTURES_MAX : TRACES_MAX;
+    if (r->page != NULL && picture_ms_left(r) <= s->pictures.all_ms / 4) {
+        return err_set(err, ERR_EXHAUSTED,
+                       "other jobs on its servers are looked at; the picture of job %s goes on in "
+                       "a moment",
+                       wanted(r)->job);
+    }
+    if (t != NULL && t->picture) {
+        return check_queue(r, t, err);
+    }
+    if (t != NULL) {
+        const bool same = strcmp(t->job, wanted(r)->job) == 0;
         return err_set(err, ERR_STATE,
-                       "somebody records job %s with gradus trace or timeline; its picture goes on "
-                       "when that is over",
-                       t->job);
+                       "somebody records %sjob %s with gradus trace or timeline; the picture goes "
+                       "on when that is over",
+                       same ? "" : "another job on the servers of ", wanted(r)->job);
     }
     return s->trace_count < most
                ? 0
                : err_set(err, ERR_EXHAUSTED, "%zu traces are being recorded", s->trace_count);
 }
 
-/* A picture has the first workers and shards: nobody could tell more of them apart. */
-static void begin(struct request *r, const struct job_record *record, uint32_t steps,
-                  uint32_t timeout_ms)
+static struct tracing *tracing_new(struct request *r, const struct job_record *record, size_t count)
 {
     struct shell *s = r->shell;
     struct tracing *t = mem_new(1, sizeof *t);
-    const size_t most = r->page != NULL ? PICTURE_LANES : SIZE_MAX;
-    const size_t workers = record->workers.count < most ? record->workers.count : most;
-    const size_t ps = record->ps.count < most ? record->ps.count : most, count = workers + ps;
     t->shell = s;
     t->picture = r->page != NULL;
-    t->workers_more = record->workers.count - workers;
     t->answer = trace_answer;
     t->job = mem_strdup(record->id);
     t->id = chrono_now_ns(); /* unique for one master; nodes have one job of this name */
     trace_boot(t->boot);
-    trace_rounds_init(&t->rounds, steps, timeout_ms, count);
-    t->rounds.call_ms = t->picture ? PICTURE_CALL_MS : t->rounds.call_ms;
+    trace_rounds_init(&t->rounds, wanted(r)->steps, wanted(r)->timeout_ms, count);
+    t->spans_max = (t->picture ? PICTURE_SPANS_MAX : SPANS_MAX) / (uint32_t)(count + 1);
+    if (t->picture) {
+        t->rounds.call_ms = s->pictures.call_ms;
+        t->deadline_ns = chrono_now_ns() + UINT64_C(1000000) * picture_ms_left(r);
+    }
     t->nodes = mem_new(count + 1, sizeof *t->nodes);
-    t->spans_max = SPANS_MAX / (uint32_t)(count + 1);
+    return t;
+}
+
+static void begin(struct request *r, const struct job_record *record)
+{
+    struct shell *s = r->shell;
+    const size_t workers = least(record->workers.count, lanes_max(r));
+    const size_t ps = least(record->ps.count, lanes_max(r));
+    struct tracing *t = tracing_new(r, record, workers + ps);
+    t->workers_more = record->workers.count - workers;
+    t->servers_more = record->ps.count - ps;
     add_nodes(t, &record->workers, workers, MASTER_WORKER);
     add_nodes(t, &record->ps, ps, MASTER_PS);
     add_client(t, r);
@@ -274,21 +372,23 @@ static void begin(struct request *r, const struct job_record *record, uint32_t s
 
 void run_trace(struct request *r)
 {
-    const Gradus__V1__TraceJobRequest *q = (const Gradus__V1__TraceJobRequest *)r->msg->body;
     const struct job_record *record = NULL;
+    struct tracing *t = NULL;
     struct err err = {0};
-    if (!request_may_change(r, "trace", q->job)) {
+    if (!request_may_change(r, "trace", wanted(r)->job)) {
         return;
     }
-    struct tracing *t = find_trace(r->shell, q->job);
-    int rc = check_job(r->shell, q, &record, &err);
-    rc = rc != 0 ? rc : check_room(r->shell, r, t, &err);
+    int rc = check_job(r->shell, wanted(r), &record, &err);
+    if (rc == 0) {
+        t = in_the_way(r, record);
+        rc = check_room(r, t, &err);
+    }
     if (rc != 0) {
         request_fail(r, &err);
-    } else if (t != NULL && t->picture) {
+    } else if (t != NULL) {
         add_client(t, r);
     } else {
-        begin(r, record, q->steps, q->timeout_ms);
+        begin(r, record);
     }
 }
 

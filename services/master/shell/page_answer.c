@@ -48,6 +48,7 @@ static unsigned status_of(int code)
     case ERR_PERMISSION:
         return 403;
     case ERR_STATE:
+    case ERR_EXISTS:
     case ERR_ABORTED:
         return 409;
     case ERR_EXHAUSTED:
@@ -69,10 +70,15 @@ void page_fail(struct http_call *call, const struct err *err)
     page_answer(call, status_of(err->code), PAGE_JSON, &body);
 }
 
+void page_json(const ProtobufCMessage *message, struct buf *out)
+{
+    wire_json(message, out);
+    buf_add_char(out, '\n');
+}
+
 void page_reply(struct http_call *call, const ProtobufCMessage *message)
 {
     struct buf body = {0};
-    wire_json(message, &body);
-    buf_add_char(&body, '\n');
+    page_json(message, &body);
     page_answer(call, 200, PAGE_JSON, &body);
 }

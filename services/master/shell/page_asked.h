@@ -23,6 +23,7 @@ struct page_asked {
     char **sets;
     size_t set_count;
     void (*run)(struct request *r);
+    uint64_t since_ms; /* of a picture: when run() saw it first; 0: not yet */
 };
 
 /* What can be asked for of a job, most of it changes: POST /api/v1/jobs/JOB/NAME. */

@@ -8,7 +8,7 @@
 
 #define JOBS "gradus.v1.Jobs/"
 #define PICTURE_STEPS 12 /* that can be told apart */
-#define PICTURE_MS 3000  /* the answer comes within HTTP_REQUEST_MS_MAX */
+#define PICTURE_MS 3000
 
 /* ---- messages ---- */
 

@@ -82,6 +82,11 @@ struct job_logs {            /* job_logs.h */
     uint64_t number;         /* of the last line; 0: none yet */
 };
 
+struct picture_times { /* of pictures for the page: traces_init() */
+    uint32_t call_ms;  /* for an answer of a node that waits for nothing */
+    uint32_t all_ms;   /* from a viewer's request to its answer */
+};
+
 struct shell_row { /* a row that the store has answered; the core learns of it after the actions */
     char job[JOB_ID_BYTES_MAX + 1];
     uint64_t row;
@@ -131,6 +136,7 @@ struct shell {
     atomic_bool ending;
     struct tracing *traces;
     size_t trace_count;
+    struct picture_times pictures;
     atomic_size_t tables_asked; /* calls of Jobs.Tables under way; any thread */
     struct shell_meters meters;
     struct master_counts told; /* what the counters have been told */
@@ -148,6 +154,8 @@ void request_event(struct request *r, struct master_event *e,
                    void (*answer)(struct request *r, const struct master_reply *reply));
 void request_reply(struct request *r, const ProtobufCMessage *message); /* frees @r */
 void request_fail(struct request *r, const struct err *err);            /* frees @r */
+/* Of a page, with a copy of what page_json() made. Frees @r. */
+void request_reply_json(struct request *r, const struct buf *json);
 void requests_end(struct shell *s, const char *why);
 void request_free(struct request *r);
 struct service_caller request_caller(const struct request *r); /* borrows */
@@ -167,6 +175,7 @@ void page_asked_free(struct page_asked *a); /* NULL is fine */
 /* Answer @call, which they take; @body, too. */
 void page_answer(struct http_call *call, unsigned status, const char *type, struct buf *body);
 void page_reply(struct http_call *call, const ProtobufCMessage *message);
+void page_json(const ProtobufCMessage *message, struct buf *out); /* the body of page_reply() */
 void page_fail(struct http_call *call, const struct err *err);
 
 /* jobs_service.c: what pages ask for, too */
@@ -308,6 +317,7 @@ void on_set_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 void run_trace(struct request *r); /* of a page: answers with a Timeline, which viewers share */
 void on_trace_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 void on_trace_done(struct rpc_call *call, bool cancelled, void *service);
+void traces_init(struct shell *s);
 void traces_end(struct shell *s, const char *why);
 
 /* on_tables.c */

@@ -57,6 +57,14 @@ void request_reply(struct request *r, const ProtobufCMessage *message)
     request_free(r);
 }
 
+void request_reply_json(struct request *r, const struct buf *json)
+{
+    struct buf body = {0};
+    buf_add(&body, json->data, json->len);
+    page_answer(r->page, 200, PAGE_JSON, &body);
+    request_free(r);
+}
+
 static void refuse_ending(struct request *r)
 {
     struct err err = {0};

@@ -9,14 +9,33 @@
 #define DOTS 2000          /* across the picture; a narrower box is not seen by itself */
 #define STALEST_MAX 100000 /* more is shown as so much */
 
+static int by_time(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Where the first box begins that is too much. */
+static int64_t end_of_room(const struct timeline *t)
+{
+    int64_t *begins = mem_new(t->box_count, sizeof *begins);
+    for (size_t i = 0; i < t->box_count; i++) {
+        begins[i] = t->boxes[i].begin;
+    }
+    qsort(begins, t->box_count, sizeof *begins, by_time);
+    const int64_t end = begins[TIMELINE_WIRE_BOXES_MAX];
+    free(begins);
+    return end;
+}
+
 /* Draws so much of the beginning that the boxes are not too many. */
 static void draw(struct timeline *t, const Gradus__V1__TraceJobResponse *trace)
 {
     timeline_init(t, trace, LENGTH_MAX);
-    while (t->box_count > TIMELINE_WIRE_BOXES_MAX && t->length > 1) {
-        const int64_t half = t->length / 2;
+    const int64_t end = t->box_count > TIMELINE_WIRE_BOXES_MAX ? end_of_room(t) : 0;
+    if (end > 0) {
         timeline_release(t);
-        timeline_init(t, trace, half);
+        timeline_init(t, trace, end);
     }
     if (t->box_count > TIMELINE_WIRE_BOXES_MAX) { /* garbage */
         t->box_count = TIMELINE_WIRE_BOXES_MAX;
@@ -132,15 +151,13 @@ static void add_pushes(struct timeline_wire *w)
     w->timeline.pushes = to;
 }
 
-void timeline_wire_init(struct timeline_wire *w, const Gradus__V1__TraceJobResponse *trace,
-                        uint32_t workers_more)
+void timeline_wire_init(struct timeline_wire *w, const Gradus__V1__TraceJobResponse *trace)
 {
     *w = (struct timeline_wire){.timeline = GRADUS__V1__TIMELINE__INIT};
     draw(&w->drawn, trace);
     w->timeline.job = trace->job;
     w->timeline.wall_ms = trace->wall_ms;
     w->timeline.length_ns = (uint32_t)w->drawn.length;
-    w->timeline.workers_more = workers_more;
     add_parts(w);
     add_lanes(w);
     add_boxes(w);

@@ -18,10 +18,8 @@ struct timeline_wire {
     struct timeline drawn;
 };
 
-/* Borrows @trace until timeline_wire_release(). @workers_more: of the job, beside those of @trace.
- */
-void timeline_wire_init(struct timeline_wire *w, const Gradus__V1__TraceJobResponse *trace,
-                        uint32_t workers_more);
+/* Borrows @trace until timeline_wire_release(). */
+void timeline_wire_init(struct timeline_wire *w, const Gradus__V1__TraceJobResponse *trace);
 void timeline_wire_release(struct timeline_wire *w); /* zeroed is fine */
 
 #endif

@@ -124,7 +124,30 @@ static void on_told(void *ctx, const struct rpc_status *status, struct rpc_msg *
     post(ctx, deliver_told, ctx);
 }
 
-static int call(struct tracing *t, const struct traced_node *n, const struct trace_ask *ask,
+/* With a deadline the calls are given less: those to workers leave some time for taking what the
+ * servers have. */
+static struct trace_ask within(const struct tracing *t, struct trace_ask ask)
+{
+    const uint64_t now_ns = chrono_now_ns();
+    if (t->deadline_ns == 0) {
+        return ask;
+    }
+    uint64_t left_ms = t->deadline_ns > now_ns ? (t->deadline_ns - now_ns) / 1000000 : 0;
+    if (t->rounds.round == TRACE_ROUND_WORKERS) {
+        const uint64_t take_ms = t->rounds.call_ms;
+        left_ms = left_ms > 2 * take_ms ? left_ms - take_ms : left_ms / 2;
+    }
+    left_ms = left_ms > 0 ? left_ms : 1; /* 0 would be for ever */
+    if (ask.timeout_ms > left_ms) {
+        ask.timeout_ms = (uint32_t)left_ms;
+    }
+    if (t->rounds.round == TRACE_ROUND_WORKERS && ask.record_ms > left_ms - left_ms / 4) {
+        ask.record_ms = (uint32_t)(left_ms - left_ms / 4);
+    }
+    return ask;
+}
+
+static int call(struct tracing *t, const struct traced_node *n, const struct trace_ask *wanted,
                 void (*done)(void *ctx, const struct rpc_status *status, struct rpc_msg *reply),
                 void *ctx, struct err *err)
 {
@@ -133,19 +156,20 @@ static int call(struct tracing *t, const struct traced_node *n, const struct tra
         [TRACE_ASK_RECORD] = GRADUS__V1__TRACE_REQUEST__ACTION__RECORD,
         [TRACE_ASK_TAKE] = GRADUS__V1__TRACE_REQUEST__ACTION__TAKE,
     };
+    const struct trace_ask ask = within(t, *wanted);
     Gradus__V1__TraceRequest q = GRADUS__V1__TRACE_REQUEST__INIT;
-    q.action = ACTIONS[ask->kind];
+    q.action = ACTIONS[ask.kind];
     q.job = t->job;
     q.id = t->id;
-    q.steps = ask->steps;
-    q.timeout_ms = ask->record_ms;
+    q.steps = ask.steps;
+    q.timeout_ms = ask.record_ms;
     q.spans_max = t->spans_max;
     struct rpc_request request = {
         .service = n->role == MASTER_PS ? &gradus__v1__parameter_server__descriptor
                                         : &gradus__v1__worker__descriptor,
         .method = "Trace",
         .body = &q.base,
-        .timeout_ms = ask->timeout_ms,
+        .timeout_ms = ask.timeout_ms,
     };
     struct rpc_channel *channel = peer_channel(t->shell, n->address, 0, err);
     return channel == NULL ? err->code : rpc_call_start(channel, &request, done, ctx, err);

@@ -30,14 +30,15 @@ struct tracing {
     struct shell *shell;
     bool picture;            /* for the page */
     struct request *clients; /* by next; none: they were answered, or are gone. Of a picture: its
-                              * viewers, and who records when it is over */
-    size_t client_count, workers_more;
+                              * viewers, and who has to wait until it is over */
+    size_t client_count, workers_more, servers_more;
     void (*answer)(struct tracing *t); /* the rounds are over: answer the clients that are there */
     char *job;
     char boot[TRACE_BOOT_BYTES];
     uint64_t id;
     uint32_t spans_max;
     struct trace_rounds rounds;
+    uint64_t deadline_ns;      /* of all rounds together; 0: none */
     atomic_size_t refs;        /* calls under way, and one for the caller that makes them */
     struct traced_node *nodes; /* as those of rounds */
     size_t count;

@@ -47,20 +47,25 @@ const char *http_call_row(const struct http_call *call)
     return "gradus.v1.Jobs/Trace";
 }
 
-static void look_at_page(struct http_call *call)
+static void look_at(struct http_call *call, const char *job)
 {
     struct page_asked *a = mem_new(1, sizeof *a);
     struct request *r = mem_new(1, sizeof *r);
     *call = (struct http_call){0};
     gradus__v1__trace_job_request__init(&a->body.trace);
-    a->job = mem_strdup(job_rig_job);
+    a->job = mem_strdup(job);
     a->body.trace.job = a->job;
     a->body.trace.steps = 12;
-    a->body.trace.timeout_ms = 3000;
+    a->body.trace.timeout_ms = 60000;
     a->msg.body = &a->body.trace.base;
     *r = (struct request){
         .shell = &job_rig.shell, .page = call, .asked = a, .msg = &a->msg, .run = run_trace};
     request_post(r);
+}
+
+static void look_at_page(struct http_call *call)
+{
+    look_at(call, job_rig_job);
 }
 
 static void page_says(struct http_call *call, unsigned status, const char *part)
@@ -127,9 +132,24 @@ static void a_picture_has_what_gradus_timeline_draws(void **state)
     }
     free(call.text);
     const struct heard *ps = &rig.heard[2 * CLOCKS], *worker = ps + 1;
-    assert_int_equal(ps->timeout_ms, 3000 + 2 * 1500);
-    assert_true(worker->steps == 12 && worker->timeout_ms == 3000);
+    assert_int_equal(ps->timeout_ms, 3 * 60000);
+    assert_true(worker->steps == 12 && worker->timeout_ms == 60000);
+    assert_int_equal(worker->spans_max, 65536 / 3);
     assert_int_equal(under_way(), 0);
+}
+
+/* The connection of a viewer does not wait longer. */
+static void a_picture_comes_in_time(void **state)
+{
+    (void)state;
+    struct http_call call;
+    struct shell s;
+    traces_init(&s);
+    assert_in_range(s.pictures.all_ms, 2 * s.pictures.call_ms + 3000, HTTP_REQUEST_MS_MAX - 2000);
+    job_rig.shell.pictures.all_ms = 60000;
+    asked_once(&call, 200, "\"lanes\"");
+    const struct heard *worker = &rig.heard[2 * CLOCKS + 1];
+    assert_in_range(worker->timeout_ms, 1, 22500); /* with the calls around it */
 }
 
 static void a_picture_has_only_so_much(void **state)
@@ -141,6 +161,7 @@ static void a_picture_has_only_so_much(void **state)
         many[i] = i == 0 ? worker_id : unknown;
     }
     job_rig.record.workers = (struct job_names){.items = many, .count = 70};
+    rig.apart_ns = 150000;
     rig.spans = SPANS_MAX - 1; /* with what is between them more boxes than a picture has */
     look_at_page(&call);
     page_says(&call, 200, "\"workersMore\":6,");
@@ -153,11 +174,14 @@ static void a_picture_has_only_so_much(void **state)
         boxes += *at == ',';
     }
     assert_int_equal(lanes, 64 + 1);
-    assert_in_range(boxes, 2000, 12000);
+    assert_in_range(boxes, 11900, 12000);
     free(call.text);
     rig.spans = 0;
     job_rig.record.workers = (struct job_names){.items = worker_ids, .count = 1};
     asked_once(&call, 200, "\"lengthNs\":0,"); /* nothing was done in that time */
+    job_rig.record.ps = (struct job_names){.items = many, .count = 70};
+    asked_once(&call, 200, "\"workersMore\":0,");
+    asked_once(&call, 200, "\"serversMore\":6}");
 }
 
 static void viewers_share_a_picture(void **state)
@@ -213,6 +237,103 @@ static void a_trace_begins_when_the_picture_is_over(void **state)
     assert_int_equal(under_way(), 0);
 }
 
+/* When was @who asked to record @job? */
+static size_t asked_to_record(char who, const char *job)
+{
+    size_t i = 0;
+    while (i < rig.count && (rig.heard[i].who != who || rig.heard[i].action != RECORD ||
+                             strcmp(rig.heard[i].job, job) != 0)) {
+        i++;
+    }
+    return i;
+}
+
+static char *one_server[] = {ps_id};
+
+static void jobs_on_one_server_take_turns(void **state)
+{
+    (void)state;
+    struct http_call first, second;
+    Gradus__V1__TraceJobRequest q = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
+    rig.spans = 3;
+    begin_other(one_server);
+    start_picture(&first);
+    look_at(&second, other_job);
+    wait_until(clients() == 2);
+    q.job = job_rig_job;
+    q.steps = 7;
+    q.timeout_ms = 60000;
+    job_rig_ask_nobody(job_rig.channel, "Trace", &q.base);
+    wait_until(clients() == 3);
+    assert_int_equal(asked_to_record(PS, other_job), rig.count);
+    release();
+    page_says(&first, 200, "\"job\":\"demo-1\"");
+    page_says(&second, 200, "\"job\":\"other-2\"");
+    page_says(&second, 200, "{\"node\":\"ps-1\",\"problem\":\"\"");
+    pthread_mutex_lock(&job_rig.lock);
+    wait_until_signalled(job_rig.ended, &job_rig.changed, &job_rig.lock);
+    assert_int_equal(job_rig.end.code, 0);
+    pthread_mutex_unlock(&job_rig.lock);
+    assert_int_equal(times(PS, TAKE), 3);
+    const struct heard *last = &rig.heard[rig.count - 1]; /* who came first was first */
+    assert_string_equal(last->job, job_rig_job);
+    free(first.text);
+    free(second.text);
+
+    rig.count = 0; /* a trace of the other one waits as well */
+    start_picture(&first);
+    q.job = other_job;
+    job_rig_ask_nobody(job_rig.channel, "Trace", &q.base);
+    wait_until(clients() == 2);
+    release();
+    page_says(&first, 200, "\"lanes\"");
+    pthread_mutex_lock(&job_rig.lock);
+    wait_until_signalled(job_rig.ended, &job_rig.changed, &job_rig.lock);
+    assert_int_equal(job_rig.end.code, 0);
+    pthread_mutex_unlock(&job_rig.lock);
+    assert_in_range(asked_to_record(PS, other_job), 1, rig.count - 1);
+    free(first.text);
+}
+
+static void jobs_on_other_servers_do_not(void **state)
+{
+    (void)state;
+    struct http_call first, second;
+    static char elsewhere[] = "ps-2", *servers[] = {elsewhere};
+    begin_other(servers);
+    start_picture(&first);
+    rig.holds = false;
+    look_at(&second, other_job);
+    page_says(&second, 200, "\"job\":\"other-2\"");
+    free(second.text);
+    release();
+    page_says(&first, 200, "\"lanes\"");
+    free(first.text);
+}
+
+static void have_no_time(void *ctx)
+{
+    (void)ctx;
+    job_rig.shell.pictures.all_ms = 0;
+}
+
+static void a_turn_may_come_too_late(void **state)
+{
+    (void)state;
+    struct http_call first, second;
+    begin_other(one_server);
+    start_picture(&first);
+    look_at(&second, other_job);
+    wait_until(clients() == 2);
+    assert_int_equal(loop_call(job_rig.shell.loop, have_no_time, NULL, NULL), 0);
+    release();
+    page_says(&first, 200, "\"lanes\"");
+    page_says(&second, 429, "other jobs on its servers are looked at; the picture of job other-2");
+    free(first.text);
+    free(second.text);
+    wait_until_none();
+}
+
 static void a_picture_may_be_refused(void **state)
 {
     (void)state;
@@ -220,6 +341,11 @@ static void a_picture_may_be_refused(void **state)
     struct rpc_channel *from = job_rig_client(trace_rig_server);
     start_held(from);
     asked_once(&call, 409, "somebody records job demo-1 with gradus trace");
+    begin_other(one_server);
+    look_at(&call, other_job);
+    page_says(&call, 409, "somebody records another job on the servers of job other-2");
+    assert_null(strstr(call.text, job_rig_job));
+    free(call.text);
     rpc_channel_free(from);
     wait_until_none();
     rig.holds = false;
@@ -238,20 +364,55 @@ static void a_picture_may_be_refused(void **state)
     job_rig.shell.trace_count = 0;
     rig.fails[(int)WORKER] = RECORD;
     asked_once(&call, 429, "no worker of job demo-1 could be traced: w-1: ");
+    rig.refusal = ERR_EXISTS; /* another master's trace, say */
+    asked_once(&call, 409, "no worker of job demo-1 could be traced: w-1: ");
 }
 
-static void viewers_hear_that_the_master_ends(void **state)
+static void only_so_many_wait(void **state)
 {
     (void)state;
     enum { MOST = 32 };
-    static struct http_call all[MOST], one;
+    static struct http_call all[MOST], one, other;
+    struct rpc_msg *reply;
+    Gradus__V1__TraceJobRequest q = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
+    begin_other(one_server);
     start_picture(&all[0]);
     for (size_t i = 1; i < MOST; i++) {
         look_at_page(&all[i]);
     }
     asked_once(&one, 429, "32 viewers wait for this picture already");
+    look_at(&other, other_job); /* has viewers of its own */
+    wait_until(clients() == MOST + 1);
+    q.job = job_rig_job;
+    q.steps = 7;
+    q.timeout_ms = 60000;
+    for (size_t i = 0; i < 8; i++) { /* and traces have a limit of their own */
+        job_rig_ask_nobody(job_rig.channel, "Trace", &q.base);
+    }
+    wait_until(clients() == MOST + 1 + 8);
+    assert_null(job_rig_ask("Trace", &q.base, &reply));
+    job_rig_assert_refused(NULL, ERR_EXHAUSTED, "8 traces wait already until a picture is over");
     end_master();
     for (size_t i = 0; i < MOST; i++) {
+        page_says(&all[i], 503, "the master is stopping");
+        free(all[i].text);
+    }
+    page_says(&other, 503, "the master is stopping");
+    free(other.text);
+    release();
+    wait_until_none();
+    go_on();
+}
+
+static void viewers_hear_that_the_master_ends(void **state)
+{
+    (void)state;
+    static struct http_call all[2];
+    start_picture(&all[0]);
+    look_at_page(&all[1]);
+    wait_until(clients() == 2);
+    end_master();
+    for (size_t i = 0; i < 2; i++) {
         page_says(&all[i], 503, "the master is stopping");
         free(all[i].text);
     }
@@ -267,9 +428,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_picture_has_what_gradus_timeline_draws),
         TEST(a_picture_has_only_so_much),
+        TEST(a_picture_comes_in_time),
         TEST(viewers_share_a_picture),
+        TEST(jobs_on_one_server_take_turns),
+        TEST(jobs_on_other_servers_do_not),
+        TEST(a_turn_may_come_too_late),
         TEST(a_trace_begins_when_the_picture_is_over),
         TEST(a_picture_may_be_refused),
+        TEST(only_so_many_wait),
         TEST(viewers_hear_that_the_master_ends),
     };
     return cmocka_run_group_tests_name("on_timeline", tests, set_up, tear_down);

@@ -284,8 +284,7 @@ static void test_changes(void **state)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         char headers[256];
         (void)snprintf(headers, sizeof headers, VIEWER "Origin: %s\r\n", others[i]);
-        assert_says(answer(ask(f, "POST", "/own/change", headers, 2)), "400",
-                    "may do nothing here");
+        assert_says(answer(ask(f, "POST", "/own/change", headers, 2)), "400", "may not send this");
     }
     assert_says(answer(ask(f, "POST", "/own/change", "Content-Type: application/json\r\n", 2)),
                 "400", "or of a token");
@@ -302,7 +301,7 @@ static void test_costs(void **state)
                 "Content-Type: application/json");
     assert_says(answer(ask(f, "POST", "/own/cost",
                            "Content-Type: application/json\r\nOrigin: http://evil.example\r\n", 2)),
-                "400", "may do nothing here");
+                "400", "may not send this");
     assert_says(answer(ask(f, "POST", "/own/cost",
                            "Content-Type: application/json\r\nHost: evil.example\r\n", 2)),
                 "400", "ask for 127.0.0.1");

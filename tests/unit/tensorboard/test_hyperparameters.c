@@ -19,10 +19,17 @@ static const char text[] = "name: digits\n"
                            "priority: 3\n"
                            "data:\n"
                            "  dir: /data\n"
+                           "  train:\n"
+                           "    file: [s3://secret/a.csv, b.csv]\n"
+                           "    labels: /labels\n"
+                           "    limit: 100\n"
+                           "  test: {file: c.csv, labels: /d}\n"
+                           "  columns:\n"
+                           "    - {column: file, vocabulary_file: words.txt}\n"
                            "  test_fraction: 0.25\n"
                            "model:\n"
                            "  input: []\n"
-                           "  onnx: \"\"\n"
+                           "  onnx: s3://bucket/model.onnx\n"
                            "  layers:\n"
                            "    - dense:\n"
                            "        name: in\n"
@@ -43,7 +50,12 @@ static const char text[] = "name: digits\n"
                            "  evaluate_every: 1 epoch\n"
                            "  split: \"8\"\n"
                            "cluster:\n"
-                           "  workers: 2..4\n";
+                           "  workers: 2..4\n"
+                           "from:\n"
+                           "  checkpoint: /checkpoints/digits-0\n"
+                           "  safetensors: a.safetensors\n"
+                           "  onnx: b.onnx\n"
+                           "  strict: false\n";
 
 struct sample {
     Gradus__V1__Job job;
@@ -138,17 +150,20 @@ static void assert_entry(const Tensorboard__Hparams__SessionStartInfo__Entry *e,
 
 static void keys_of_the_job_file(void **state)
 {
-    static const char *const wanted[] = {"data.test_fraction=0.25",
-                                         "model.layers.in.units=8",
-                                         "model.layers.in.use_bias=yes",
-                                         "model.metrics='loss, accuracy'",
-                                         "update.rule='adam'",
+    static const char *const wanted[] = {"update.rule='adam'",
                                          "update.epsilon=1e-08",
                                          "update.variables.0.match='*'",
                                          "update.variables.0.l2=0.5",
                                          "training.evaluate_every='1 epoch'",
                                          "training.split='8'",
-                                         "cluster.workers='2..4'"};
+                                         "model.layers.in.units=8",
+                                         "model.layers.in.use_bias=yes",
+                                         "model.metrics='loss, accuracy'",
+                                         "data.train.limit=100",
+                                         "data.columns.0.column='file'",
+                                         "data.test_fraction=0.25",
+                                         "cluster.workers='2..4'",
+                                         "from.strict=no"};
     struct sample *s = *state;
     Tensorboard__Hparams__HParamsPluginData *all[EVENTS_MAX];
     write_session(s, text);
@@ -160,6 +175,28 @@ static void keys_of_the_job_file(void **state)
         assert_entry(start->hparams[i], wanted[i]);
     }
     release(all, 1);
+}
+
+/* Of more than there is room for, those of the data are left out. */
+static void there_are_many_keys(void **state)
+{
+    struct sample *s = *state;
+    struct buf many = {0};
+    Tensorboard__Hparams__HParamsPluginData *all[EVENTS_MAX];
+    buf_add_str(&many, "data:\n");
+    for (int i = 0; i < 1200; i++) {
+        buf_printf(&many, "  column_%d: %d\n", i, i);
+    }
+    buf_add_str(&many, "update: {learning_rate: 0.5}\ntraining: {epochs: 3}\n");
+    write_session(s, buf_str(&many));
+    assert_int_equal(read_session(s, all), 1);
+    const Tensorboard__Hparams__SessionStartInfo *start = all[0]->session_start_info;
+    assert_int_equal(start->n_hparams, 1000);
+    assert_entry(start->hparams[0], "update.learning_rate=0.5");
+    assert_entry(start->hparams[1], "training.epochs=3");
+    assert_entry(start->hparams[999], "data.column_997=997");
+    release(all, 1);
+    buf_release(&many);
 }
 
 /* Who reads the file goes on: what is there stays. */
@@ -250,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(keys_of_the_job_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(there_are_many_keys, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_end_is_appended, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_change_is_written_anew, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_was_cut_off_is_written_again, set_up, tear_down),

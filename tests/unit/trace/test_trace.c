@@ -103,6 +103,9 @@ static void one_at_a_time(void **state)
     assert_int_equal(trace_begin(&t, 1, "a-1", 0, 5, 100, &err), 0);
     trace_add(&t, "a-1", &span, NULL);
     assert_int_equal(trace_begin(&t, 2, "b-1", 0, 99, 200, &err), ERR_EXISTS);
+    assert_non_null(strstr(err.msg, "another job"));
+    assert_null(strstr(err.msg, "a-1")); /* may be somebody else's */
+    assert_int_equal(trace_begin(&t, 2, "a-1", 0, 99, 200, &err), ERR_EXISTS);
     assert_non_null(strstr(err.msg, "job a-1"));
     assert_int_equal(trace_begin(&t, 1, "a-1", 0, 99, 300, &err), 0); /* said twice */
     assert_int_equal(trace_take(&t, 1, &out, &err), 0);

@@ -17,7 +17,7 @@
 extern struct job_call_rig {
     struct shell shell;
     struct rpc_channel *channel;
-    struct job_record record;
+    struct job_record record, other; /* other.id NULL: there is none */
     struct master_node_info nodes[JOB_CALL_NODES_MAX];
     size_t node_count;
     pthread_mutex_t lock; /* guards what follows, and what tests say */

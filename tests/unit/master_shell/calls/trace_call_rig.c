@@ -13,22 +13,22 @@
 struct trace_call_rig rig;
 struct rpc_server *trace_rig_server;
 char own_boot[TRACE_BOOT_BYTES];
-char worker_id[] = "w-1", ps_id[] = "ps-1", lost_id[] = "w-2";
+char worker_id[] = "w-1", ps_id[] = "ps-1", lost_id[] = "w-2", other_job[] = "other-2";
 char *worker_ids[] = {worker_id, lost_id};
 static char *ps_ids[] = {ps_id};
 
 /* ---- the nodes ---- */
 
-/* A worker computes for 2 ms again and again, and sends what the last one made; the
- * trace_rig_server applies that as version 9, and drops nothing. */
+/* A worker computes, 2 ms unless a test says otherwise, again and again, and sends what the last
+ * one made; the trace_rig_server applies that as version 9, and drops nothing. */
 static size_t fill_spans(const struct heard *h, Gradus__V1__Span *spans)
 {
     const uint64_t from = 1000000000;
     size_t n = 0;
     for (size_t i = 0; h->who == WORKER && i < rig.spans; i++) {
         spans[n++] = (Gradus__V1__Span){.kind = GRADUS__V1__SPAN_KIND__SPAN_COMPUTE,
-                                        .begin_ns = from + 3000000 * i,
-                                        .ns = 2000000,
+                                        .begin_ns = from + rig.apart_ns * i,
+                                        .ns = rig.apart_ns / 3 * 2,
                                         .step = 40 + i};
     }
     if (h->who == WORKER && rig.spans > 0) {
@@ -92,7 +92,7 @@ static void on_node(char who, struct rpc_call *call, struct rpc_msg *msg)
     rig.heard[rig.count++] = h;
     if (rig.fails[(int)who] == h.action) {
         struct err err;
-        (void)err_set(&err, ERR_EXHAUSTED, "no room");
+        (void)err_set(&err, rig.refusal, "no room");
         (void)rpc_fail(call, &err);
     } else if (rig.holds && who == WORKER && h.action == RECORD) {
         rig.held = rpc_call_ref(call);
@@ -167,12 +167,24 @@ int begin(void **state)
     set_node(1, MASTER_WORKER, worker_id, 21);
     set_node(2, MASTER_WORKER, lost_id, 23);
     job_rig.node_count = 3;
+    job_rig.other.id = NULL;
+    job_rig.shell.pictures = (struct picture_times){.call_ms = 60000, .all_ms = 600000};
     rig.count = 0;
     rig.fails[(int)PS] = rig.fails[(int)WORKER] = -1;
+    rig.refusal = ERR_EXHAUSTED;
     rig.holds = false;
     rig.spans = 0;
+    rig.apart_ns = 3000000;
     rig.boot = own_boot;
     return 0;
+}
+
+void begin_other(char **ps)
+{
+    job_rig.other = (struct job_record){.id = other_job,
+                                        .state = JOB_RUNNING,
+                                        .workers = {.items = &worker_ids[1], .count = 1},
+                                        .ps = {.items = ps, .count = 1}};
 }
 
 /* ---- what is looked at ---- */

@@ -9,7 +9,7 @@
 #include "trace/trace.h"
 
 #define CLOCKS 4 /* rounds that only ask for the time */
-#define HEARD_MAX 64
+#define HEARD_MAX 256
 #define AHEAD_NS INT64_C(5000000000) /* of a clock that is not ours */
 #define SPANS_MAX 20000
 
@@ -28,20 +28,24 @@ extern struct trace_call_rig { /* by job_rig.lock */
     struct heard heard[HEARD_MAX];
     size_t count;
     int fails[128];        /* by who: the action that is refused; -1 none */
+    int refusal;           /* how */
     bool holds;            /* a worker answers RECORD when it is told to end */
     size_t spans;          /* computations that the worker tells of; 0: nothing is told */
+    uint64_t apart_ns;     /* from one to the next; they take two thirds of it */
     struct rpc_call *held; /* that RECORD */
     const char *boot;
 } rig;
 
 extern struct rpc_server *trace_rig_server;
 extern char own_boot[TRACE_BOOT_BYTES];
-extern char worker_id[], ps_id[], lost_id[];
+extern char worker_id[], ps_id[], lost_id[], other_job[];
 extern char *worker_ids[];
 
 int set_up(void **state);    /* of a group */
 int tear_down(void **state); /* of a group */
 int begin(void **state);     /* of a test */
+/* A second running job, of the worker w-2 and the server @ps. */
+void begin_other(char **ps);
 void set_node(size_t i, enum master_role role, const char *id, uint64_t pid);
 
 /* How often @who was asked for @action. */
