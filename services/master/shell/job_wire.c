@@ -269,6 +269,10 @@ void job_wire_pack(const struct job_record *record, struct buf *out)
 {
     struct job_wire w;
     job_wire_init(&w, record, JOB_WIRE_ALL);
+    if (gradus__v1__job__get_packed_size(&w.job) > JOB_WIRE_ROW_BYTES_MAX) {
+        job_wire_release(&w);
+        job_wire_init(&w, record, JOB_WIRE_ALL & ~JOB_WIRE_LEDGERS);
+    }
     w.job.queue_position = 0; /* of the moment */
     w.job.waiting = GRADUS__V1__WAITING__NOT_WAITING;
     uint8_t secret[FENCE_SECRET_BYTES]; /* in rows alone */

@@ -24,7 +24,10 @@ enum job_wire_part {
 /* @out is overwritten; job_wire_release(). @parts: bits of job_wire_part. */
 void job_wire_init(struct job_wire *out, const struct job_record *record, unsigned parts);
 void job_wire_release(struct job_wire *w);
-/* Append the packed message with all parts, and the secret: for the store alone. */
+#define JOB_WIRE_ROW_BYTES_MAX ((size_t)512 << 10)
+/* Append the packed message with all parts, and the secret: for the store alone. One that is larger
+ * goes without the shards' ledgers, which are only shown: whoever adopts a job hears those of its
+ * shards. */
 void job_wire_pack(const struct job_record *record, struct buf *out);
 /* @record is uninitialised and filled on success. Errors: ERR_CORRUPT. */
 int job_wire_unpack(const void *data, size_t n, struct job_record *record, struct err *err);

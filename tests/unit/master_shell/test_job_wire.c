@@ -360,6 +360,35 @@ static void rows_of_before_are_read(void **state)
     job_record_release(&r);
 }
 
+/* A store may take no larger values than a MiB or so. */
+static void a_large_row_has_no_ledgers_of_shards(void **state)
+{
+    (void)state;
+    const struct ledger_shape shape = {.records = 300000, .batch_records = 1, .split_batches = 1};
+    struct job_record r = {.state = JOB_FAILED, .consistency = {.mode = TRAINING_ASYNC}}, read;
+    struct buf packed = {0};
+    job_record_set(&r.id, "x-1");
+    job_record_set(&r.text, "name: x\n");
+    job_record_set_shards(&r, 2);
+    for (size_t i = 0; i < 2; i++) {
+        r.shards[i].version = 31 + i;
+        assert_int_equal(ledger_init(&r.shards[i].ledger, &shape, 3, NULL), 0);
+    }
+    job_wire_pack(&r, &packed);
+    assert_true(packed.len < JOB_WIRE_ROW_BYTES_MAX);
+    struct err err = {0};
+    if (job_wire_unpack(packed.data, packed.len, &read, &err) < 0) {
+        fail_msg("%s", err.msg);
+    }
+    assert_string_equal(read.text, "name: x\n");
+    assert_int_equal(read.shard_count, 2);
+    assert_int_equal(read.shards[1].version, 32);
+    assert_int_equal(read.shards[1].ledger.split_count, 0);
+    job_record_release(&read);
+    job_record_release(&r);
+    buf_release(&packed);
+}
+
 static void corrupt(Gradus__V1__Job *j, const char *word)
 {
     uint8_t packed[512];
@@ -396,6 +425,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_record_survives_the_wire),
                                        cmocka_unit_test(rows_of_before_are_read),
+                                       cmocka_unit_test(a_large_row_has_no_ledgers_of_shards),
                                        cmocka_unit_test(what_cannot_be_is_refused)};
     return cmocka_run_group_tests_name("job_wire", tests, NULL, NULL);
 }
