@@ -263,7 +263,7 @@ class Masters(Digits, FaultTest):
     def test_wrong_settings(self):
         for args, words in ((["--store=etcd://127.0.0.1:1"], "the prefix of the keys is missing"),
                             (["--store=etcd://127.0.0.1:1/x"], "--store needs --checkpoint-dir"),
-                            (["--store-tls-ca=x"], "without --store"),
+                            (["--store-tls-ca=x"], "need --store"),
                             (["--store=etcd://h:1/x", "--checkpoint-dir=c", "--store-tls-ca=/nowhere"], "/nowhere"),
                             (["--store=zoo://h:1/x", "--checkpoint-dir=c"], "no such kind of store")):
             done = subprocess.run([os.path.join(BIN, "gradus-master"), *args], capture_output=True, text=True, timeout=60 * PATIENCE)

@@ -392,7 +392,7 @@ class Browser(PageTest):
                  ".map(r => [...r.children].slice(0, 3).map(c => c.textContent.replace(/, \\d+ changes behind/, '')).join('|'))")
         self.wait_for("both backups", lambda: page.run(cells) == ["shard|primary|backup", "0|ps-1|ps-2", "1|ps-2|ps-1"])
         servers[1].stop(signal.SIGKILL)
-        alone = "none: its server's death goes back to a checkpoint"
+        alone = "none: its server's death goes back to a checkpoint; there is no other server for it"
         self.wait_for("a takeover", lambda: page.run(cells)[1:] == [f"0|ps-1|{alone}", f"1|ps-1|{alone}"])
         page.wait("taken over by a backup")
         page.wait("1 times")

@@ -26,7 +26,8 @@ int lead_check(const struct master_settings *s, struct err *err)
     const struct etcd_settings etcd = settings_of(s);
     if (!is_set(s->store)) {
         return is_set(s->store_tls_ca) || is_set(s->store_tls_cert) || is_set(s->store_tls_key)
-                   ? err_set(err, ERR_INVALID, "--store-tls-* is given without --store")
+                   ? err_set(err, ERR_INVALID,
+                             "--store-tls-ca, --store-tls-cert and --store-tls-key need --store")
                    : 0;
     }
     int rc = etcd_check(&etcd, err);
