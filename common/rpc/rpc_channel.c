@@ -92,6 +92,7 @@ static grpc_channel *remake(struct rpc_channel *c)
     c->target = c->targets.names[c->targets.at];
     c->grpc = create_channel(c);
     c->made_ms = chrono_now_ms();
+    c->late_ms = 0;
     c->strange = c->elsewhere = false;
     return before;
 }
@@ -422,36 +423,11 @@ static bool is_of_service(int code)
     return false;
 }
 
-/* Locked. False: @leader is no address (RPC_LEADER_NONE), or none to which our token may go. */
-static bool choose(struct rpc_channel *c, grpc_slice leader)
-{
-    char *name = rpc_slice_to_str(grpc_slice_ref(leader));
-    const bool may = rpc_credentials_check(c->options.credentials, name, NULL) == 0;
-    const bool chosen = may && rpc_targets_choose(&c->targets, name, strlen(name));
-    free(name);
-    return chosen;
-}
-
-/* Decides whether the channel is to lead to another target. One that has decided it already does
- * not do so again for a call that went to the target of before. */
-static bool moves(struct rpc_outgoing *o, int code, bool answered)
-{
-    struct rpc_channel *c = o->channel;
-    const grpc_metadata *leader = rpc_header_find(&o->trailing, RPC_LEADER_KEY);
-    const bool silent = !answered && (code == ERR_UNAVAILABLE || code == ERR_TIMEOUT);
-    pthread_mutex_lock(&c->lock);
-    if ((leader || silent) && o->target == c->target && !c->elsewhere) {
-        c->elsewhere = (leader && choose(c, leader->value)) || rpc_targets_next(&c->targets);
-    }
-    const bool moved = c->elsewhere || (o->target != c->target && (leader || silent));
-    pthread_mutex_unlock(&c->lock);
-    return moved;
-}
-
 void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
 {
     *status = (struct rpc_status){.err = {.code = rpc_code_to_err((int)o->code)}};
     if (status->err.code == 0) {
+        rpc_outgoing_answered(o);
         return;
     }
     bool reset = was_reset(o);
@@ -461,10 +437,13 @@ void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
     char tried[64] = "";
     const bool answered = rpc_header_find(&o->trailing, RPC_ANSWERED_KEY) != NULL;
     const bool connected = is_connected(o, answered);
+    if (answered || is_of_service(status->err.code)) {
+        rpc_outgoing_answered(o);
+    }
     if (status->err.code == ERR_TIMEOUT || status->err.code == ERR_UNAVAILABLE) {
         status->answered = answered;
         status->connected = connected;
-        status->moved = moves(o, status->err.code, answered);
+        status->moved = rpc_outgoing_moves(o, status->err.code, status);
         snprintf(tried, sizeof(tried), "%s (tried for %llu ms)",
                  status->connected ? "" : ", not connected",
                  (unsigned long long)(chrono_now_ms() - o->start_ms));

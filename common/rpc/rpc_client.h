@@ -39,6 +39,9 @@ struct rpc_channel {
     size_t unpack_bytes_max;
     size_t send_bytes_max;
     struct rpc_channel_options options; /* its target is not to be used */
+    /* When a call was over that a connected target has not answered in time; 0: it has answered
+     * since then. */
+    _Atomic(uint64_t) late_ms;
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t idle;
@@ -88,5 +91,11 @@ grpc_op rpc_outgoing_headers(const struct rpc_outgoing *o); /* SEND_INITIAL_META
 grpc_op rpc_outgoing_status(struct rpc_outgoing *o);        /* RECV_STATUS_ON_CLIENT */
 /* How it ended, after that batch. Returns owned details in @status. */
 void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status);
+
+/* rpc_moves.c */
+void rpc_outgoing_answered(struct rpc_outgoing *o); /* notes it */
+/* Decides whether its channel is to lead to another target, after a call that ended with @code,
+ * ERR_UNAVAILABLE or ERR_TIMEOUT; @s: answered and connected are known. */
+bool rpc_outgoing_moves(struct rpc_outgoing *o, int code, const struct rpc_status *s);
 
 #endif

@@ -10,16 +10,13 @@
 static int add(struct rpc_targets *t, const char *name, size_t bytes, struct err *err)
 {
     char *copy = mem_printf("%.*s", (int)bytes, name);
-    int rc =
-        !rpc_address_is_valid(copy)
-            ? err_set(err, ERR_INVALID, "target \"%.300s\": expected host:port or unix:/path", copy)
-        : t->count == RPC_TARGETS_MAX
-            ? err_set(err, ERR_INVALID, "more than %d addresses", RPC_TARGETS_MAX)
-            : 0;
-    if (rc < 0) {
+    if (!rpc_address_is_valid(copy)) {
+        (void)err_set(err, ERR_INVALID, "target \"%.300s\": expected host:port or unix:/path",
+                      copy);
         free(copy);
-        return rc;
+        return ERR_INVALID;
     }
+    t->names = mem_grow(t->names, &t->capacity, t->count + 1, sizeof *t->names);
     t->names[t->count++] = copy;
     return 0;
 }
@@ -31,9 +28,12 @@ int rpc_targets_read(struct rpc_targets *t, const char *list, struct err *err)
     int rc = 0;
     for (const char *at = list; rc == 0 && at != NULL;) {
         const size_t n = path ? strlen(at) : strcspn(at, ",");
-        rc = add(t, at, n, err);
+        rc = t->count == RPC_TARGETS_MAX
+                 ? err_set(err, ERR_INVALID, "more than %d addresses", RPC_TARGETS_MAX)
+                 : add(t, at, n, err);
         at = at[n] == ',' ? at + n + 1 : NULL;
     }
+    t->listed = t->count;
     if (rc < 0) {
         rpc_targets_release(t);
     }
@@ -45,26 +45,28 @@ void rpc_targets_release(struct rpc_targets *t)
     for (size_t i = 0; i < t->count; i++) {
         free(t->names[i]);
     }
+    free(t->names);
     *t = (struct rpc_targets){.count = 0};
 }
 
 bool rpc_targets_next(struct rpc_targets *t)
 {
-    t->at = (t->at + 1) % t->count;
-    return t->count > 1;
+    const size_t before = t->at;
+    t->at = t->turn = (t->turn + 1) % t->listed;
+    return t->at != before;
 }
 
 bool rpc_targets_choose(struct rpc_targets *t, const char *name, size_t bytes)
 {
-    for (size_t i = 0; i < t->count; i++) {
-        if (strlen(t->names[i]) == bytes && memcmp(t->names[i], name, bytes) == 0) {
-            t->at = i;
-            return true;
-        }
+    size_t i = 0;
+    while (i < t->count &&
+           (strlen(t->names[i]) != bytes || memcmp(t->names[i], name, bytes) != 0)) {
+        i++;
     }
-    if (add(t, name, bytes, NULL) < 0) {
+    if (i == t->count && add(t, name, bytes, NULL) < 0) {
         return false;
     }
-    t->at = t->count - 1;
+    t->at = i;
+    t->turn = i < t->listed ? i : t->turn;
     return true;
 }

@@ -8,19 +8,23 @@
 
 #include "base/err.h"
 
-#define RPC_TARGETS_MAX 16
+#define RPC_TARGETS_MAX 16 /* of a list */
 
 struct rpc_targets {
-    char *names[RPC_TARGETS_MAX]; /* they stay until rpc_targets_release() */
-    size_t count, at;
+    char **names; /* first those of the list, then others; they stay until rpc_targets_release() */
+    size_t count, capacity;
+    size_t listed; /* of the list; they take turns */
+    size_t at;
+    size_t turn; /* the one of the list that @at is, or that has led to it */
 };
 
 /* Errors: ERR_INVALID naming what is no address. */
 int rpc_targets_read(struct rpc_targets *t, const char *list, struct err *err);
 void rpc_targets_release(struct rpc_targets *t);
-/* To the next one, after the last the first; false: there is only one. */
+/* To the next one of the list, after the last the first; from one that is not in it, to the one
+ * behind that which has led there. False: there is only one. */
 bool rpc_targets_next(struct rpc_targets *t);
-/* To @name, which is added where it is missing; false: it is no address, or too many are known. */
+/* To @name, whether it is in the list or not; false: it is no address. */
 bool rpc_targets_choose(struct rpc_targets *t, const char *name, size_t bytes);
 
 #endif

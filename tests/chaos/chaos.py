@@ -57,8 +57,11 @@ class Cluster:
         return service
 
     def new_ps(self, listen="127.0.0.1:0"):
-        return self.service("ps", f"--master={self.address}", f"--listen={listen}",
-                            f"--checkpoint-dir={self.dir}/state/checkpoints", *self.ps_args)
+        name = f"server-{self.count + 1}"
+        service = self.service("ps", f"--master={self.address}", f"--listen={listen}", f"--name={name}",
+                               f"--checkpoint-dir={self.dir}/state/checkpoints", *self.ps_args)
+        service.name = name
+        return service
 
     def new_worker(self, listen="127.0.0.1:0"):
         return self.service("worker", f"--master={self.address}", f"--listen={listen}")
@@ -72,6 +75,12 @@ class Cluster:
         old = self.ps[i]
         old.stop(signal.SIGKILL)
         self.ps[i] = self.new_ps(old.address if same_address else "127.0.0.1:0")
+
+    def all_backups_follow(self, status):
+        """A job goes on without any one of the servers. Who was killed is still named until the master knows it."""
+        names = {service.name for service in self.ps}
+        return status["state"] == "RUNNING" and all(
+            shard["backup_follows"] and {shard["ps"], shard["backup"]} <= names for shard in status["shards"])
 
     def kill_master(self):
         self.master.stop(signal.SIGKILL)
@@ -155,23 +164,26 @@ class Killer:
 
     Not from a thread of its own: services end with the thread that started them."""
 
-    def __init__(self, cluster, every, seconds, seed):
+    def __init__(self, cluster, every, seconds, seed, standby):
         self.cluster, self.every = cluster, {kind: s for kind, s in every.items() if s > 0}
+        self.standby = standby
         self.random = random.Random(seed)
         now = time.monotonic()
         self.end = now + seconds
         self.due = {kind: now + s for kind, s in self.every.items()}
         self.counts = dict.fromkeys(self.every, 0)
 
-    def tick(self, _status=None):
+    def tick(self, status):
         now = time.monotonic()
-        if not self.due or now >= self.end:
-            return
-        kind = min(self.due, key=self.due.get)
-        if self.due[kind] <= now:
+        due = [kind for kind in self.due if self.due[kind] <= now < self.end and self.may_kill(kind, status)]
+        if due:
+            kind = min(due, key=self.due.get)
             self.kill(kind)
             self.counts[kind] += 1
             self.due[kind] = max(self.due[kind] + self.every[kind], time.monotonic())
+
+    def may_kill(self, kind, status):
+        return kind != "ps" or not self.standby or self.cluster.all_backups_follow(status)
 
     def kill(self, kind):
         c = self.cluster
@@ -189,6 +201,8 @@ def trial_of_kills(options, data, mode, rule, reference):
     sets = {"data.dir": data, "training.mode": mode, "update.rule": rule, "training.epochs": options.epochs,
             "training.checkpoint_every": options.checkpoint_every, "training.evaluate_every": "never",
             "cluster.workers": "1..3", "cluster.ps": 2}
+    if options.standby:
+        sets["cluster.standby"] = "follower"
     if mode == "sync":
         sets["training.replicas"] = 4
     elif rule == "lamb":
@@ -196,7 +210,7 @@ def trial_of_kills(options, data, mode, rule, reference):
     if mode == "sync" and rule not in reference:
         alone = Cluster(directory + "/alone", 1, 1)
         try:
-            job = alone.submit(EXAMPLE, {**sets, "cluster.workers": 1, "cluster.ps": 1})
+            job = alone.submit(EXAMPLE, {**sets, "cluster.workers": 1, "cluster.ps": 1, "cluster.standby": "none"})
             status, _ = alone.follow(job, 1800)
             if status["state"] != "SUCCEEDED":
                 raise Trouble(f"the reference ended {status['state']}: {status['reason']}")
@@ -206,7 +220,7 @@ def trial_of_kills(options, data, mode, rule, reference):
     cluster = Cluster(directory, 2, 3)
     begin, jobs = time.monotonic(), 0
     killer = Killer(cluster, {"worker": options.worker_s, "ps": options.ps_s, "master": options.master_s}, options.seconds,
-                    options.seed)
+                    options.seed, options.standby)
     try:
         while time.monotonic() < killer.end:
             job = cluster.submit(EXAMPLE, sets)
@@ -215,12 +229,15 @@ def trial_of_kills(options, data, mode, rule, reference):
             if status["state"] != "SUCCEEDED":
                 raise Trouble(f"{job} ended {status['state']}: {status['reason']}")
             check_records(status, options.records, options.epochs)
+            if options.standby and status["recoveries"] > 0:
+                raise Trouble(f"{job} went back to a checkpoint, although its backups followed: {status['recoveries']} times")
             if options.stood_max > 0 and stood > options.stood_max:
                 raise Trouble(f"{job} stood for {stood:.1f} s, more than {options.stood_max:.0f}")
             if mode == "sync" and cluster.export(job) != reference[rule]:
                 raise Trouble(f"{job} has other bits than one worker and one server without any kill")
             say(f"  {mode} {rule}: {job} SUCCEEDED, {status['steps']} steps, generation {status['generation']}, "
-                f"{status['recoveries']} recoveries, stood for {stood:.1f} s at most, {status['seconds']:.0f} s of training")
+                f"{status['recoveries']} recoveries, {status['takeovers']} takeovers, stood for {stood:.1f} s at most, {status['seconds']:.0f} s of "
+                "training")
         say(f"{mode} {rule}: {jobs} jobs in {time.monotonic() - begin:.0f} s; killed {killer.counts}")
         shutil.rmtree(directory)
     finally:
@@ -375,6 +392,8 @@ def main():
     p.add_argument("--worker-s", type=float, default=2, help="seconds between kills of workers; 0: none")
     p.add_argument("--ps-s", type=float, default=10)
     p.add_argument("--master-s", type=float, default=15)
+    p.add_argument("--standby", action="store_true",
+                   help="jobs with cluster.standby: follower; a server is killed when all backups follow, and no job may go back")
     p.add_argument("--stood-max", type=float, default=0,
                    help="the longest time in seconds in which a job may come no further; 0: any")
     p = commands.add_parser("big")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An etcd of one process, which can be killed and started again at its address."""
+"""An etcd of one process, which can be killed and started again at its address, and a way to it that can be cut."""
 
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 
 PROGRAM = shutil.which("etcd")
 
@@ -21,6 +22,49 @@ class HeldPort:
 
     def close(self):
         self.socket.close()
+
+
+class Way:
+    """A port that leads to another one, until it is cut: then bytes go nowhere, and no connection ends, as when a network is gone."""
+
+    def __init__(self, address):
+        host, port = address.split(":")
+        self.to = host, int(port)
+        self.whole = threading.Event()
+        self.whole.set()
+        self.sockets = []
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.server.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        try:
+            while True:
+                here = self.server.accept()[0]
+                self.sockets.append(here)
+                if self.whole.is_set():
+                    there = socket.create_connection(self.to)
+                    self.sockets.append(there)
+                    for a, b in ((here, there), (there, here)):
+                        threading.Thread(target=self.carry, args=(a, b), daemon=True).start()
+        except OSError:
+            pass  # closed
+
+    def carry(self, source, to):
+        try:
+            while data := source.recv(65536):
+                if self.whole.is_set():
+                    to.sendall(data)
+            to.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # closed
+
+    def cut(self):
+        self.whole.clear()
+
+    def close(self):
+        for s in (self.server, *self.sockets):
+            s.close()
 
 
 class Etcd:

@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 
 from cluster import BIN, PATIENCE, Jobs, gradus, read_jobs, read_watched
-from etcd import PROGRAM, Etcd, HeldPort
+from etcd import PROGRAM, Etcd, HeldPort, Way
 from faults import Digits, FaultTest, main
 
 LEASE_S = 10  # longer than a machine stands still: who leads is to end only where a test wants it
@@ -34,7 +34,7 @@ class Master:
         with open(self.log_name, "w") as log:
             self.process = subprocess.Popen(
                 [os.path.join(BIN, "gradus-master"), f"--listen={self.address}", f"--http-listen={self.http}", "--exit-with-parent",
-                 f"--state-dir={self.dir}/state-{self.number}", *self.args], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                 f"--state-dir={self.dir}/state", *self.args], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def log(self):
         with open(self.log_name) as f:
@@ -89,8 +89,10 @@ class Masters(Digits, FaultTest):
         super().tearDown()
         self.etcd.close()
 
-    def start_master(self, *args):
-        master = Master(self, len(self.masters), f"--store={self.etcd.url()}", f"--lead-lease={LEASE_S}s",
+    def start_master(self, *args, way=None):
+        """way: to etcd."""
+        store = f"etcd://{way.address}/gradus" if way else self.etcd.url()
+        master = Master(self, len(self.masters), f"--store={store}", f"--lead-lease={LEASE_S}s",
                         f"--checkpoint-dir={self.state_dir}/checkpoints", *args)
         self.masters.append(master)
         return master
@@ -100,16 +102,17 @@ class Masters(Digits, FaultTest):
         self.master = master
         return master
 
-    def two(self):
-        self.wait_leads(self.start_master())
+    def two(self, way=None):
+        """way: of the one that leads."""
+        self.wait_leads(self.start_master(way=way))
         self.start_master()
         self.wait_for("a master that stands by", lambda: "the leader is " + self.masters[0].address in (self.masters[1].ready() or ""))
 
     def both(self):
         return ",".join(m.address for m in self.masters)
 
-    def cluster(self, workers, ps=2):
-        self.two()
+    def cluster(self, workers, ps=2, way=None):
+        self.two(way)
         self.servers = [self.start("ps", f"--master={self.both()}", f"--checkpoint-dir={self.state_dir}/checkpoints")
                         for _ in range(ps)]
         self.workers = [self.start("worker", f"--master={self.both()}", f"--slow-down={self.slow_down}") for _ in range(workers)]
@@ -168,10 +171,32 @@ class Masters(Digits, FaultTest):
         self.wait_leads(new)
         self.wait_goes_on(job, steps)
         old.process.send_signal(signal.SIGCONT)
-        self.assertEqual(old.process.wait(60 * PATIENCE), 1)
-        self.assertRegex(old.log(), "lead_lost.*does not lead any more")
+        self.assert_ends_at_once(old)
         old.start()
         self.wait_for("it to stand by", lambda: "the leader is " + new.address in (old.ready() or ""))
+        status = self.wait_end(job)
+        self.assertEqual((status["recoveries"], status["adoptions"]), (0, 1))
+        self.assert_each_record_once(status)
+
+    def assert_ends_at_once(self, master):
+        """What it believes is of the past: from then on it does nothing, not even to end in order."""
+        self.assertEqual(master.process.wait(60 * PATIENCE), 1)
+        after = master.log().split("event=lead_lost", 1)[1]
+        self.assertIn("does not lead any more", after)
+        self.assertNotIn("event=failed", after)
+
+    def test_a_leader_that_etcd_does_not_hear(self):
+        """It still reaches its nodes: it leaves them to the next one."""
+        way = Way(self.etcd.client.address)
+        self.addCleanup(way.close)
+        self.cluster(workers=1, ps=1, way=way)
+        job = self.start_job(training__mode="async", cluster__workers=1, cluster__ps=1)
+        old, new = self.masters
+        steps = self.now(job)["steps"]
+        way.cut()
+        self.wait_leads(new)
+        self.assert_ends_at_once(old)
+        self.wait_goes_on(job, steps)
         status = self.wait_end(job)
         self.assertEqual((status["recoveries"], status["adoptions"]), (0, 1))
         self.assert_each_record_once(status)
@@ -219,6 +244,9 @@ class Masters(Digits, FaultTest):
         held = HeldPort()
         self.assertEqual(self.ask(f"{held.address},{leader.address}"), [])  # nobody is there
         held.close()
+        self.assertEqual(standby.stop(signal.SIGTERM), 0)
+        with open(f"{self.dir}/state/master.address") as f:  # the leader's, of the same state directory
+            self.assertEqual(f.read(), leader.address + "\n")
 
     def ask(self, masters):
         done = gradus("list", "--json", "--master", masters)

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """With `cluster.standby: follower` a parameter server may die: its shards go on elsewhere, and no step is lost."""
 
+import os
 import random
+import re
+import shutil
 import signal
+import subprocess
 
-from cluster import SOURCE, gradus
+from cluster import BIN, SOURCE, TIMEOUT, gradus
 from faults import Digits, FaultTest, main
 
 SILENCE_MS = 1500
@@ -253,6 +257,57 @@ class OtherModesRefill(Refill):
         status = self.wait_end(self.one_after_the_other(workers=3, training__replicas=3, training__replicas_to_aggregate=2))
         self.assertEqual((status.get("recoveries", 0), status.get("takeovers", 0)), (0, 3), status["reason"])
         self.assert_learned(status)
+
+
+class Rolling(Standby):
+    """Each process of the cluster is ended in order and started again, where it was and under its name, the next one when all is back."""
+
+    def again(self, old, kind, *args):
+        name = self.node_of(old)
+        self.assertEqual(old.stop(), 0)
+        return self.start(kind, f"--master={self.master.address}", f"--listen={old.address}", f"--name={name}", *args)
+
+    def wait_as_written(self, job):
+        """For the same as wait_followed(), by the command of docs/operations.md."""
+        with open(SOURCE + "/docs/operations.md") as f:
+            command = re.search(r"^ +(until gradus status .*backupFollows.*)$", f.read(), re.M).group(1).replace("digits-1", job)
+        if shutil.which("jq"):
+            subprocess.run(["bash", "-c", command], check=True, timeout=TIMEOUT,
+                           env={**os.environ, "GRADUS_MASTER": self.master.address, "PATH": BIN + ":" + os.environ["PATH"]})
+            self.assertTrue(all(shard["backup_follows"] for shard in self.shards(job)))
+        self.wait_followed(job)
+
+    def restart_all(self, ps, workers=2, **sets):
+        """Of a job that runs meanwhile; how many shards were taken over."""
+        job = self.begin(workers=workers, ps=ps, **sets)
+        self.wait_done(job, 0.1)
+        for i in range(ps):
+            name = self.node_of(self.servers[i])
+            taken = self.status(self.master, job).get("takeovers", 0) + sum(shard["ps"] == name for shard in self.shards(job))
+            self.servers[i] = self.again(self.servers[i], "ps", f"--checkpoint-dir={self.state_dir}/checkpoints")
+            self.wait_as_written(job)
+            self.assertEqual(self.status(self.master, job).get("takeovers", 0), taken)
+        for i in range(workers):
+            self.workers[i] = self.again(self.workers[i], "worker", f"--slow-down={self.slow_down}")
+            self.wait_used(self.workers[i])
+        self.assertEqual(self.master.stop(), 0)
+        self.master = self.start("master", *self.master_args, f"--listen={self.master.address}")
+        self.wait_as_written(job)
+        self.assertEqual(self.now(job)["adoptions"], 1)
+        return job, taken
+
+    def test_sync_two_servers(self):
+        self.assert_as_quiet(*self.restart_all(2))
+
+    def test_sync_three_servers(self):
+        keys = {"update__rule": "lamb", "update__learning_rate": 0.01, "update__clip_global_norm": 1}
+        self.assert_as_quiet(*self.restart_all(3, **keys), **keys)
+
+    def test_async(self):
+        self.assert_each_once(*self.restart_all(3, workers=3, training__mode="async", training__replicas=0))
+
+    def test_bounded(self):
+        self.assert_each_once(*self.restart_all(2, workers=3, training__mode="bounded", training__staleness=2, training__replicas=0))
 
 
 class Master(Standby):

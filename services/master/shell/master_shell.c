@@ -119,7 +119,7 @@ static void put(struct shell *s, const struct master_store *store)
 
 static void act(struct shell *s)
 {
-    for (size_t i = 0; i < s->actions.count; i++) {
+    for (size_t i = 0; i < s->actions.count && lead_holds(s); i++) {
         const struct master_action *a = &s->actions.items[i];
         switch (a->kind) {
         case MASTER_REPLY:
@@ -336,11 +336,22 @@ int master_shell_ready(struct service_context *sc, struct err *err)
     if (rc < 0) {
         return rc;
     }
+    (void)lead_holds(s); /* to read all rows may have taken long */
     service_stand_by(sc, NULL, NULL);
     log_info("master_ready", "address=%s state_dir=%s checkpoint_dir=%s", service_advertised(sc),
              log_quote(s->settings->state_dir, state, sizeof state),
              log_quote(s->checkpoints.root, checkpoints, sizeof checkpoints));
     return loop_call(s->loop, write_address, s, err);
+}
+
+/* Another master may have the same state directory: one that stands by has written none. */
+static void remove_address(struct shell *s)
+{
+    char *path = file_join(s->settings->state_dir, "master.address");
+    if (!s->address_missing) {
+        (void)unlink(path); /* a file that is gone already is no error */
+    }
+    free(path);
 }
 
 static void end(void *ctx)
@@ -350,6 +361,7 @@ static void end(void *ctx)
         return;
     }
     atomic_store(&s->ending, true);
+    remove_address(s);
     requests_end(s, "the master is stopping");
     traces_end(s, "the master is stopping");
     watchers_end(s);
@@ -376,10 +388,6 @@ void master_shell_drain(struct service_context *sc, int64_t grace_ms)
 
 void master_shell_stop(struct service_context *sc)
 {
-    struct shell *s = service_state(sc);
-    char *path = file_join(s->settings->state_dir, "master.address");
-    (void)unlink(path); /* a file that is gone already is no error */
-    free(path);
-    shell_free(s);
+    shell_free(service_state(sc));
     service_set_state(sc, NULL);
 }

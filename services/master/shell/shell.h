@@ -255,6 +255,8 @@ void lead_stand_by(struct shell *s);
 /* Waits until this master leads; then its store is open. Errors: ERR_CANCELLED the service is to
  * end; those of the store. */
 int lead_win(struct shell *s, struct err *err);
+/* Is this master still the one that leads? Of several, one that is not ends here. Any thread. */
+bool lead_holds(struct shell *s);
 
 /* shell_store.c */
 int shell_store_put(struct shell *s, const struct job_record *record, struct err *err);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One of several masters: stands by until it leads, and ends when it does not lead any more. What
- * its core believes would be of the past then; whoever started the process starts it again, and it
- * stands by. */
+ * its core believes is of the past then, and the next master has its nodes: it must say nothing
+ * more to them. Whoever started the process starts it again, and it stands by. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -58,13 +59,13 @@ static void waits(void *ctx, const char *leader, const struct err *why)
     service_stand_by(s->sc, text, why == NULL ? leader : "");
 }
 
+/* At once, as kill -9 would: an orderly end takes seconds, in which the core goes on. */
 static void lost(void *ctx, const struct err *why)
 {
-    struct shell *s = ctx;
     char quoted[ERR_MESSAGE_BYTES + 64];
-    service_stand_by(s->sc, why->msg, "");
+    (void)ctx;
     log_error("lead_lost", "reason=%s", log_quote(why->msg, quoted, sizeof quoted));
-    service_end(s->sc, why);
+    _exit(1);
 }
 
 void lead_stand_by(struct shell *s)
@@ -92,4 +93,9 @@ int lead_win(struct shell *s, struct err *err)
         log_info("leads", "address=%s", options.address);
     }
     return rc;
+}
+
+bool lead_holds(struct shell *s)
+{
+    return s->etcd == NULL || store_etcd_leads(s->etcd);
 }

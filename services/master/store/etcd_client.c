@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One channel for each member. The member that answered last is asked first. */
+/* One channel for each member. The member that answered last is asked first, and one that did not
+ * is asked last. */
 #include "master/store/etcd_client.h"
 
 #include <pthread.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/chrono.h"
 #include "base/mem.h"
 #include "tls/tls_files.h"
 
@@ -21,7 +23,7 @@ struct etcd {
     struct rpc_credentials *credentials; /* NULL: plain */
     struct rpc_channel *members[ETCD_MEMBERS_MAX];
     size_t count;
-    atomic_size_t first; /* the member that answered last */
+    atomic_size_t first; /* the member that is asked first */
 };
 
 /* ---- settings ---- */
@@ -172,21 +174,29 @@ ProtobufCBinaryData etcd_bytes(const char *text)
 
 /* ---- calls ---- */
 
-typedef int (*etcd_try)(struct rpc_channel *member, void *ctx, struct err *err);
+typedef int (*etcd_try)(struct rpc_channel *member, unsigned timeout_ms, void *ctx,
+                        struct err *err);
 
-/* Asks one member after the other until one answers, be it with an error. */
-static int ask(struct etcd *e, etcd_try try_one, void *ctx, struct err *err)
+/* Asks one member after the other until one answers, be it with an error, or the time is over. */
+static int ask(struct etcd *e, etcd_try try_one, unsigned timeout_ms, void *ctx, struct err *err)
 {
+    const uint64_t until_ms = chrono_now_ms() + timeout_ms;
     const size_t first = atomic_load(&e->first);
-    int rc = ERR_UNAVAILABLE;
-    for (size_t i = 0; i < e->count && (rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT); i++) {
+    uint64_t left_ms = timeout_ms;
+    for (size_t i = 0;; i++) {
         const size_t member = (first + i) % e->count;
-        rc = try_one(e->members[member], ctx, err);
-        if (rc == 0) {
-            atomic_store(&e->first, member);
+        const bool last = i + 1 == e->count;
+        const unsigned share_ms =
+            last || left_ms < timeout_ms / 2 + 1 ? (unsigned)left_ms : timeout_ms / 2 + 1;
+        int rc = try_one(e->members[member], share_ms, ctx, err);
+        const bool answered = rc != ERR_UNAVAILABLE && rc != ERR_TIMEOUT;
+        const uint64_t now_ms = chrono_now_ms();
+        if (answered || last || now_ms >= until_ms) {
+            atomic_store(&e->first, answered ? member : (member + 1) % e->count);
+            return rc;
         }
+        left_ms = until_ms - now_ms;
     }
-    return rc;
 }
 
 struct unary {
@@ -194,9 +204,10 @@ struct unary {
     struct rpc_msg **reply;
 };
 
-static int try_unary(struct rpc_channel *member, void *ctx, struct err *err)
+static int try_unary(struct rpc_channel *member, unsigned timeout_ms, void *ctx, struct err *err)
 {
     struct unary *u = ctx;
+    u->request.timeout_ms = timeout_ms;
     return rpc_call_blocking(member, &u->request, u->reply, err);
 }
 
@@ -204,16 +215,14 @@ int etcd_call(struct etcd *e, const ProtobufCServiceDescriptor *service, const c
               const ProtobufCMessage *body, unsigned timeout_ms, struct rpc_msg **reply,
               struct err *err)
 {
-    struct unary u = {
-        .request = {.service = service, .method = method, .body = body, .timeout_ms = timeout_ms},
-        .reply = reply};
-    return ask(e, try_unary, &u, err);
+    struct unary u = {.request = {.service = service, .method = method, .body = body},
+                      .reply = reply};
+    return ask(e, try_unary, timeout_ms, &u, err);
 }
 
 /* A stream for one message and its answer. */
 struct keeping {
     int64_t id;
-    unsigned timeout_ms;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
     bool done, answered;
@@ -243,14 +252,14 @@ static void keeping_done(struct rpc_stream *stream, const struct rpc_status *sta
     pthread_mutex_unlock(&k->lock);
 }
 
-static int try_keep(struct rpc_channel *member, void *ctx, struct err *err)
+static int try_keep(struct rpc_channel *member, unsigned timeout_ms, void *ctx, struct err *err)
 {
     struct keeping *k = ctx;
     Etcdserverpb__LeaseKeepAliveRequest body = ETCDSERVERPB__LEASE_KEEP_ALIVE_REQUEST__INIT;
     const struct rpc_request request = {.service = &etcdserverpb__lease__descriptor,
                                         .method = "LeaseKeepAlive",
                                         .body = &body.base,
-                                        .timeout_ms = k->timeout_ms};
+                                        .timeout_ms = timeout_ms};
     const struct rpc_stream_events events = {.message = kept, .done = keeping_done};
     body.id = k->id;
     k->done = k->answered = false;
@@ -280,11 +289,9 @@ static int try_keep(struct rpc_channel *member, void *ctx, struct err *err)
 int etcd_keep_alive(struct etcd *e, int64_t id, unsigned timeout_ms, int64_t *ttl_s,
                     struct err *err)
 {
-    struct keeping k = {.id = id,
-                        .timeout_ms = timeout_ms,
-                        .lock = PTHREAD_MUTEX_INITIALIZER,
-                        .changed = PTHREAD_COND_INITIALIZER};
-    int rc = ask(e, try_keep, &k, err);
+    struct keeping k = {
+        .id = id, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    int rc = ask(e, try_keep, timeout_ms, &k, err);
     *ttl_s = rc == 0 ? k.ttl_s : *ttl_s;
     pthread_cond_destroy(&k.changed);
     pthread_mutex_destroy(&k.lock);

@@ -31,10 +31,11 @@ const char *etcd_url(const struct etcd *e); /* for messages */
 char *etcd_key(const struct etcd *e, const char *name);
 ProtobufCBinaryData etcd_bytes(const char *text); /* borrows */
 
-/* A unary call, with @timeout_ms for each member that is tried. What a member that does not answer
- * was asked for may have been done all the same. @reply is owned: rpc_msg_unref(). Errors:
- * ERR_UNAVAILABLE, ERR_TIMEOUT no member answers; ERR_EXHAUSTED etcd has no room; others mean what
- * they mean to etcd. */
+/* A unary call, with @timeout_ms for all members that are tried: half of it for one that does not
+ * answer, unless it is the last one. The next call begins with another member then. What a member
+ * that does not answer was asked for may have been done all the same. @reply is owned:
+ * rpc_msg_unref(). Errors: ERR_UNAVAILABLE, ERR_TIMEOUT no member answers; ERR_EXHAUSTED etcd has
+ * no room; others mean what they mean to etcd. */
 int etcd_call(struct etcd *e, const ProtobufCServiceDescriptor *service, const char *method,
               const ProtobufCMessage *body, unsigned timeout_ms, struct rpc_msg **reply,
               struct err *err);

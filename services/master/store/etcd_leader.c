@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times are taken before a call to etcd, so that this process never believes longer in its lease
- * than etcd does; what it writes is fenced by the key's revision all the same. */
+/* Times are taken before a call to etcd, of a clock that goes on while the machine sleeps, so that
+ * this process never believes longer in its lease than etcd does; what it writes is fenced by the
+ * key's revision all the same. */
 #include "master/store/etcd_leader.h"
 
 #include <inttypes.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/chrono.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -25,11 +25,11 @@ struct etcd_leader {
     unsigned lease_s;
     const struct etcd_leader_events *events;
     void *ctx;
-    int64_t lease;     /* 0: none */
-    uint64_t until_ms; /* the lease lasts at least so long */
-    int64_t revision;  /* of the key; 0: it is another master's */
-    char leader[320];  /* while it waits: whose it is */
-    int trouble;       /* why etcd does not answer: a code; 0: it does */
+    int64_t lease;              /* 0: none */
+    _Atomic(uint64_t) until_ms; /* the lease lasts at least so long */
+    int64_t revision;           /* of the key; 0: it is another master's */
+    char leader[320];           /* while it waits: whose it is */
+    int trouble;                /* why etcd does not answer: a code; 0: it does */
     bool told;
     atomic_bool lost;
     pthread_t thread;
@@ -39,6 +39,13 @@ struct etcd_leader {
     pthread_cond_t changed;
     bool stopping;
 };
+
+static uint64_t boot_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
 
 /* Sleeps for @ms, or until it is to stop; true: it is. */
 static bool pause_for(struct etcd_leader *l, uint64_t ms)
@@ -66,7 +73,7 @@ static int grant(struct etcd_leader *l, struct err *err)
 {
     Etcdserverpb__LeaseGrantRequest body = ETCDSERVERPB__LEASE_GRANT_REQUEST__INIT;
     struct rpc_msg *reply = NULL;
-    const uint64_t now_ms = chrono_now_ms();
+    const uint64_t now_ms = boot_ms();
     body.ttl = l->lease_s;
     int rc = etcd_call(l->etcd, &etcdserverpb__lease__descriptor, "LeaseGrant", &body.base, CALL_MS,
                        &reply, err);
@@ -172,7 +179,7 @@ static int attempt(struct etcd_leader *l, struct err *err)
         rc = grant(l, err);
         rc = rc < 0 ? rc : claim(l, err);
     }
-    if (rc == 0 && l->revision != 0 && chrono_now_ms() >= l->until_ms) {
+    if (rc == 0 && l->revision != 0 && boot_ms() >= l->until_ms) {
         l->revision = 0; /* too late: the key goes by itself */
     }
     return rc;
@@ -221,21 +228,39 @@ static void over(struct etcd_leader *l, const struct err *why)
     etcd_leader_lose(l, &err);
 }
 
+bool etcd_leader_holds(struct etcd_leader *l)
+{
+    static const struct err none;
+    if (!atomic_load(&l->lost) && boot_ms() >= l->until_ms) {
+        over(l, &none);
+    }
+    return !atomic_load(&l->lost);
+}
+
+/* When two thirds of the lease are left. */
+static uint64_t until_due_ms(const struct etcd_leader *l)
+{
+    const uint64_t due_ms = l->until_ms - (uint64_t)l->lease_s * 1000 * 2 / 3;
+    const uint64_t now_ms = boot_ms();
+    return due_ms > now_ms ? due_ms - now_ms : 0;
+}
+
 /* Keeps the lease three times in its length, more often while etcd does not answer. */
 static void *keep(void *ctx)
 {
     struct etcd_leader *l = ctx;
     const uint64_t lease_ms = (uint64_t)l->lease_s * 1000;
     struct err why = {0};
-    uint64_t pause_ms = lease_ms / 3;
+    uint64_t pause_ms = until_due_ms(l);
     while (!pause_for(l, pause_ms)) {
-        const uint64_t now_ms = chrono_now_ms();
+        const uint64_t now_ms = boot_ms();
         int64_t ttl_s = 0;
-        if (now_ms >= l->until_ms) {
+        const uint64_t until_ms = l->until_ms;
+        if (now_ms >= until_ms) {
             over(l, &why);
             break;
         }
-        const uint64_t left_ms = l->until_ms - now_ms;
+        const uint64_t left_ms = until_ms - now_ms;
         int rc = etcd_keep_alive(l->etcd, l->lease,
                                  left_ms < CALL_MS ? (unsigned)left_ms + 1 : CALL_MS, &ttl_s, &why);
         if (rc == 0 && ttl_s <= 0) {
@@ -247,7 +272,7 @@ static void *keep(void *ctx)
             l->until_ms = now_ms + lease_ms;
             why.code = 0;
         }
-        pause_ms = rc == 0 ? lease_ms / 3 : LOOK_MS;
+        pause_ms = rc == 0 ? until_due_ms(l) : LOOK_MS;
     }
     return NULL;
 }

@@ -22,7 +22,7 @@ struct etcd_leader_events {
     /* Waits: @leader, the address of the master that leads, or "" unknown; @why etcd does not
      * answer, or NULL. Comes when one of both has changed. */
     void (*waits)(void *ctx, const char *leader, const struct err *why);
-    /* Does not lead any more: another master may. Comes once. */
+    /* Does not lead any more: another master may. Comes once, and need not return. */
     void (*lost)(void *ctx, const struct err *why);
 };
 
@@ -39,6 +39,9 @@ struct etcd_leader_options {
 struct etcd_leader *etcd_leader_win(const struct etcd_leader_options *options, struct err *err);
 /* Of its key, which every write compares. */
 int64_t etcd_leader_revision(const struct etcd_leader *l);
+/* To be asked before anything is done in the leader's name that a write does not fence. False:
+ * another master may lead by now, and events->lost() was called. Any thread. */
+bool etcd_leader_holds(struct etcd_leader *l);
 /* A write has found another revision: as if the lease had ended. */
 void etcd_leader_lose(struct etcd_leader *l, const struct err *why);
 /* Gives the lead to whoever waits for it. NULL is fine. */

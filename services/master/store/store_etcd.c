@@ -10,14 +10,19 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/chrono.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "master/store/store_journal.h"
 #include "master/store/store_mirror.h"
+#include "master/store/store_schema.h"
 
 #define HEAD "head"
 #define VERSION "gradus 4" /* the value of HEAD: how rows are written */
-#define CALL_MS 1500       /* the master's loop waits for it */
+_Static_assert(SCHEMA_VERSION == 4, "VERSION changes with the rows");
+#define CALL_MS 2000 /* the master's loop waits for it */
+#define REST_MS 2000 /* after a write that etcd was slow to fail: the loop has other work */
+#define SLOW_MS 500
 #define AGAIN_MS 200
 #define PAGE_JOBS 32 /* each may have VALUE_BYTES_MAX */
 #define PAGE_ROWS 1000
@@ -36,6 +41,8 @@ struct store_etcd {
     struct store_journal journal;
     struct journal_change *undone; /* to be written back */
     size_t undone_count;
+    uint64_t rest_until_ms; /* etcd is not asked until then, */
+    struct err trouble;     /* since that was its answer */
 };
 
 /* ---- one transaction of etcd ---- */
@@ -188,6 +195,11 @@ static int txn_commit(struct store_etcd *e, struct txn *t, struct err *err)
 
 /* ---- changes ---- */
 
+bool store_etcd_leads(struct store_etcd *e)
+{
+    return etcd_leader_holds(e->leader);
+}
+
 static int send(struct store_etcd *e, const struct journal_change *changes, size_t count,
                 struct err *err)
 {
@@ -233,9 +245,9 @@ static void forget_undone(struct store_etcd *e)
     e->undone_count = 0;
 }
 
-static int commit(void *ctx, struct journal_change *changes, size_t count, struct err *err)
+static int write_changes(struct store_etcd *e, struct journal_change *changes, size_t count,
+                         struct err *err)
 {
-    struct store_etcd *e = ctx;
     int rc = send(e, e->undone, e->undone_count, err);
     if (rc < 0) {
         return rc;
@@ -246,6 +258,27 @@ static int commit(void *ctx, struct journal_change *changes, size_t count, struc
         remember(e, changes, count);
     }
     return rc;
+}
+
+static int commit(void *ctx, struct journal_change *changes, size_t count, struct err *err)
+{
+    struct store_etcd *e = ctx;
+    const uint64_t now_ms = chrono_now_ms();
+    struct err local = {0};
+    if (!store_etcd_leads(e)) {
+        return err_set(err, ERR_ABORTED,
+                       "this master does not lead any more, so its rows are not stored in %s",
+                       etcd_url(e->etcd));
+    }
+    if (now_ms < e->rest_until_ms) {
+        return err_set(err, e->trouble.code, "not asked again yet: %s", e->trouble.msg);
+    }
+    int rc = write_changes(e, changes, count, &local);
+    if (rc < 0 && chrono_now_ms() - now_ms >= SLOW_MS) {
+        e->rest_until_ms = chrono_now_ms() + REST_MS;
+        e->trouble = local;
+    }
+    return rc < 0 ? err_set(err, rc, "%s", local.msg) : 0;
 }
 
 /* ---- reading ---- */

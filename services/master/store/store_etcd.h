@@ -29,6 +29,8 @@ struct store_etcd *store_etcd_lead(const struct store_etcd_options *options, str
 /* Reads all rows, however long etcd is away. @out is closed before @e is freed. Errors: ERR_CORRUPT
  * a value is no row; ERR_UNSUPPORTED of another version; ERR_CANCELLED. */
 int store_etcd_open(struct store_etcd *e, struct store **out, struct err *err);
+/* As etcd_leader_holds(). Any thread. */
+bool store_etcd_leads(struct store_etcd *e);
 /* Gives the lead up. NULL is fine. */
 void store_etcd_free(struct store_etcd *e);
 

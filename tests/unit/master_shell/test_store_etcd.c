@@ -53,11 +53,10 @@ static void lost(void *ctx, const struct err *why)
     atomic_fetch_add(&m->lost, 1);
 }
 
-static int lead_for(struct side *m, const char *address, const char *prefix, unsigned lease_s,
-                    struct err *err)
+static int lead_at(struct side *m, const char *address, const char *url, unsigned lease_s,
+                   struct err *err)
 {
     static const struct etcd_leader_events events = {ending, waits, lost};
-    char *url = rig_etcd_url(&server, prefix);
     m->address = address;
     const struct store_etcd_options options = {.settings = {.url = url},
                                                .address = address,
@@ -65,8 +64,16 @@ static int lead_for(struct side *m, const char *address, const char *prefix, uns
                                                .events = &events,
                                                .ctx = m};
     m->etcd = store_etcd_lead(&options, err);
-    free(url);
     return m->etcd == NULL ? err->code : store_etcd_open(m->etcd, &m->store, err);
+}
+
+static int lead_for(struct side *m, const char *address, const char *prefix, unsigned lease_s,
+                    struct err *err)
+{
+    char *url = rig_etcd_url(&server, prefix);
+    int rc = lead_at(m, address, url, lease_s, err);
+    free(url);
+    return rc;
 }
 
 static void lead(struct side *m, const char *address, const char *prefix)
@@ -158,6 +165,7 @@ static void a_master_that_leads_no_more_stores_nothing(void **state)
     struct side old, new;
     struct err err = {0};
     lead(&old, "old:7000", "deposed");
+    assert_true(store_etcd_leads(old.etcd));
     assert_int_equal(put(old.store, "a-1", 1, &err), 0);
     change("deposed", ETCD_LEADER, NULL);
     lead(&new, "new:7000", "deposed");
@@ -166,6 +174,7 @@ static void a_master_that_leads_no_more_stores_nothing(void **state)
     assert_non_null(strstr(err.msg, "the leader is new:7000"));
     assert_int_equal(put(old.store, "a-2", 1, &err), ERR_ABORTED);
     assert_int_equal(atomic_load(&old.lost), 1);
+    assert_false(store_etcd_leads(old.etcd));
     check_rows(old.store, "a-1/1 ");
     assert_int_equal(put(new.store, "a-3", 1, &err), 0);
     leave(&old); /* and the new one leads on */
@@ -248,6 +257,48 @@ static void what_was_not_answered_is_undone(void **state)
     leave(&m);
 }
 
+static bool put_is_not_sent(struct store *s)
+{
+    struct err err = {0};
+    return put(s, "a-1", 2, &err) == ERR_TIMEOUT && strstr(err.msg, "not asked again yet") != NULL;
+}
+
+/* The loop that writes has other work than to wait for it again and again. */
+static void a_slow_etcd_is_left_alone_for_a_while(void **state)
+{
+    (void)state;
+    struct side m;
+    lead(&m, "m:7000", "rest");
+    assert_int_equal(kill(server.process.pid, SIGSTOP), 0);
+    wait_until(put_is_not_sent(m.store));
+    assert_int_equal(kill(server.process.pid, SIGCONT), 0);
+    wait_until(put(m.store, "a-1", 3, NULL) == 0);
+    check_rows(m.store, "a-1/3 ");
+    leave(&m);
+}
+
+/* It takes connections and says nothing. */
+static void a_member_that_hangs_is_passed(void **state)
+{
+    (void)state;
+    struct side m = {0};
+    struct err err = {0};
+    struct held_port silent;
+    held_port_take(&silent);
+    assert_int_equal(listen(silent.fd, 16), 0);
+    char *url = mem_printf("etcd://%s,%s/two", silent.address, server.client.address);
+    if (lead_at(&m, "m:7000", url, LONG_LEASE_S, &err) < 0) {
+        fail_msg("%s", err.msg);
+    }
+    wait_until(put(m.store, "a-1", 1, &err) == 0);
+    leave(&m);
+    lead(&m, "m:7000", "two");
+    check_rows(m.store, "a-1/1 ");
+    leave(&m);
+    free(url);
+    held_port_release(&silent);
+}
+
 static void a_killed_etcd_comes_back(void **state)
 {
     (void)state;
@@ -290,6 +341,9 @@ static void a_lease_ends_without_etcd(void **state)
     wait_until(atomic_load(&m.lost) == 1);
     assert_non_null(strstr(m.why, "its lease in etcd://"));
     assert_non_null(strstr(m.why, "is over"));
+    assert_false(store_etcd_leads(m.etcd));
+    assert_int_equal(put(m.store, "a-1", 1, &err), ERR_ABORTED); /* etcd is not asked */
+    assert_non_null(strstr(err.msg, "does not lead any more"));
     rig_etcd_start(&server);
     leave(&m);
 }
@@ -424,6 +478,8 @@ int main(void)
         cmocka_unit_test(the_next_one_leads_when_the_first_goes),
         cmocka_unit_test(who_waits_may_end),
         cmocka_unit_test(what_was_not_answered_is_undone),
+        cmocka_unit_test(a_slow_etcd_is_left_alone_for_a_while),
+        cmocka_unit_test(a_member_that_hangs_is_passed),
         cmocka_unit_test(a_killed_etcd_comes_back),
         cmocka_unit_test(an_etcd_that_is_not_there_is_waited_for),
         cmocka_unit_test(a_lease_ends_without_etcd),

@@ -69,16 +69,23 @@ static struct rpc_channel *channel_to(const char *target)
     return c;
 }
 
-/* Returns how the call ended; *@status is released. */
-static int call(struct rpc_channel *c, struct rpc_status *status)
+static int call_with(struct rpc_channel *c, const char *text, unsigned timeout_ms,
+                     struct rpc_status *status)
 {
-    struct rpc_rig_call *r = rpc_rig_call("hello");
+    struct rpc_rig_call *r = rpc_rig_call(text);
     struct err err = {0};
     r->request.status = status;
+    r->request.timeout_ms = timeout_ms;
     int rc = rpc_call_blocking(c, &r->request, NULL, &err);
     rpc_status_release(&(struct rpc_status){.details = status->details});
     free(r);
     return rc;
+}
+
+/* Returns how the call ended; *@status is released. */
+static int call(struct rpc_channel *c, struct rpc_status *status)
+{
+    return call_with(c, "hello", 60000, status);
 }
 
 static void a_list_is_read(void **state)
@@ -96,16 +103,24 @@ static void a_list_is_read(void **state)
     assert_true(rpc_targets_choose(&t, "d:4", 3));
     assert_int_equal(t.at, 3);
     assert_true(rpc_targets_next(&t));
-    assert_int_equal(t.at, 0);
+    assert_int_equal(t.at, 1); /* behind the one that named d:4 */
     assert_false(rpc_targets_choose(&t, "no address", 10));
-    assert_int_equal(t.at, 0);
-    for (size_t i = t.count; i < RPC_TARGETS_MAX; i++) {
+    assert_int_equal(t.at, 1);
+    for (size_t i = 0; i < 3 * RPC_TARGETS_MAX; i++) { /* leaders come and go */
         char name[8];
-        (void)snprintf(name, sizeof name, "e:%zu", i);
+        (void)snprintf(name, sizeof name, "e:%zu", i + 1);
         assert_true(rpc_targets_choose(&t, name, strlen(name)));
+        assert_string_equal(t.names[t.at], name);
     }
-    assert_false(rpc_targets_choose(&t, "one:2", 5));
+    assert_true(rpc_targets_next(&t));
+    assert_string_equal(t.names[t.at], "c:3");
     rpc_targets_release(&t);
+    assert_int_equal(rpc_targets_read(&t,
+                                      "a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,"
+                                      "a:1,a:1,a:1",
+                                      &err),
+                     ERR_INVALID);
+    assert_non_null(strstr(err.msg, "more than 16 addresses"));
     assert_int_equal(rpc_targets_read(&t, "unix:/a,b", &err), 0); /* a path */
     assert_int_equal(t.count, 1);
     assert_false(rpc_targets_next(&t));
@@ -193,6 +208,57 @@ static void without_a_name_the_next_one_is_called(void **state)
     stop(&leader);
 }
 
+/* Its name leads nowhere, but not its address in the list. */
+static void a_leader_that_is_not_at_its_name_is_called_at_its_address(void **state)
+{
+    (void)state;
+    struct held_port nobody;
+    struct place leader, standby;
+    struct rpc_status status = {.moved = false};
+    held_port_take(&nobody);
+    start(&leader, NULL);
+    start(&standby, nobody.address);
+    char *both = mem_printf("%s,%s", standby.port.address, leader.port.address);
+    struct rpc_channel *c = channel_to(both);
+    assert_int_equal(call(c, &status), ERR_UNAVAILABLE); /* to the name */
+    assert_true(status.answered && status.moved);
+    assert_int_equal(call(c, &status), ERR_UNAVAILABLE); /* to the next one */
+    assert_true(!status.answered && status.moved);
+    assert_int_equal(call(c, &status), 0);
+    assert_string_equal(rpc_channel_target(c), leader.port.address);
+    rpc_channel_free(c);
+    free(both);
+    stop(&standby);
+    stop(&leader);
+    held_port_release(&nobody);
+}
+
+static void one_late_answer_moves_nobody(void **state)
+{
+    (void)state;
+    struct place first, second;
+    struct rpc_status status = {.moved = false};
+    start(&first, NULL);
+    start(&second, NULL);
+    char *both = mem_printf("%s,%s", first.port.address, second.port.address);
+    struct rpc_channel *c = channel_to(both);
+    assert_int_equal(rpc_channel_wait_ready(c, 60000, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(call(c, &status), 0);
+        assert_string_equal(rpc_channel_target(c), first.port.address);
+        assert_int_equal(call_with(c, "hang", 20, &status), ERR_TIMEOUT);
+        assert_true(status.connected && !status.moved);
+    }
+    assert_int_equal(call_with(c, "hang", 20, &status), ERR_TIMEOUT); /* the second in a row */
+    assert_true(status.connected && status.moved);
+    assert_int_equal(call(c, &status), 0);
+    assert_string_equal(rpc_channel_target(c), second.port.address);
+    rpc_channel_free(c);
+    free(both);
+    stop(&second);
+    stop(&first);
+}
+
 static void waiting_tries_all(void **state)
 {
     (void)state;
@@ -232,6 +298,8 @@ int main(void)
         cmocka_unit_test(a_server_that_is_gone_is_left),
         cmocka_unit_test(the_one_that_is_named_is_called),
         cmocka_unit_test(without_a_name_the_next_one_is_called),
+        cmocka_unit_test(a_leader_that_is_not_at_its_name_is_called_at_its_address),
+        cmocka_unit_test(one_late_answer_moves_nobody),
         cmocka_unit_test(waiting_tries_all),
     };
     return cmocka_run_group_tests(tests, begin, end);
