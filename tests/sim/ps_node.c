@@ -120,10 +120,6 @@ void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
     const struct unary_request *q = &w->unaries[unary].req;
     struct err err = {0};
     struct sim_shard **there = find(w, node, q->job, q->shard);
-    if (shard_closed_check(&n->closed, q->fence.opening, q->shard, &err) != 0) {
-        unary_refuse(w, unary, attempt, err.code, err.msg);
-        return;
-    }
     enum shard_open what =
         shard_open_decide(there == NULL ? NULL : (*there)->core,
                           there == NULL ? 0 : (*there)->opened, q->generation, &q->fence, &err);
@@ -144,6 +140,10 @@ void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         if (n->life != life) {
             return;
         }
+    }
+    if (shard_closed_check(&n->closed, q->fence.opening, q->shard, &err) != 0) {
+        unary_refuse(w, unary, attempt, err.code, err.msg);
+        return;
     }
     if (is_full(w)) {
         unary_refuse(w, unary, attempt, ERR_EXHAUSTED, "the memory is in use");

@@ -53,14 +53,10 @@ static bool are_sound(struct master *m, const struct job_handover *h)
         sound = sound && is_sound(m, &h->servers[i], MASTER_PS) &&
                 h->servers[i].backup <= h->server_count + h->other_count;
     }
-    for (size_t i = 0; i < h->other_count; i++) {
-        sound = sound && is_sound(m, &h->others[i], MASTER_PS);
-    }
     for (size_t i = 0; i < h->worker_count; i++) {
         sound = sound && h->workers[i].start != 0 && is_sound(m, &h->workers[i], MASTER_WORKER);
     }
-    return sound &&
-           m->node_count + h->server_count + h->other_count + h->worker_count <= MASTER_NODES_MAX;
+    return sound && m->node_count + h->server_count + h->worker_count <= MASTER_NODES_MAX;
 }
 
 static struct node *take_node(struct master *m, const struct job_handover_node *from,
@@ -82,13 +78,31 @@ static struct node *take_node(struct master *m, const struct job_handover_node *
     return n;
 }
 
+/* Can a backup be there? The server may have been taken for a shard. */
+static bool may_back(struct master *m, const struct job *j, const struct job_handover_node *from)
+{
+    const struct node *n = existing(m, from);
+    return (n != NULL && n->role == MASTER_PS && node_serves(n, j)) || is_sound(m, from, MASTER_PS);
+}
+
+/* The shards have their servers. A backup whose server cannot be the one is left out, here and in
+ * the row: the shards are told so before the job goes on. */
 static void take_backups(struct master *m, struct job *j)
 {
-    const struct job_handover *h = &j->record.handover;
+    struct job_handover *h = &j->record.handover;
     for (size_t i = 0; i < h->server_count; i++) {
-        const struct job_handover_node *from = &h->servers[i];
-        if (from->backup > 0) {
-            struct node *n = take_node(m, job_handover_place(h, from->backup), MASTER_PS);
+        struct job_handover_node *from = &h->servers[i];
+        if (from->backup == 0) {
+            continue;
+        }
+        const struct job_handover_node *place = job_handover_place(h, from->backup);
+        if (!may_back(m, j, place)) {
+            action_log(m, LOG_LEVEL_WARN, "backup_lost",
+                       "job=%s shard=%zu node=%s reason=\"the row names another node\"",
+                       j->record.id, i, place->id);
+            job_handover_no_backup(from);
+        } else {
+            struct node *n = take_node(m, place, MASTER_PS);
             j->shards[i].backup = (struct shard_backup){
                 .node = n,
                 .opening = from->backup_opening,
@@ -121,14 +135,14 @@ bool adopt_begin(struct master *m, struct job *j)
         node_take(n, j);
         shard_opened(&j->shards[i]);
     }
-    take_backups(m, j);
-    standby_show(j);
     for (size_t i = 0; i < h->worker_count; i++) {
         struct job_worker *w = job_worker_add(j, take_node(m, &h->workers[i], MASTER_WORKER));
         w->start = h->workers[i].start;
         w->started = true;
         j->start_last = w->start > j->start_last ? w->start : j->start_last;
     }
+    take_backups(m, j);
+    standby_show(j);
     j->opening = h->opening;
     j->adopts = j->chosen = j->resume = true;
     action_log(m, LOG_LEVEL_INFO, "job_adopts",

@@ -27,12 +27,12 @@ struct call {
     struct job *job;
     const char *job_id; /* borrowed from the owner */
     struct node *node;
-    uint32_t index;   /* shard, or chunk of an evaluation */
-    bool backup;      /* OPEN: the shard's backup is meant */
-    uint64_t opening; /* of a call to a shard: the one that is meant; 0: no such call */
-    bool hold;        /* ASSIGN */
-    uint64_t start;   /* STOP: the newest of the job's when it was begun */
-    uint64_t generation;
+    uint32_t index;      /* shard, or chunk of an evaluation */
+    bool backup;         /* OPEN: the shard's backup is meant */
+    uint64_t opening;    /* of a call to a shard: the one that is meant; 0: no such call */
+    bool hold;           /* ASSIGN */
+    uint64_t start;      /* STOP: the newest of the job's when it was begun */
+    uint64_t generation; /* 0: it was not sent yet */
     /* attempts that did not reach the node, or whose answer did not reach the master */
     unsigned attempts;
     unsigned refusals; /* that may pass */

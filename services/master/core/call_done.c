@@ -11,6 +11,13 @@ static bool no_room(const struct err *err)
     return err->code == ERR_EXHAUSTED || err->code == ERR_RANGE;
 }
 
+/* It may be for the backup that the generation brings. */
+static bool refuses_backup(const struct err *err)
+{
+    return no_room(err) || err->code == ERR_STATE || err->code == ERR_INVALID ||
+           err->code == ERR_UNSUPPORTED;
+}
+
 /* A worker has not the data, or no memory for them. For a first start that is an error of the job;
  * one that ran before goes on with the others. */
 static void start_refused(struct master *m, struct job *j, struct node *n, const struct err *err,
@@ -28,19 +35,28 @@ static void start_refused(struct master *m, struct job *j, struct node *n, const
     job_leave_out(m, j, n, err->code != ERR_EXHAUSTED, why);
 }
 
+/* The shard has begun without the backup that is being opened, and goes on without it. */
+static bool opens_for_later(const struct call *c)
+{
+    return c->kind == MASTER_CALL_OPEN && c->backup && c->job->shards[c->index].backup.joins;
+}
+
 /* True if the process that answers is not the one that joined, or holds something of another
  * master: nothing that it does counts here. If the right process is there all the same, it finds
- * out by its next heartbeat, drops what it has and joins again. */
+ * out by its next heartbeat, drops what it has and joins again. What nobody needs yet is no reason
+ * to take a server from all of its jobs. */
 static bool is_stranger(const struct call *c, int code)
 {
-    bool first = c->kind == MASTER_CALL_INSPECT || c->kind == MASTER_CALL_OPEN ||
-                 c->kind == MASTER_CALL_START;
+    bool first = c->kind == MASTER_CALL_INSPECT || c->kind == MASTER_CALL_START ||
+                 (c->kind == MASTER_CALL_OPEN && !opens_for_later(c));
     return first && (code == ERR_ABORTED || code == ERR_UNAUTHENTICATED);
 }
 
-/* The node has put away what the call was about. It may have more of the job. */
+/* The node has put away what the call was about, and may have a backup again. It may have more of
+ * the job. */
 static void put_away(struct master *m, const struct call *c)
 {
+    c->job->refill = true;
     if (!job_has_shard_on(c->job, c->node) && !calls_open_of(&m->calls, c->job, c->node)) {
         node_drop(m, c->node, c->job);
     }
@@ -82,14 +98,14 @@ static void refused(struct master *m, const struct call *c, const struct err *er
         }
         break;
     case MASTER_CALL_OPEN:
-        if (c->backup && j->shards[c->index].backup.joins) {
+        if (opens_for_later(c)) {
             standby_open_refused(m, j, c->index, why);
         } else {
             start_open_refused(m, j, c->node, err, why);
         }
         break;
     case MASTER_CALL_MEMBERSHIP:
-        if ((no_room(err) || err->code == ERR_STATE) && standby_not_taken(m, j, c->index, why)) {
+        if (refuses_backup(err) && standby_not_taken(m, j, c->index, c->attempts > 0, why)) {
             break;
         }
         if (no_room(err)) {

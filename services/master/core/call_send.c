@@ -24,13 +24,20 @@ static bool is_blocked(const struct master *m, const struct call *c)
             is_taken_over(c->job));
 }
 
+/* What was opened already is closed for a newer generation: it is asked for in its own. */
+static uint64_t generation_of(const struct call *c)
+{
+    const bool again = c->kind == MASTER_CALL_OPEN && c->generation != 0;
+    return again ? c->generation : c->job->record.generation;
+}
+
 void call_send(struct master *m, struct call *c)
 {
     if (is_blocked(m, c)) {
         call_wait(c);
         return;
     }
-    call_sent(c, ++m->next_number, c->job->record.generation, m->now_ms);
+    call_sent(c, ++m->next_number, generation_of(c), m->now_ms);
     m->counts.calls++;
     struct master_action *action = action_add(m, MASTER_CALL);
     action->call = (struct master_call){

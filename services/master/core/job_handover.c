@@ -34,6 +34,13 @@ const struct job_handover_node *job_handover_place(const struct job_handover *h,
                                     : &h->others[place - h->server_count - 1];
 }
 
+void job_handover_no_backup(struct job_handover_node *server)
+{
+    server->backup = 0;
+    server->backup_opening = 0;
+    server->backup_follows = false;
+}
+
 struct job_handover_node *job_handover_nodes(size_t count)
 {
     struct job_handover_node *nodes = mem_new(count + 1, sizeof *nodes);

@@ -157,6 +157,7 @@ void job_handover_release(struct job_handover *h); /* zeroed is fine; afterwards
 void job_handover_copy(struct job_handover *to, const struct job_handover *from); /* overwritten */
 /* The server at @place, from 1, which there is. */
 const struct job_handover_node *job_handover_place(const struct job_handover *h, uint32_t place);
+void job_handover_no_backup(struct job_handover_node *server);
 /* Makes room for nodes, all of whose texts are "". */
 struct job_handover_node *job_handover_nodes(size_t count);
 

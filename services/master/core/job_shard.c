@@ -147,9 +147,7 @@ static void note_handover(struct job *j, size_t i, bool taken)
         from->incarnation = to->incarnation;
         from->opening = from->backup_opening;
     }
-    from->backup = 0;
-    from->backup_opening = 0;
-    from->backup_follows = false;
+    job_handover_no_backup(from);
 }
 
 /* The job has its shards, and workers may be told where. */
@@ -217,8 +215,10 @@ bool standby_drop(struct master *m, struct job *j, uint32_t shard, const char *w
                j->record.id, shard, n->id, log_quote(why, quoted, sizeof quoted));
     const char *what = action_printf(m, "shard %" PRIu32 " on %s has no backup any more: %s", shard,
                                      j->shards[shard].node->id, why);
-    if (n->alive) { /* others first; and its shard has waited for it */
+    if (n->alive) { /* others first */
         job_refuse(m, j, n, false);
+    }
+    if (n->alive || b->stage < BACKUP_FOLLOWS) { /* its shard has waited, or that killed it */
         standby_back_off(m, j, shard, why);
     }
     standby_close(m, j, shard);

@@ -35,8 +35,10 @@ void standby_refill(struct master *m, struct job *j); /* if it is time for that 
 bool standby_names(struct master *m, struct job *j);
 void standby_open_refused(struct master *m, struct job *j, uint32_t shard, const char *why);
 /* The primary refuses the generation that names its new backup: it hears of the same without.
- * False: it was not for that. */
-bool standby_not_taken(struct master *m, struct job *j, uint32_t shard, const char *why);
+ * @again: an earlier attempt may be taken yet, so the next generation says it, too. False: it was
+ * not for that. */
+bool standby_not_taken(struct master *m, struct job *j, uint32_t shard, bool again,
+                       const char *why);
 
 bool standby_covers(const struct job *j, const struct node *n); /* @j can do without @n */
 /* Their backups take the shards of @n over, and what was asked of @n is asked of them. False: not

@@ -30,13 +30,14 @@ static size_t parts_of(const struct job *j, const struct node *n)
     return count;
 }
 
+/* A server that is being told to close something would close the new one instead. */
 static bool may_have(const struct master *m, const struct job *j, const struct node *n,
                      size_t shard)
 {
     const bool speaks = n->alive && !n->doubted && !n->unheard && !node_is_silent(m, n, m->now_ms);
     const bool serves = node_serves(n, j) || n->job_count < MASTER_JOBS_PER_PS_MAX;
     return n->role == MASTER_PS && n != j->shards[shard].node && speaks && serves &&
-           placement_refused_until(j, n) == 0;
+           placement_refused_until(j, n) == 0 && !calls_open_of(&m->calls, j, n);
 }
 
 /* On another host than the shard, where there is one; then where there is least of this job, and of
@@ -149,15 +150,15 @@ void standby_open_refused(struct master *m, struct job *j, uint32_t shard, const
     standby_close(m, j, shard);
 }
 
-bool standby_not_taken(struct master *m, struct job *j, uint32_t shard, const char *why)
+bool standby_not_taken(struct master *m, struct job *j, uint32_t shard, bool again, const char *why)
 {
     if (j->shards[shard].backup.node == NULL || j->shards[shard].backup.stage != BACKUP_NAMED) {
         return false;
     }
-    const bool others = j->standby_moved;
+    const bool moved = j->standby_moved || again;
     standby_back_off(m, j, shard, why);
     standby_close(m, j, shard);
-    j->standby_moved = others;
+    j->standby_moved = moved;
     job_store(m, j);
     call_start(m, j, j->shards[shard].node, MASTER_CALL_MEMBERSHIP, shard);
     return true;

@@ -67,6 +67,7 @@ struct fake_shard { /* of a server; job "": none */
     char job[64];
     uint32_t number;
     uint64_t generation, opening;
+    uint64_t opened; /* the generation of its OpenShard */
     uint64_t backup; /* the opening of its backup; 0: it has none */
     bool is_backup;
     bool follows; /* a backup: it could take over */
@@ -83,12 +84,14 @@ struct fake_node {
     struct master_standby_said says; /* of its primaries that have a backup */
     const char *says_problem;        /* of its backups */
     int refuses_backups;             /* code: none may join its primaries; 0: all may */
+    bool takes_late;   /* it then takes an earlier attempt of the same, which comes late */
     bool says_joining; /* of backups that join its primaries: they do not follow yet */
     struct fake_worker_job job;
     unsigned crash_on;  /* call kind + 1 at which it dies */
     bool knows_no_base; /* a server: it writes everything */
     int refuse;         /* code that it answers @refuse_kind with */
     enum master_call_kind refuse_kind;
+    bool loses_answers;  /* it does what it answers so */
     size_t room_workers; /* a parameter server: it has memory for no more; 0: for any number */
     int full_mode;       /* likewise: for no change to this mode, counted from 1 */
     uint64_t slow_ms;    /* that @slow_kind takes longer */
@@ -174,6 +177,7 @@ struct cluster {
     size_t avoided;        /* checkpoints, by the last FIND */
     int find_fails;        /* code; 0: it does not */
     bool find_gone;        /* no checkpoint is there */
+    bool other_unsound;    /* the next master cannot believe that the server of a backup is there */
     char stop_reason[256]; /* of the last StopJob */
     struct fake_checkpoint disk[JOBS_MAX];
     uint64_t manifest_steps[64];

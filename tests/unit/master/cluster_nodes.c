@@ -391,6 +391,7 @@ static struct fake_shard *open_shard(struct fake_node *n, const struct flight *f
     }
     *s = (struct fake_shard){.number = f->c.shard,
                              .opening = f->c.fence.opening,
+                             .opened = f->c.generation,
                              .backup = f->has_backup ? f->c.standby.backup.opening : 0,
                              .is_backup = f->c.standby.is_backup,
                              .follows = !f->c.standby.joins};
@@ -419,6 +420,9 @@ static int take_role(struct cluster *c, struct fake_shard *s, const struct fligh
         if (f->c.generation < s->generation) {
             return err_set(err, ERR_ABORTED, "that generation is over");
         }
+        if (f->c.generation == s->generation) {
+            return 0; /* it was told before */
+        }
         s->generation = f->c.generation;
         struct fake_position *p = position_of(c, f->job);
         p->generation = f->c.generation > p->generation ? f->c.generation : p->generation;
@@ -445,11 +449,19 @@ static int answer_of_server(struct cluster *c, struct flight *f, struct fake_nod
         }
         return 0;
     }
+    if (s != NULL && f->c.kind == MASTER_CALL_OPEN && f->c.generation > s->opened) {
+        s->job[0] = '\0'; /* a newer one closes what is there, and this was that */
+        return err_set(&answer->err, ERR_ABORTED, "this opening of the shard is closed");
+    }
     s = s == NULL && f->c.kind == MASTER_CALL_OPEN ? open_shard(n, f) : s;
     if (s == NULL) {
         return err_set(&answer->err, ERR_NOT_FOUND, "no shard of %s", f->job);
     }
-    if (refuses_backup(n, s, f, &answer->err) != 0 || take_role(c, s, f, &answer->err) != 0) {
+    if (refuses_backup(n, s, f, &answer->err) != 0) {
+        struct err late;
+        return n->takes_late && take_role(c, s, f, &late) != 0 ? late.code : answer->err.code;
+    }
+    if (take_role(c, s, f, &answer->err) != 0) {
         return answer->err.code;
     }
     if (f->c.kind == MASTER_CALL_MEMBERSHIP && !has_room(f, n)) {
@@ -576,9 +588,11 @@ int fake_call(struct cluster *c, struct flight *f, struct fake_node *n, struct f
     if (n == NULL || !n->alive || n->incarnation != f->incarnation) {
         return err_set(&answer->err, ERR_UNAVAILABLE, "cannot connect");
     }
-    if (n->refuse != 0 && n->refuse_kind == f->c.kind) {
-        return err_set(&answer->err, n->refuse, "refused by the test");
+    const bool refuses = n->refuse != 0 && n->refuse_kind == f->c.kind;
+    int rc = 0;
+    if (!refuses || n->loses_answers) {
+        rc = n->role == MASTER_PS ? answer_of_server(c, f, n, answer)
+                                  : answer_of_worker(c, f, n, answer);
     }
-    return n->role == MASTER_PS ? answer_of_server(c, f, n, answer)
-                                : answer_of_worker(c, f, n, answer);
+    return refuses ? err_set(&answer->err, n->refuse, "refused by the test") : rc;
 }

@@ -192,8 +192,8 @@ static void a_server_without_memory_is_asked_again(void **state)
 static void a_primary_without_memory_goes_on(void **state)
 {
     (void)state;
-    static const int codes[] = {ERR_EXHAUSTED, ERR_STATE};
-    for (size_t i = 0; i < 2; i++) {
+    static const int codes[] = {ERR_EXHAUSTED, ERR_STATE, ERR_INVALID, ERR_UNSUPPORTED};
+    for (size_t i = 0; i < 4; i++) {
         char id[64];
         struct cluster *c = begin(3070 + i, 3, id, "training.mode=async");
         struct fake_node *n = cluster_node(c, "ps-2");
@@ -202,6 +202,7 @@ static void a_primary_without_memory_goes_on(void **state)
         until_taken_over(c, id, 1);
         while (cluster_job(c, id)->shards[0].backup_problem[0] == '\0' ||
                strcmp(master_job_phase(c->m, id), "TRAIN") != 0) {
+            assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
             cluster_advance(c);
         }
         assert_string_equal(cluster_job(c, id)->shards[0].backup_problem,
@@ -217,6 +218,146 @@ static void a_primary_without_memory_goes_on(void **state)
         assert_int_equal(until_all_follow(c, id)->recoveries, 0);
         cluster_free(c);
     }
+}
+
+/* The refusal was of a second attempt: the first comes late, and the primary knows of a backup that
+ * is closed. It hears of a generation without it, whether there is a server for another or not. */
+static void a_backup_that_is_taken_late_is_taken_back(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(3076, 3, id, "training.mode=async");
+    struct fake_node *n = cluster_node(c, "ps-2");
+    cluster_node(c, "ps-3")->slow_kind = MASTER_CALL_OPEN;
+    cluster_node(c, "ps-3")->slow_ms = 1000;
+    cluster_kill(cluster_node(c, "ps-1"));
+    until_taken_over(c, id, 1);
+    cluster_until_in(c, id, "TRAIN"); /* its backups are being opened */
+    const uint64_t generation = cluster_job(c, id)->generation;
+    n->refuse = ERR_UNAVAILABLE;
+    n->refuse_kind = MASTER_CALL_MEMBERSHIP;
+    while (cluster_job(c, id)->generation == generation) {
+        cluster_advance(c);
+    }
+    cluster_run_ms(c, 100);
+    n->refuse = 0;
+    n->refuses_backups = ERR_EXHAUSTED;
+    n->takes_late = true;
+    const struct job_record *r = cluster_job(c, id);
+    while ((r->shards[0].backup_problem[0] == '\0' && r->shards[1].backup_problem[0] == '\0') ||
+           strcmp(master_job_phase(c->m, id), "TRAIN") != 0) {
+        cluster_advance(c);
+        r = cluster_job(c, id);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const bool has = n->shards[i].backup != 0;
+        assert_int_equal(has, r->shards[n->shards[i].number].backup[0] != '\0');
+    }
+    n->refuses_backups = 0;
+    n->takes_late = false;
+    assert_int_equal(until_all_follow(c, id)->recoveries, 0);
+    cluster_free(c);
+}
+
+/* One whose answer was lost is asked for again as it was, though workers have come and gone since:
+ * its server would close it for a newer generation. */
+static void one_that_opens_is_asked_for_in_its_own_generation(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(3500, 3, id, "training.mode=async");
+    struct fake_node *n = cluster_node(c, "ps-3");
+    n->refuse = ERR_UNAVAILABLE;
+    n->refuse_kind = MASTER_CALL_OPEN;
+    n->loses_answers = true;
+    cluster_kill(cluster_node(c, "ps-1"));
+    until_taken_over(c, id, 1);
+    while (!cluster_holds(c, "ps-3", id)) {
+        cluster_advance(c);
+    }
+    const uint64_t opening = n->shards[0].opening, generation = cluster_job(c, id)->generation;
+    (void)cluster_add(c, MASTER_WORKER);
+    cluster_kill(cluster_node(c, "worker-1"));
+    while (cluster_job(c, id)->generation == generation) {
+        cluster_advance(c);
+    }
+    n->refuse = 0;
+    (void)until_all_follow(c, id);
+    assert_int_equal(n->shards[0].opening, opening);
+    cluster_free(c);
+}
+
+/* A refusal that makes another call's node a stranger is no more than that here: its other jobs go
+ * on. */
+static void a_server_that_refuses_it_is_not_lost(void **state)
+{
+    (void)state;
+    static const int codes[] = {ERR_ABORTED, ERR_UNAUTHENTICATED};
+    for (size_t i = 0; i < 2; i++) {
+        char id[64], other[64];
+        struct cluster *c = begin(3510 + i, 3, id, "training.mode=async");
+        (void)cluster_add(c, MASTER_WORKER);
+        cluster_submit(c, "other", other,
+                       SETS("cluster.ps=1", "cluster.workers=1", "training.epochs=3000"));
+        (void)cluster_until(c, other, JOB_RUNNING, 20000);
+        assert_true(cluster_holds(c, "ps-3", other));
+        struct fake_node *n = cluster_node(c, "ps-3");
+        n->refuse = codes[i];
+        n->refuse_kind = MASTER_CALL_OPEN;
+        cluster_kill(cluster_node(c, "ps-1"));
+        until_taken_over(c, id, 1);
+        cluster_run_ms(c, 3000);
+        assert_string_equal(cluster_job(c, id)->shards[0].backup_problem,
+                            "OpenShard on ps-3: refused by the test");
+        n->refuse = 0;
+        assert_string_equal(until_all_follow(c, id)->shards[0].backup, "ps-3");
+        assert_int_equal(cluster_job(c, other)->recoveries, 0);
+        cluster_free(c);
+    }
+}
+
+/* A server that is being told to close one does not get the next before it has: it would close
+ * that. */
+static void the_next_waits_until_the_last_is_closed(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(3520, 2, id, "training.mode=async");
+    struct fake_node *n = cluster_node(c, "ps-2");
+    n->refuse = ERR_UNAVAILABLE;
+    n->refuse_kind = MASTER_CALL_CLOSE;
+    assert_int_equal(cluster_answer(c, cluster_set(c, id, SETS("cluster.standby=none")), 10000), 0);
+    assert_int_equal(cluster_answer(c, cluster_set(c, id, SETS(FOLLOWER)), 10000), 0);
+    cluster_run_ms(c, 3000);
+    assert_string_equal(cluster_job(c, id)->shards[0].backup, "");
+    assert_string_equal(cluster_job(c, id)->shards[1].backup, "ps-1");
+    n->refuse = 0;
+    assert_string_equal(until_all_follow(c, id)->shards[0].backup, "ps-2");
+    cluster_free(c);
+}
+
+/* Servers that die of what they are sent are not taken one after the other. */
+static void after_one_that_died_the_next_is_not_placed_at_once(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(3530, 4, id, "training.mode=async");
+    cluster_node(c, "ps-2")->says_joining = true;
+    cluster_kill(cluster_node(c, "ps-1"));
+    until_taken_over(c, id, 1);
+    while (cluster_job(c, id)->shards[0].state_sent == 0) {
+        cluster_advance(c);
+    }
+    cluster_kill(cluster_node(c, cluster_job(c, id)->shards[0].backup));
+    while (cluster_job(c, id)->shards[0].backup[0] != '\0') {
+        cluster_advance(c);
+    }
+    cluster_run_ms(c, 900);
+    assert_string_equal(cluster_job(c, id)->shards[0].backup, "");
+    assert_non_null(strstr(cluster_job(c, id)->shards[0].backup_problem, "was lost"));
+    cluster_node(c, "ps-2")->says_joining = false;
+    assert_int_equal(until_all_follow(c, id)->recoveries, 0);
+    cluster_free(c);
 }
 
 /* One that its primary cannot reach is dropped, whether it follows or joins, and another server has
@@ -317,6 +458,30 @@ static void the_next_master_knows_who_follows(void **state)
     cluster_free(c);
 }
 
+/* A server that the row names only for a backup, and that cannot be the one, costs the backup. */
+static void the_next_master_does_without_one_that_cannot_be(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(3540, 3, id, "training.mode=sync");
+    cluster_kill(cluster_node(c, "ps-1"));
+    until_taken_over(c, id, 1);
+    (void)until_all_follow(c, id);
+    const uint64_t opening = cluster_node(c, "ps-2")->shards[0].backup;
+    assert_int_not_equal(opening, 0);
+    c->other_unsound = true;
+    cluster_restart_master(c, id);
+    while (cluster_job(c, id)->adoptions == 0) {
+        assert_int_equal(cluster_job(c, id)->recoveries, 0);
+        cluster_advance(c);
+    }
+    const struct job_record *r = until_all_follow(c, id);
+    assert_int_equal(r->recoveries, 0);
+    assert_string_equal(r->shards[0].backup, "ps-3");
+    assert_int_not_equal(cluster_node(c, "ps-2")->shards[0].backup, opening);
+    cluster_free(c);
+}
+
 static void it_is_set_while_the_job_runs(void **state)
 {
     (void)state;
@@ -375,10 +540,16 @@ int main(void)
         cmocka_unit_test(it_may_be_lost_at_any_moment),
         cmocka_unit_test(a_server_without_memory_is_asked_again),
         cmocka_unit_test(a_primary_without_memory_goes_on),
+        cmocka_unit_test(a_backup_that_is_taken_late_is_taken_back),
+        cmocka_unit_test(one_that_opens_is_asked_for_in_its_own_generation),
+        cmocka_unit_test(a_server_that_refuses_it_is_not_lost),
+        cmocka_unit_test(the_next_waits_until_the_last_is_closed),
+        cmocka_unit_test(after_one_that_died_the_next_is_not_placed_at_once),
         cmocka_unit_test(one_that_is_not_reached_is_given_up),
         cmocka_unit_test(one_that_opens_with_its_shard_counts_when_it_is_open),
         cmocka_unit_test(the_next_master_goes_on_with_it),
         cmocka_unit_test(the_next_master_knows_who_follows),
+        cmocka_unit_test(the_next_master_does_without_one_that_cannot_be),
         cmocka_unit_test(it_is_set_while_the_job_runs),
         cmocka_unit_test(it_is_refused_where_there_is_no_second_server),
     };
