@@ -117,7 +117,9 @@ static void look_at_recovery(struct job_events *e, const Gradus__V1__Job *job, s
         e->from = job->step;
     }
     if (job->step >= e->reached) {
-        e->lost = e->lost && !e->back && job->step == e->reached; /* the step is not shown yet */
+        /* While it recovers, the step that it goes back to is not shown yet. */
+        e->lost = e->lost && !e->back &&
+                  (job->step == e->reached || job->state == GRADUS__V1__JOB_STATE__RECOVERING);
         e->back = false;
         e->reached = job->step;
         e->epoch = job->epoch;

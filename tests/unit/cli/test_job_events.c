@@ -90,6 +90,20 @@ static void test_a_recovery(void **state)
          "back to step 400 of 500: what came after it is trained again\n");
 }
 
+/* Workers report steps that were made before the loss, until they hear of it. */
+static void test_a_step_told_late(void **state)
+{
+    (void)state;
+    says("");
+    s.job.state = GRADUS__V1__JOB_STATE__RECOVERING;
+    s.job.recoveries = 1;
+    says("recovery 1 at step 500, epoch 2.50\n");
+    s.job.step = 510;
+    says("");
+    s.job.step = 320;
+    says("back to step 320 of 510: what came after it is trained again\n");
+}
+
 /* Until a new master knows more, it shows the step that its row has. */
 static void test_an_adoption(void **state)
 {
@@ -141,7 +155,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
     const struct CMUnitTest tests[] = {TEST(test_nodes_come_and_go), TEST(test_a_recovery),
-                                       TEST(test_an_adoption), TEST(test_a_takeover),
-                                       TEST(test_backups)};
+                                       TEST(test_a_step_told_late),  TEST(test_an_adoption),
+                                       TEST(test_a_takeover),        TEST(test_backups)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
