@@ -11,10 +11,10 @@
 #include "auth/auth_openssl.h"
 #include "auth/jwt.h"
 #include "auth/token_list.h"
-#include "base/chrono.h"
-#include "base/file.h"
-#include "base/file_version.h"
 #include "base/mem.h"
+#include "os/chrono.h"
+#include "os/file.h"
+#include "os/file_version.h"
 
 #define REMEMBERED 256 /* the first byte of a hash says where */
 #define DATE_BYTES 24

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "auth/base64url.h"
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "json/json_doc.h"
+#include "os/chrono.h"
 
 #define SHOWN_BYTES 96
 #define DATE_BYTES 24

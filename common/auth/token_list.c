@@ -9,9 +9,9 @@
 
 #include "auth/auth_openssl.h"
 #include "auth/base64url.h"
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "os/chrono.h"
 
 #define HASH_PREFIX "sha256:"
 #define DRAWN_BYTES 32

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 
 #define COMPARE_FLOATS (SHARD_FILE_CHUNK_BYTES / sizeof(float))
 

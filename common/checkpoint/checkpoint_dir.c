@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "checkpoint/claim.h"
 #include "checkpoint/manifest.h"
+#include "os/file.h"
 #include "storage/storage.h"
 
 #define STEP_PREFIX "step-"

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint_impl.h"
+#include "os/file.h"
 
 /* The number of elements that the pieces of a column add up to. */
 static uint64_t column_extent(const struct variable_spec *v, enum rule_slot_kind kind)

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/manifest.h"
+#include "os/file.h"
 #include "storage/storage.h"
 
 int checkpoint_best(const char *dir, char **path, struct err *err)

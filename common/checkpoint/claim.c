@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "storage/storage.h"
 
 #define CLAIM_BYTES_MAX 4096

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard_file.h"
+#include "os/file.h"
 
 #define CHUNK_BYTES (1U << 20)
 

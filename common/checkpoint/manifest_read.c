@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "base/file.h"
+#include "os/file.h"
 #include "base/mem.h"
 #include "json/json_doc.h"
 #include "checkpoint/ledger_json.h"

@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/ledger_json.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard_file.h"
 #include "json/json_doc.h"
 #include "json/json_write.h"
+#include "os/file.h"
 #include "storage/storage.h"
 
 static void add_text(struct buf *out, const char *key, const char *value)

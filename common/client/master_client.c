@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/chrono.h"
 #include "base/mem.h"
-#include "base/signals.h"
 #include "client/plain.h"
+#include "os/chrono.h"
+#include "os/signals.h"
 #include "service/address.h"
 #include "service/service.h"
 #include "service/tls_settings.h"

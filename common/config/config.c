@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "config/binding.h"
 #include "config/yaml.h"
+#include "os/file.h"
 
 #define SHOWN_BYTES 64 /* of a wrong flag in a message */
 

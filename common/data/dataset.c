@@ -8,11 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/host_memory.h"
 #include "base/mem.h"
 #include "data/dataset_state.h"
 #include "data/file_list.h"
 #include "data/sparse_batch.h"
+#include "os/host_memory.h"
 
 /* share of the memory from which on files are streamed: decoded records take more than their text
  */

@@ -8,9 +8,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "data/gzip_file.h"
+#include "os/file.h"
 
 #define CHUNK_IMAGES 4096 /* drawn by two threads, then written: 3 MB */
 

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "config/field_texts.h"
 #include "data/file_glob.h"
 #include "data/raw_file.h"
+#include "os/file.h"
 #include "storage/storage.h"
 
 void file_list_release(struct file_list *list)

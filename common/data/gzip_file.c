@@ -6,8 +6,8 @@
 #define ZLIB_CONST /* next_in points to what zlib only reads */
 #include <zlib.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 
 #define GZIP_OUT_BYTES 65536U
 #define GZIP_IN_BYTES (1U << 30)   /* zlib counts in an unsigned int */

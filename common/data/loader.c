@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/host_cpus.h"
 #include "base/mem.h"
 #include "data/order.h"
+#include "os/host_cpus.h"
 
 #define LOADER_THREADS_MIN 2U /* of streamed data; half of the processors, but */
 #define LOADER_THREADS_MAX 4U

@@ -15,8 +15,8 @@
 #include "base/buf.h"
 #include "base/checksum.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "data/data_spec.h"
+#include "os/file.h"
 
 /* The path of the index of the data of @spec; @settings is a text of everything that decides what
  * is read. Owned in *@out. Errors: ERR_PERMISSION no directory for indexes is configured, and it

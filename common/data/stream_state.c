@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/host_memory.h"
 #include "base/mem.h"
+#include "os/host_memory.h"
 
 #define MEMORY_MAX (UINT64_C(1) << 30) /* memory of a stream where the job says nothing */
 #define MEMORY_SHARE 10

@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/file.h"
 #include "data/raw_file.h"
+#include "os/file.h"
 
 /* ---- reading ---- */
 

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "os/chrono.h"
+#include "os/thread.h"
 
 /* Messages taken at once: few enough that timers are not kept waiting, enough to share a lock. */
 #define LOOP_BATCH 64

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "base/thread.h"
+#include "os/thread.h"
 
 struct pool_task {
     void (*fn)(void *ctx);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/thread.h"
+#include "os/thread.h"
 
 /* The loop that is running. */
 struct loop_work {

@@ -18,8 +18,8 @@
 
 #include "base/buf.h"
 #include "base/checksum.h"
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 #define NETWORK "/proc/self/ns/net"

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 
 static double resident_bytes(void)
 {

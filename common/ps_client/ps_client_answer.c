@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "base/mem.h"
 #include "wire/wire_exchange.h"
 #include "wire/wire_values.h"

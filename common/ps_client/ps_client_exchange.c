@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "ps_client/ps_client_state.h"
 
 static void answer_full(struct ps_client *c, const struct ps_client_request *request)

@@ -3,7 +3,7 @@
  * the first, and a shard's elements lie in the order of the layers: so the made part and the sent
  * part are each one number, the first element of it. Variables that are made in another order are
  * sent at the end. */
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "ps_client/ps_client_state.h"
 
 #define PART_ELEMENTS_MIN (PS_CLIENT_PART_BYTES_MIN / sizeof(float))

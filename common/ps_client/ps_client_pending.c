@@ -3,9 +3,9 @@
  * loop. */
 #include <stdlib.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "os/chrono.h"
 #include "ps_client/ps_client_state.h"
 
 /* The block in which the rows that it asks for are to come. */

@@ -2,7 +2,7 @@
 /* The job's thread on rows of tables: asked for of several shards at once, and waited for by the
  * job's thread. What comes lands in the caller's arrays, on the threads of the streams. */
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "ps_client/ps_client_state.h"
 
 #define NS_PER_MS UINT64_C(1000000)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many requests for rows are open, when a part of one came last, and which of them failed. */
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "ps_client/ps_client_state.h"
 
 void ps_client_rows_init(struct ps_client *c)

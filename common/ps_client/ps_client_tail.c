@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "base/chrono.h"
 #include "base/text.h"
+#include "os/chrono.h"
 #include "ps_client/ps_client_state.h"
 
 #define NS_PER_MS UINT64_C(1000000)

@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "base/log_rate.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "base/thread.h"
+#include "os/log.h"
+#include "os/log_rate.h"
+#include "os/thread.h"
 
 /* Connections without a call are looked after so often. The core's 5 s is as long as the answer to
  * a keepalive ping may take: idle connections were closed. */

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
+#include "os/chrono.h"
 #include "rpc/rpc_client.h"
 
 #define ASIDE_MS 20

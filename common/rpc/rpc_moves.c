@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "rpc/rpc_client.h"
 #include "rpc/rpc_status.h"
 

@@ -6,10 +6,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/chrono.h"
-#include "base/host_cpus.h"
 #include "base/mem.h"
-#include "base/thread_load.h"
+#include "os/chrono.h"
+#include "os/host_cpus.h"
+#include "os/thread_load.h"
 
 struct rpc_polling {
     struct poll_setting setting;

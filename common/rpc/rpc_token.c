@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
-#include "base/file.h"
-#include "base/file_version.h"
 #include "base/mem.h"
+#include "os/chrono.h"
+#include "os/file.h"
+#include "os/file_version.h"
 #include "rpc/rpc.h"
 
 #define LOOK_MS 1000

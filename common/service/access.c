@@ -10,9 +10,9 @@
 
 #include "auth/auth_table.h"
 #include "auth/bearer.h"
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "os/chrono.h"
+#include "os/log.h"
 #include "service/audit.h"
 #include "service/service_context.h"
 

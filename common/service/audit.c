@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
-#include "base/log_json.h"
 #include "base/mem.h"
+#include "os/chrono.h"
+#include "os/log.h"
+#include "os/log_json.h"
 
 #define TEXT_BYTES ((size_t)4 * ERR_MESSAGE_BYTES)
 #define FILE_MODE 0600 /* it names people */

@@ -15,12 +15,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/accept_limit.h"
+#include "os/accept_limit.h"
 #include "auth/auth_table.h"
 #include "base/buf.h"
-#include "base/chrono.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "os/chrono.h"
+#include "os/thread.h"
 #include "service/address.h"
 #include "service/http_calls.h"
 #include "service/http_crowd.h"

@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
-#include "base/log_tail.h"
+#include "os/chrono.h"
+#include "os/log_tail.h"
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "rpc/rpc.h"

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "base/log_tail.h"
 #include "base/mem.h"
+#include "os/log_tail.h"
 
 struct membership_lines *membership_lines_new(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log lines (base/log_tail.h) that a node's heartbeat takes to its master. */
+/* The log lines (os/log_tail.h) that a node's heartbeat takes to its master. */
 #ifndef GRADUS_SERVICE_MEMBERSHIP_LINES_H
 #define GRADUS_SERVICE_MEMBERSHIP_LINES_H
 

@@ -2,7 +2,7 @@
 /* The timer that says that a loop turns. */
 #include "service/pulse.h"
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 
 static void beat(void *ctx)
 {

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/host_cpus.h"
-#include "base/host_memory.h"
-#include "base/host_threads.h"
-#include "base/accept_limit.h"
-#include "base/log.h"
+#include "os/host_cpus.h"
+#include "os/host_memory.h"
+#include "os/host_threads.h"
+#include "os/accept_limit.h"
+#include "os/log.h"
 #include "base/mem.h"
 #include "host/local_socket.h"
 #include "service/address.h"

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 
 /* Longer than any turn of a loop: also one that waits for a disk. */
 #define SILENCE_MS_MAX 30000

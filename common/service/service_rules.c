@@ -3,7 +3,7 @@
  * taken. One that is refused does not keep the service from starting. */
 #include "service/service_rules.h"
 
-#include "base/log.h"
+#include "os/log.h"
 #include "rule/plugin/plugin.h"
 
 static void log_result(void *ctx, const struct plugin_result *result)

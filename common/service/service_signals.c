@@ -10,11 +10,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/signals.h"
-#include "base/thread.h"
+#include "os/chrono.h"
+#include "os/log.h"
+#include "os/signals.h"
+#include "os/thread.h"
 
 /* What the thread hears: a signal's number, or one of these. */
 #define WAKE 0

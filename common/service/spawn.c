@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
+#include "os/chrono.h"
 
 extern char **environ;
 

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 
 #define MOMENT_MS 500
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "storage/s3_identity.h"
 
 #define CREDENTIALS_BYTES_MAX (1U << 20)

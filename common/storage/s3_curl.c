@@ -11,8 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
+#include "os/chrono.h"
 #include "storage/s3_retry.h"
 #include "storage/s3_sha256.h"
 

@@ -10,8 +10,8 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "storage/s3_curl.h"
 #include "storage/s3_request.h"
 #include "storage/s3_retry.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "storage/storage_kind.h"
 
 static const struct storage_kind *const kinds[] = {&storage_file, &storage_s3};

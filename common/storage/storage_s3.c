@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
+#include "os/chrono.h"
 #include "storage/s3_find.h"
 #include "storage/s3_list.h"
 #include "storage/s3_upload.h"

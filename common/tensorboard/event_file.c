@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 
 #define FILE_BYTES_MAX (64U << 20) /* about half a million evaluations */
 #define FILES_MAX 1000             /* of one directory: so many are of others */

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "os/file.h"
 #include "tls/tls_identity.h"
 
 #define CURVE "P-256"

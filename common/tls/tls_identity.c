@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 
 void tls_identity_release(struct tls_identity *i)
 {

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "base/file.h"
 #include "base/text.h"
+#include "os/file.h"
 
 /* True if a call that returned @rc, with errno 0 before, was interrupted. */
 static bool was_interrupted(const SSL *ssl, int rc)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file_version.h"
 #include "base/mem.h"
+#include "os/file_version.h"
 #include "tls/tls_openssl.h"
 #include "tls/tls_peer_read.h"
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "os/file.h"
 
 void trace_spans_release(struct trace_spans *s)
 {

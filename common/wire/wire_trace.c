@@ -3,8 +3,8 @@
  * boot id: by these the client lays the spans of several processes on one time axis. */
 #include <stdlib.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
+#include "os/chrono.h"
 #include "wire/wire.h"
 
 _Static_assert((int)TRACE_STEP == (int)GRADUS__V1__SPAN_KIND__SPAN_STEP &&

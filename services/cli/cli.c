@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "cli/output_diags.h"
 #include "cli/terminal.h"
+#include "os/file.h"
 #include "rule/plugin/plugin.h"
 
 void cli_say(const char *text)

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "os/file.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/host_cpus.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/compare_report.h"
@@ -18,6 +17,7 @@
 #include "cli/local_job.h"
 #include "cli/run_dir.h"
 #include "cli/terminal.h"
+#include "os/host_cpus.h"
 
 #define PICTURE_FROM 0.2 /* of the training: when the picture is taken, and again if it fails */
 #define PICTURE_STEPS 3  /* of the slow worker */

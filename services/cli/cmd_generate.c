@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "cli/cli.h"
 #include "data/digits.h"
+#include "os/file.h"
 
 struct options {
     char *out;

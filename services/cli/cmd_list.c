@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/client_common.h"
@@ -13,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "json/json_write.h"
+#include "os/chrono.h"
 #include "wire/wire_json.h"
 
 struct options {

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/find_job.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
+#include "os/chrono.h"
 
 #define POLL_MS 500
 #define LOST_MS 15000 /* without an answer for so long, -f gives up */

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "cli/answer_text.h"
@@ -16,6 +15,7 @@
 #include "cli/job_file.h"
 #include "cli/open_saved.h"
 #include "cli/output.h"
+#include "os/file.h"
 #include "saved/saved_predict.h"
 #include "storage/storage.h"
 

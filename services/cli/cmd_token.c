@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "auth/token_list.h"
-#include "base/file.h"
 #include "cli/cli.h"
+#include "os/file.h"
 
 #define DAY_S 86400
 #define DAYS_MAX 36500

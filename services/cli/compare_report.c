@@ -8,7 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/compare_chart.h"
@@ -17,6 +16,7 @@
 #include "cli/text_metrics.h"
 #include "cli/text_reason.h"
 #include "cli/timeline_svg.h"
+#include "os/file.h"
 
 enum row {
     ROW_GRADIENTS,

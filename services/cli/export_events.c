@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "cli/find_checkpoint.h"
 #include "cli/find_job.h"
 #include "cli/metrics_csv.h"
 #include "cli/output.h"
+#include "os/file.h"
 #include "tensorboard/parameters.h"
 #include "tensorboard/tensorboard.h"
 

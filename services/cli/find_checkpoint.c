@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "cli/find_job.h"
+#include "os/file.h"
 #include "storage/storage.h"
 
 /* ERR_NOT_FOUND: it is none. */

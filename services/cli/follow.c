@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
-#include "base/signals.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/find_job.h"
@@ -22,6 +20,8 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/watch_lines.h"
+#include "os/chrono.h"
+#include "os/signals.h"
 #include "wire/wire.h"
 
 #define TICK_MS 200

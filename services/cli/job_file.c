@@ -10,12 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "cli/from_source.h"
 #include "cli/job_paths.h"
 #include "cli/terminal.h"
 #include "job/plan/plan_update.h"
+#include "os/file.h"
 #include "storage/storage.h"
 
 static int read_text(const char *path, struct buf *text, struct err *err)

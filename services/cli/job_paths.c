@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "data/file_list.h"
+#include "os/file.h"
 #include "storage/storage.h"
 
 bool job_paths_is_relative(const char *path)

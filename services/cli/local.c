@@ -11,12 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
-#include "base/file.h"
-#include "base/host_cpus.h"
-#include "base/host_threads.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "os/chrono.h"
+#include "os/file.h"
+#include "os/host_cpus.h"
+#include "os/host_threads.h"
 
 #define READY_MS 600000 /* a worker or server may read much data before it is ready */
 #define READY_NOTE_MS 5000

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -12,6 +11,7 @@
 #include "cli/manual.h"
 #include "client/master_client.h"
 #include "config/config.h"
+#include "os/log.h"
 #include "tensor/blas_kernels.h"
 #include "tls/tls_exit.h"
 

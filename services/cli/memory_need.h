@@ -6,10 +6,10 @@
 #define GRADUS_CLI_MEMORY_NEED_H
 
 #include "base/buf.h"
-#include "base/host_memory.h"
 #include "cli/output_update.h"
 #include "data/dataset.h"
 #include "graph/model.h"
+#include "os/host_memory.h"
 
 enum memory_who { MEMORY_MASTER, MEMORY_PS, MEMORY_WORKER, MEMORY_SHARED, MEMORY_WHO_COUNT };
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "base/text.h"
 #include "cli/terminal.h"
 #include "cli/text_best.h"

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "master/store/store.h"
+#include "os/file.h"
 #include "service/address.h"
 #include "service/service.h"
 

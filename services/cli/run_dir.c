@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/file_lock.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "master/store/store.h"
+#include "os/file.h"
+#include "os/file_lock.h"
 
 #define RUNS_MAX 100 /* runs at the same time on one host in the default directory */
 #define OWNER_BYTES 256

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
+#include "os/chrono.h"
 
 struct trial {
     struct runner *runner;

@@ -11,10 +11,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "cli/job_paths.h"
+#include "os/chrono.h"
+#include "os/file.h"
 #include "storage/storage.h"
 
 #define SUBMIT_TIMEOUT_MS 15000

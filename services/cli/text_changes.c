@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <stdbool.h>
 
-#include "base/chrono.h"
 #include "cli/terminal.h"
+#include "os/chrono.h"
 
 static void one(const Gradus__V1__JobChange *c, bool first, size_t columns, struct buf *out)
 {

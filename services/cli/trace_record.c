@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "cli/output.h"
 #include "cli/query.h"
+#include "os/file.h"
 #include "timeline/trace_spans.h"
 
 #define ANSWER_MS 100000 /* time that the master takes at most beside the steps */

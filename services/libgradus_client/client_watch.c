@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "client_handle.h"
 #include "gradus/v1/jobs.pb-c.h"
+#include "os/chrono.h"
 
 #define WATCH_PAUSE_MS 200 /* between two looks at a job */
 

@@ -2,7 +2,7 @@
 /* gradus-worker: computes gradients for the jobs of a cluster. */
 #include <string.h>
 
-#include "base/log.h"
+#include "os/log.h"
 #include "tensor/blas_kernels.h"
 #include "worker/job/worker_shell.h"
 #include "worker/plugin/plugin_host.h"

@@ -19,11 +19,11 @@
 
 #include "base/buf.h"
 #include "base/crc32c.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "data/dataset.h"
 #include "data/format.h"
+#include "os/file.h"
 
 #define REPEATS 5
 #define RECORDS_READY 20000 /* of dataset_open(), whose features are dense */

@@ -17,9 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "os/chrono.h"
 
 #define RING_BYTES (8U << 20) /* on the way, and read ahead: more than delay times rate */
 #define READ_BYTES (64U << 10)

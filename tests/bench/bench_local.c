@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/text.h"
 #include "bench/local_training.h"
 #include "data/dataset.h"
 #include "job/spec/job_spec.h"
+#include "os/file.h"
 #include "tensor/blas_kernels.h"
 
 static int fail(const char *what)

@@ -17,11 +17,11 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "bench/load.h"
 #include "bench/samples.h"
+#include "os/chrono.h"
 
 #define READY_MS 120000
 #define MAILBOX LOOP_MESSAGES_MAX

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
+#include "os/chrono.h"
 #include "support/echo_service.h"
 
 #define SAMPLES_MAX 100000

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "rule/update/update_spec.h"

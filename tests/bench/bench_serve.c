@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "inference/open_inference.pb-c.h"
+#include "os/chrono.h"
 #include "rpc/rpc.h"
 
 #define SAMPLES_MAX ((size_t)1 << 20)

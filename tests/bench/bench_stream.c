@@ -20,13 +20,13 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/chrono.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "data/convert.h"
 #include "data/dataset.h"
 #include "data/order.h"
+#include "os/chrono.h"
+#include "os/file.h"
 
 #define BATCH 64
 #define REPEATS 5

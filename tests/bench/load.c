@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "os/chrono.h"
 
 #define TIMEOUT_MS 10000
 #define COMPLAINTS_MAX 10

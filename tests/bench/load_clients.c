@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "bench/load.h"
 #include "gradus/v1/jobs.pb-c.h"
+#include "os/chrono.h"
 
 #define EPOCHS 1
 #define CHANGE_MS 3000 /* after it began to run */

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/text.h"
 #include "bench/load.h"
+#include "os/chrono.h"
 #include "wire/wire.h"
 
 #define SPREAD_MS 3    /* from one joining to the next */

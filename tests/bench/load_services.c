@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "bench/load.h"
 #include "checkpoint/shard_file.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "os/chrono.h"
+#include "os/file.h"
 #include "wire/wire.h"
 
 #define SPLITS_PER_WORKER 16 /* of an epoch; a split is one batch of one record */

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "os/chrono.h"
 
 #define SEED 1
 #define BATCHES 16 /* as a loader would: the features of a step are not in the first caches */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 
 #define SAMPLES_MAX (1U << 20) /* later ones are counted, not kept */
 

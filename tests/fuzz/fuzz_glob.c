@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "data/file_list.h"
+#include "os/file.h"
 
 #define DEPTH_MAX 6 /* of a pattern: each star looks into all directories at its place */
 

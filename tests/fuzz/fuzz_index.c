@@ -16,10 +16,10 @@
 
 #include "base/buf.h"
 #include "base/checksum.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "data/ranged_file.h"
 #include "data/stream_index.h"
+#include "os/file.h"
 
 #define RECORDS_MAX 256
 #define MEMORY (1 << 20)

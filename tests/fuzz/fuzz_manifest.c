@@ -14,9 +14,9 @@
 
 #include "base/buf.h"
 #include "base/checksum.h"
-#include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/claim.h"
+#include "os/file.h"
 
 static char dir[64], rewritten[64];
 

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/shard_file.h"
 #include "job/plan/plan_update.h"
+#include "os/file.h"
 
 static int write_shard(const char *path, const struct plan *plan, uint32_t shard,
                        const struct update_spec *spec, const struct ledger *ledger,

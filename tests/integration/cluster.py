@@ -48,7 +48,7 @@ SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime er
 def children_of(pid):
     """Process ids of all descendants of pid, as far as main threads have started them.
 
-    Not of its other threads: a process whose threads somebody has looked at in /proc ends slowly (common/base/thread.c)."""
+    Not of its other threads: a process whose threads somebody has looked at in /proc ends slowly (common/os/thread.c)."""
     found = []
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as f:

@@ -12,8 +12,8 @@
 
 #include <math.h>
 
-#include "base/file.h"
 #include "graph/model_onnx.h"
+#include "os/file.h"
 #include "support/layer_variants.h"
 
 #define RECORDS 5

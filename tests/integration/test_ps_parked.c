@@ -7,8 +7,8 @@
 
 #include <dirent.h>
 
-#include "base/chrono.h"
 #include "base/vector.h"
+#include "os/chrono.h"
 #include "service/spawn.h"
 #include "support/tmp_dir.h"
 #include "support/wait_until.h"

@@ -125,10 +125,10 @@ class Text(unittest.TestCase):
 
 class Rooms(unittest.TestCase):
     def test_cores_are_left_out(self):
-        for path in ("services/ps/core/shard.c", "services/master/core/job.c", "common/trace/recording.c", "tests/unit/base/test_file.c",
-                     "common/base/file.h"):
+        for path in ("services/ps/core/shard.c", "services/master/core/job.c", "common/trace/recording.c", "tests/unit/os/test_file.c",
+                     "common/os/file.h"):
             self.assertIsNone(rooms.room_of(path), path)
-        self.assertEqual(rooms.room_of("common/base/file.c"), "base")
+        self.assertEqual(rooms.room_of("common/os/file.c"), "os")
         self.assertEqual(rooms.room_of("services/master/shell/shell_store.c"), "master")
 
     def test_every_room_gets_its_share(self):

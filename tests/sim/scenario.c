@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "sim/moment.h"
 
 #define FILE_BYTES_MAX (1U << 20)

@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "support/test.h"
 
 /* @what: of what test, for somebody who looks into $TMPDIR. Returns owned, by tmp_dir_remove(). */

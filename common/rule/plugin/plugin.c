@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "rule/plugin/plugin_open.h"
 
 _Static_assert(GRADUS_RULE_SLOTS_MAX <= RULE_SLOTS_MAX, "slots of a plug-in fit");

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "master/shell/job_wire.h"
+#include "os/chrono.h"
+#include "os/file.h"
+#include "os/log.h"
 #include "tensorboard/parameters.h"
 #include "tensorboard/tensorboard.h"
 

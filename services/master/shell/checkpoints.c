@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/manifest.h"
+#include "os/file.h"
 #include "storage/storage.h"
 
 /* with one digit more a number still fits an int64_t, as the store has */

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "gradus/v1/page.pb-c.h"
 #include "master/shell/curve_thin.h"
+#include "os/chrono.h"
+#include "os/log.h"
 
 #define FLUSH_MS 10000
 

@@ -6,13 +6,13 @@
 #include <sys/random.h>
 
 #include "base/checksum.h"
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "gradus/v1/page.pb-c.h"
 #include "json/json_write.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/node_wire.h"
+#include "os/chrono.h"
+#include "os/log.h"
 #include "wire/wire_json.h"
 
 #define TURN_MS 1000

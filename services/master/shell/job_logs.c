@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
-#include "base/log_secret.h"
-#include "base/log_tail.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "os/chrono.h"
+#include "os/log.h"
+#include "os/log_secret.h"
+#include "os/log_tail.h"
 
 #define NUMBERS_OF_MS 65536 /* lines in a millisecond: more no master has */
 

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/node_wire.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000

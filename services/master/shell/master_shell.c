@@ -11,9 +11,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/jobs.pb-c.h"
@@ -22,6 +19,9 @@
 #include "master/shell/events.h"
 #include "master/shell/job_logs.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
+#include "os/file.h"
+#include "os/log.h"
 #include "service/pulse.h"
 
 #define POOL_THREADS 2 /* parse job files */

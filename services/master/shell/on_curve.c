@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "gradus/v1/page.pb-c.h"
 #include "master/shell/curves.h"
+#include "os/chrono.h"
 
 struct column { /* of a metric */
     char *name;

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 
 #include "auth/shard_key.h"
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/core/job_follow.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 #include "wire/wire.h"
 
 static char *text_of(const char *text)

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/job_logs.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 
 #define BEATS 2             /* after its end a job's nodes have told all that they have to tell */
 #define SETTLE_MS_MAX 10000 /* however long that takes */

@@ -3,7 +3,6 @@
  * directory of checkpoints, on the pool, as files may be slow. */
 #include <stdlib.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/checkpoints.h"
@@ -12,6 +11,7 @@
 #include "master/shell/job_logs.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 #include "storage/storage.h"
 
 struct removal {

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/checkpoints.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 
 static void begin(struct request *r);
 

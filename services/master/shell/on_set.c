@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs.Set: the job's file with the changes applied, checked on the pool, then the core's to put
  * into force. The call is answered when that has happened, however long it takes. */
-#include "base/chrono.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 
 static void answer(struct request *r, const struct master_reply *reply)
 {

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/boards.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 
 #define SETS_MAX 1000
 #define REQUEST_ID_BYTES_MAX 128

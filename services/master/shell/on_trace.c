@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/page_asked.h"
 #include "master/shell/shell.h"
 #include "master/shell/timeline_wire.h"
 #include "master/shell/trace_calls.h"
+#include "os/chrono.h"
 
 #define TRACES_MAX 8
 #define PICTURES_MAX (TRACES_MAX / 2) /* of the page: the others are for who asks for a trace */

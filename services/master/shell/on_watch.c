@@ -5,11 +5,11 @@
  * at once. Who does not read fast enough misses the ones between, never the last. */
 #include <stdlib.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 
 #define WATCH_MS 200
 #define REPEAT_MS 1000

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 #include "service/access.h"
 
 static char *key_of(const char *job)

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "master/shell/checkpoints.h"
 #include "master/shell/shell.h"
+#include "os/file.h"
+#include "os/log.h"
 
 struct task {
     struct shell *shell;

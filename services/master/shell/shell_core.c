@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The core gets its events here, with the time; shell->act() carries out its actions. Only the
  * thread of one loop gives it events. */
-#include "base/chrono.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 
 static void on_timer(void *ctx)
 {

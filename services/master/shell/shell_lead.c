@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/log.h"
 #include "master/shell/shell.h"
+#include "os/file.h"
+#include "os/log.h"
 
 static struct etcd_settings settings_of(const struct master_settings *s)
 {

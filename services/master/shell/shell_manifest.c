@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard_file.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
+#include "os/file.h"
 #include "storage/storage.h"
 
 struct task {

@@ -2,8 +2,8 @@
 /* The master's metrics for Prometheus. Soon after an event they are brought up to the numbers that
  * the core has counted: not after each one, as there are thousands in a second and jobs to count.
  */
-#include "base/chrono.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 
 #define UPDATE_MS 100
 

@@ -3,8 +3,8 @@
  * addresses of its nodes. */
 #include <string.h>
 
-#include "base/chrono.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 
 int shell_running_job(struct shell *s, const char *id, const char *what,
                       const struct job_record **out, struct err *err)

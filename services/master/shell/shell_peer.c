@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 
 #define PEERS_MAX 2048 /* twice the nodes: some were replaced */
 

@@ -14,9 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
 #include "service/address.h"
 
 #define LOOK_MS 100

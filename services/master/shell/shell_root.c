@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
+#include "os/file.h"
+#include "os/log.h"
 #include "storage/storage.h"
 
 #define LOOK_MS 2000

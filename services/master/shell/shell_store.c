@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/shell.h"
+#include "os/log.h"
 
 int shell_store_put(struct shell *s, const struct job_record *record, struct err *err)
 {

@@ -4,9 +4,9 @@
  * ended: its submitter may ask once more, by the id or with the same request. */
 #include <inttypes.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
+#include "os/log.h"
 
 #define AGAIN_MS 600000
 #define MORE_MS 1000 /* pause while there may be more rows to remove */

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
+#include "os/chrono.h"
 #include "tls/tls_files.h"
 
 /* A page of the largest rows fits. */

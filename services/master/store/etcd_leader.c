@@ -11,9 +11,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "os/log.h"
+#include "os/thread.h"
 
 #define CALL_MS 1000
 #define LOOK_MS 100 /* between two looks at whether the leader is still there */

@@ -10,12 +10,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "master/store/store_journal.h"
 #include "master/store/store_mirror.h"
 #include "master/store/store_schema.h"
+#include "os/chrono.h"
+#include "os/log.h"
 
 #define HEAD "head"
 #define VERSION "gradus 4" /* the value of HEAD: how rows are written */

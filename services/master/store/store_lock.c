@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/file_lock.h"
-#include "base/log.h"
+#include "os/file.h"
+#include "os/file_lock.h"
+#include "os/log.h"
 
 /* Writes the owner over that of before, which needs no room. A failure does not matter. */
 static void say_owner(int fd, const char *owner)

@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "master/store/store_damage.h"
 #include "master/store/store_lock.h"
 #include "master/store/store_points.h"
 #include "master/store/store_schema.h"
 #include "master/store/store_sqlite.h"
+#include "os/file.h"
+#include "os/log.h"
 
 static int run(struct sqlite_store *s, const char *sql, struct err *err)
 {

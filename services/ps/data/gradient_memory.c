@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 
 static struct gradient_wait *wait_of(struct gradient_waiter *w)
 {

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/text.h"
+#include "os/chrono.h"
 #include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_stream.h"
 

@@ -3,9 +3,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "os/chrono.h"
 #include "ps/rpc/ps_shell.h"
 #include "wire/wire.h"
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "os/chrono.h"
+#include "os/log.h"
 #include "ps/rpc/ps_standby.h"
 #include "wire/wire.h"
 

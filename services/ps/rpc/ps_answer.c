@@ -2,7 +2,7 @@
 /* Answers of a stream of exchanges, on the strand: parameters in chunks or in a block of the
  * client's, what the shard decided, and refusals. */
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_stream.h"
 

@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "os/chrono.h"
 #include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_standby.h"
 

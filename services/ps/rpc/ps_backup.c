@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "os/chrono.h"
+#include "os/log.h"
 #include "ps/rpc/ps_standby.h"
 
 void ps_record_stream_unref(struct ps_record_stream *s)

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/claim.h"
 #include "checkpoint/shard_file.h"
+#include "os/chrono.h"
+#include "os/file.h"
 #include "ps/rpc/ps_rows.h"
 #include "storage/storage.h"
 #include "wire/wire.h"

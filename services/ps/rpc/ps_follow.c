@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "base/backoff.h"
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "execution/loop.h"
 #include "host/local_socket.h"
+#include "os/chrono.h"
+#include "os/log.h"
 #include "ps/rpc/ps_memory.h"
 #include "ps/rpc/ps_standby.h"
 #include "wire/wire.h"

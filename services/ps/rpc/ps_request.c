@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/recycle.h"
+#include "os/chrono.h"
 #include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_standby.h"
 #include "wire/wire.h"

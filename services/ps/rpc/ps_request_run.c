@@ -2,7 +2,7 @@
 /* Requests between the threads of gRPC and the strand of a shard: posted, stepped, and dropped. */
 #include <stddef.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "ps/rpc/ps_memory.h"
 #include "ps/rpc/ps_shell.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The share of its host that a parameter server takes when nobody says how much. */
-#include "base/host_cpus.h"
-#include "base/host_memory.h"
+#include "os/host_cpus.h"
+#include "os/host_memory.h"
 #include "ps/rpc/ps.h"
 
 /* Of a limit that ends the process when it is passed. The rest is for messages on their way, the

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "gradus/v1/ps.pb-c.h"
+#include "os/log.h"
 #include "ps/rpc/ps.h"
 #include "service/access.h"
 #include "service/membership.h"

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "base/mem.h"
 #include "job/plan/plan_memory.h"
 #include "ps/rpc/ps_memory.h"

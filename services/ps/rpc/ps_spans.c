@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long requests waited, and the spans of a trace. */
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "ps/rpc/ps_shell.h"
 
 struct ps_request_time ps_request_time(const struct ps_request *r)

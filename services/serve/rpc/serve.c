@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "base/thread.h"
+#include "os/chrono.h"
+#include "os/thread.h"
 #include "serve/core/batcher.h"
 #include "serve/rpc/infer_answer.h"
 #include "serve/rpc/serve_meters.h"

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "checkpoint/checkpoint_dir.h"
+#include "os/chrono.h"
+#include "os/log.h"
+#include "os/thread.h"
 #include "storage/storage.h"
 
 #define LOGGED_BYTES 512

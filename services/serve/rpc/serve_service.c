@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/chrono.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "inference/open_inference.pb-c.h"
+#include "os/chrono.h"
+#include "os/file.h"
+#include "os/log.h"
 #include "serve/rpc/serve.h"
 #include "serve/rpc/serve_follow.h"
 #include "serve/rpc/serve_pages.h"

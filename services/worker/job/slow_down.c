@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "os/chrono.h"
 #include "wire/wire.h"
 #include "worker/job/worker_job_state.h"
 

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "os/chrono.h"
+#include "os/log.h"
 #include "wire/wire.h"
 #include "worker/job/worker_job_assign.h"
 #include "worker/job/worker_job_state.h"

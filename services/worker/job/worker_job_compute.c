@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The computation of a gradient: it may begin before the last of its parameters are there, and is
  * given up when they do not come. */
-#include "base/chrono.h"
-#include "base/log.h"
+#include "os/chrono.h"
+#include "os/log.h"
 #include "worker/job/worker_compute.h"
 #include "worker/job/worker_job_state.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job's core: made, given events, and asked for what it decides; calls that wait for that. */
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "worker/job/worker_job_state.h"
 
 void worker_job_begin(struct worker_job *j, uint64_t generation)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exchanges with shards, and pushes that are begun with the computation of their gradient and leave
  * as it is made. */
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "worker/job/worker_job_state.h"
 
 /* Decodes the next batch ahead. An error in it is told when it is computed. */

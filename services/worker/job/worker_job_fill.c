@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "os/chrono.h"
+#include "os/log.h"
 #include "worker/job/worker_job_assign.h"
 #include "worker/job/worker_job_state.h"
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
+#include "os/log.h"
 #include "wire/wire.h"
 #include "worker/job/worker_job_state.h"
 

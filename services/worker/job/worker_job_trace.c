@@ -3,8 +3,8 @@
  * begins and ends is decided in trace/recording.h; here are its clock, its call and its spans. */
 #include "worker/job/worker_job_trace.h"
 
-#include "base/chrono.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "os/chrono.h"
 #include "wire/wire.h"
 #include "worker/job/worker_job_state.h"
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
+#include "os/chrono.h"
 #include "tensor/half.h"
 #include "warm/warm_encoding.h"
 #include "worker/job/worker_compute.h"

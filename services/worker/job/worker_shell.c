@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
-#include "base/log_tail.h"
+#include "os/chrono.h"
+#include "os/log.h"
+#include "os/log_tail.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "gradus/v1/worker.pb-c.h"

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "base/log_tail.h"
 #include "base/mem.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "os/log.h"
+#include "os/log_tail.h"
 #include "worker/core/worker.h"
 #include "worker/job/worker_shell_state.h"
 

@@ -8,8 +8,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/log_tail.h"
-#include "base/thread.h"
+#include "os/log_tail.h"
+#include "os/thread.h"
 
 #define READ_BYTES 4096
 #define LAST_BYTES (1u << 20) /* of who goes on printing when its program has ended */

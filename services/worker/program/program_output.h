@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program prints goes to the worker's log as it is, and line by line to base/log_tail.h, so
+/* What a program prints goes to the worker's log as it is, and line by line to os/log_tail.h, so
  * that `gradus logs` shows it. A thread of its own reads it: a program that prints never waits for
  * its worker's work.
  *

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "os/log.h"
 #include "worker/program/worker_program_state.h"
 
 #define SHOWN_BYTES 256

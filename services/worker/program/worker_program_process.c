@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "os/chrono.h"
+#include "os/log.h"
 #include "worker/program/worker_program_state.h"
 
 #define PROGRAM_FD 3

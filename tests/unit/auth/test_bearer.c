@@ -10,7 +10,7 @@
 #include "auth/bearer.h"
 #include "unit/auth/jwt_rig.h"
 #include "auth/token_list.h"
-#include "base/file.h"
+#include "os/file.h"
 #include "base/mem.h"
 
 #define NOW 1800000000

@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 #include "base/checksum.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/shard_file.h"
 #include "job/plan/plan_update.h"
+#include "os/file.h"
 
 #define JOB_TEXT "name: \"t\"\nupdate: {rule: adam} # \xc3\xa9\t\\\n"
 #define VARIABLE_COUNT 4

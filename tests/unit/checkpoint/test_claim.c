@@ -13,9 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/claim.h"
+#include "os/file.h"
 
 static char *root;
 static char one[CLAIM_OWNER_BYTES], two[CLAIM_OWNER_BYTES];

@@ -16,9 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
+#include "os/file.h"
 #include "rpc/rpc.h"
 
 struct master_state {

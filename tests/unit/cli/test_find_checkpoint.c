@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/find_checkpoint.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/store/store.h"
+#include "os/file.h"
 
 /* Which of several checkpoints is the newest is tested with them; here the job has one. */
 struct place {

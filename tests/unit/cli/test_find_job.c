@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "cli/find_job.h"
 #include "master/store/store.h"
+#include "os/file.h"
 
 static int setup(void **state)
 {

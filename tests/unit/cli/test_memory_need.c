@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "cli/job_file.h"
+#include "os/file.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define FLOAT sizeof(float)

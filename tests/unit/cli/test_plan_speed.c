@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "cli/job_file.h"
 #include "cli/plan_speed.h"
 #include "cli/step_cost.h"
+#include "os/file.h"
 
 struct scene {
     char *dir;

@@ -12,12 +12,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/places.h"
 #include "cli/run_dir.h"
 #include "master/store/store.h"
+#include "os/file.h"
 
 /* The default state directory is <root>/gradus. */
 static int setup(void **state)

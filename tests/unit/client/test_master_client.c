@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/signals.h"
 #include "client/master_client.h"
+#include "os/signals.h"
 
 #define LONG_MS 60000
 #define SHORT_MS 100

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "data/dataset.h"
+#include "os/file.h"
 
 extern char *fixture_dir; /* of the test that runs */
 

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "data/dataset_cache.h"
+#include "os/file.h"
 
 struct rig {
     char *dir;

@@ -3,9 +3,9 @@
  * (tests/integration/test_onnx_layers.py). */
 #include "support/test.h"
 
-#include "base/file.h"
 #include "graph/model_onnx.h"
 #include "graph/op.h" /* a kind of our own */
+#include "os/file.h"
 #include "support/models.h"
 #include "support/tmp_dir.h"
 

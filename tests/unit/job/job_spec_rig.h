@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "job/spec/job_spec.h"
+#include "os/file.h"
 #include "rule/rules/rule.h"
 
 /* In expected texts: every rule, as messages list them. */

@@ -15,12 +15,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/manifest.h"
 #include "master/shell/job_wire.h"
 #include "master/shell/shell.h"
+#include "os/chrono.h"
+#include "os/file.h"
 
 #define OWNER "0123456789abcdef0123456789abcdef"
 #define SHARDS 2

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/manifest.h"
 #include "master/shell/checkpoints.h"
+#include "os/file.h"
 
 #define SHARDS 2
 #define SHARD_BYTES 4

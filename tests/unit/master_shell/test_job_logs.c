@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "base/log_secret.h"
-#include "base/log_tail.h"
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/job_logs.h"
+#include "os/log.h"
+#include "os/log_secret.h"
+#include "os/log_tail.h"
 
 static struct shell shell;
 static struct store store;

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/master_shell.h"
+#include "os/file.h"
 #include "rpc/rpc.h"
 #include "service/spawn.h"
 #include "support/wait_until.h"

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "support/wait_until.h"
 
 static const Gradus__V1__TraceJobResponse *trace(char *job, uint32_t steps, uint32_t timeout_ms,

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/claim.h"
 #include "master/shell/shell.h"
+#include "os/file.h"
 #include "support/wait_until.h"
 
 static struct shell shell;

@@ -8,10 +8,10 @@
 
 #include <sqlite3.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "master/core/job_record.h"
 #include "master/store/store.h"
+#include "os/file.h"
 #include "store_rig.h"
 
 /* @ended_ms 0: it runs. */

@@ -9,10 +9,10 @@
 
 #include <sqlite3.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "master/core/job_record.h"
 #include "master/store/store.h"
+#include "os/file.h"
 #include "store_rig.h"
 
 static size_t syncs; /* of SQLite, in place of the C library's */

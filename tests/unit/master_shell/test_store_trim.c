@@ -8,9 +8,9 @@
 
 #include <sqlite3.h>
 
-#include "base/file.h"
 #include "master/core/job_record.h"
 #include "master/store/store.h"
+#include "os/file.h"
 #include "store_rig.h"
 
 #define NOW 1000000

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "onnx/onnx.pb-c.h"
 #include "onnx/onnx_graph_impl.h"
 #include "onnx/onnx_tensor.h"
+#include "os/file.h"
 #include "support/tmp_dir.h"
 
 #define ROWS 40

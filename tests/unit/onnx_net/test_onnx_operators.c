@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "onnx/onnx_tensor.h"
 #include "onnx_net/onnx_net.h"
+#include "os/file.h"
 #include "support/onnx_text.h"
 
 #define FILE_BYTES_MAX (64U << 20)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "auth/shard_key.h"
-#include "base/file.h"
+#include "os/file.h"
 #include "base/mem.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "ps/rpc/ps.h"

@@ -2,7 +2,7 @@
 /* The exchange stream, over real gRPC. */
 #include "ps_step.h"
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "support/wait_until.h"
 
 static void test_chunks_out_and_back(void **state)

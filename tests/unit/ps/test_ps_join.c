@@ -2,8 +2,8 @@
 /* A backup that joins a shard which trains, over real connections. */
 #include "ps_pair.h"
 
-#include "base/chrono.h"
 #include "execution/pool.h"
+#include "os/chrono.h"
 #include "ps/rpc/ps_standby.h"
 
 #define COPY_THREADS 4 /* of a server */

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "ps/rpc/ps_shell.h"
 #include "support/wait_until.h"
 

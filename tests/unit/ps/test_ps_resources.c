@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "ps/rpc/ps.h"
 
 #define GIB (UINT64_C(1) << 30)

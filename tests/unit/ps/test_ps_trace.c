@@ -2,7 +2,7 @@
 /* What shards did, as Trace gives it out. */
 #include "exchange_rig.h"
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 
 static char job[] = "a-1";
 

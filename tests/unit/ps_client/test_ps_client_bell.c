@@ -3,8 +3,8 @@
  * by who polls, and never believed before the answer. */
 #include "ps_client_rig.h"
 
-#include "base/file.h"
 #include "base/poll_policy.h"
+#include "os/file.h"
 #include "ps_client/ps_client_state.h"
 #include "support/tmp_dir.h"
 #include "support/wait_until.h"

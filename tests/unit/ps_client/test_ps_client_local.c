@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "base/file.h"
+#include "os/file.h"
 #include "support/tmp_dir.h"
 
 static void exchange_well(struct fake *f, uint64_t number, const char *peer)

@@ -2,7 +2,7 @@
 /* Rows of tables: asked of both shards at once, waited for, and pushed. */
 #include "ps_client_rig.h"
 
-#include "base/file.h"
+#include "os/file.h"
 #include "support/tmp_dir.h"
 #include "support/wait_until.h"
 

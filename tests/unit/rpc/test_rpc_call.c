@@ -2,7 +2,7 @@
 /* Unary calls, both ends ours: answers at once and later, of several threads and to loops. */
 #include "rpc_rig.h"
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 
 static void test_echo(void **state)
 {

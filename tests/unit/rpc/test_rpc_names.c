@@ -10,8 +10,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "support/echo_service.h"
 #include "support/held_port.h"
 #include "support/tmp_dir.h"

@@ -2,7 +2,7 @@
 /* Unary calls that fail, both ends ours: each says why. */
 #include "rpc_rig.h"
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "support/held_port.h"
 
 static void test_failure(void **state)

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/file.h"
+#include "os/file.h"
 #include "rule/plugin/plugin.h"
 #include "support/tmp_dir.h"
 

@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#include "base/file.h"
+#include "os/file.h"
 #include "saved/saved_file.h"
 
 #define CLASSES "a,b,kind\n1,10,x\n3,30,y\n5,50,z\n"

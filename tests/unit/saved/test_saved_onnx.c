@@ -3,7 +3,7 @@
  * (tests/integration/test_onnx.py). */
 #include "saved_rig.h"
 
-#include "base/file.h"
+#include "os/file.h"
 #include "saved/saved_onnx.h"
 
 #define CLASSES "a,soil,kind\n1,clay,x\n3,sand,y\n5,clay,z\n"

@@ -16,9 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/log.h"
-#include "base/signals.h"
 #include "grpc/health/v1/health.pb-c.h"
+#include "os/log.h"
+#include "os/signals.h"
 #include "service/address.h"
 #include "service/http.h"
 #include "service/pulse.h"

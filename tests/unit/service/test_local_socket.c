@@ -10,9 +10,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "host/local_socket.h"
+#include "os/file.h"
 
 struct place {
     char *root;

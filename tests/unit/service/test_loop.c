@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "execution/loop.h"
+#include "os/chrono.h"
 #include "support/wait_until.h"
 
 struct trace {

@@ -2,7 +2,7 @@
 /* A loop that turns, and what is seen of one that does not. */
 #include "support/test.h"
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "service/pulse.h"
 #include "support/wait_until.h"
 

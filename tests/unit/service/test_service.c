@@ -2,7 +2,7 @@
 /* The life of a service: it is ready, drains, and ends. */
 #include "service_rig.h"
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "support/wait_until.h"
 
 static void test_ready_line_pages_and_clean_end(void **state)

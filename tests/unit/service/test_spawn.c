@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "service/spawn.h"
 
 /* A log in a directory of its own; the path is gone after the test. */

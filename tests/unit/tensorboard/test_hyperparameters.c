@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "support/tmp_dir.h"
 #include "tensorboard/event_record.h"
 #include "tensorboard/hparams.pb-c.h"

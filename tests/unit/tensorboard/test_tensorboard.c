@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/crc32c.h"
-#include "base/file.h"
+#include "os/file.h"
 #include "base/mem.h"
 #include "tensorboard/tensorboard.h"
 #include "support/tmp_dir.h"

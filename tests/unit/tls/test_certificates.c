@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "support/tmp_dir.h"
 #include "tls/certificates.h"
 #include "tls/tls_openssl.h"

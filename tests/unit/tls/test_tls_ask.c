@@ -11,7 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "os/file.h"
 #include "support/interrupt.h"
 #include "support/tmp_dir.h"
 #include "tls/certificates.h"

@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "tls/certificates.h"
 #include "tls/tls_files.h"
 

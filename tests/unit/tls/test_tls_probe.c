@@ -11,8 +11,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "tls/certificates.h"
 #include "tls/tls_openssl.h"
 #include "tls/tls_probe.h"

@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "tls/certificates.h"
 #include "tls/tls_openssl.h"
 #include "tls/tls_server.h"

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/safetensors.h"
+#include "os/file.h"
 #include "warm/warm_start.h"
 
 static const struct variable_spec variables[] = {

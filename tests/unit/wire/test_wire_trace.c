@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "wire/wire.h"
 
 #define SPANS 3

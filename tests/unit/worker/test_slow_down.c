@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
-#include "base/chrono.h"
+#include "os/chrono.h"
 #include "worker/job/slow_down.h"
 
 #define DAY_NS UINT64_C(86400000000000) /* the test would not end if it were waited for */

@@ -3,7 +3,7 @@
  * them, and keeps nobody waiting when the job is dropped. */
 #include "worker_shell_rig.h"
 
-#include "base/file.h"
+#include "os/file.h"
 #include "support/wait_until.h"
 
 #define ELEMENTS 6 /* of the model */

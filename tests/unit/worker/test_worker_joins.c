@@ -2,7 +2,7 @@
 /* A worker that waits for its program before it joins, and what it answers meanwhile. */
 #include "worker_shell_rig.h"
 
-#include "base/file.h"
+#include "os/file.h"
 
 /* Who calls is no master that it has joined, whatever incarnation is named; it may ask again. */
 static void assert_starting(struct fixture *f, uint64_t incarnation)

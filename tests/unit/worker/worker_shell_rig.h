@@ -15,11 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "os/chrono.h"
 #include "service/address.h"
 #include "service/spawn.h"
 #include "wire/wire.h"

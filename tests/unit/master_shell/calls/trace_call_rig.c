@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
 #include "job/progress/exchange.h"
+#include "os/chrono.h"
 #include "support/wait_until.h"
 
 struct trace_call_rig rig;
