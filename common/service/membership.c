@@ -211,6 +211,13 @@ static void read_answer(struct membership *m, struct membership_event *e, const 
     }
 }
 
+static void tell_unready(struct membership *m, const char *why)
+{
+    if (m->events->unready != NULL) {
+        m->events->unready(m->ctx, why[0] == '\0' ? NULL : why);
+    }
+}
+
 static void heard_back(struct membership *m, const struct answer *a)
 {
     const struct membership_events *on = m->events;
@@ -226,6 +233,7 @@ static void heard_back(struct membership *m, const struct answer *a)
     for (size_t i = 0; i < r->n_stop_openings && on->stop_opening != NULL; i++) {
         on->stop_opening(m->ctx, r->stop_openings[i]);
     }
+    tell_unready(m, r->unready);
 }
 
 static void tell(struct membership *m, const struct membership_actions *todo,
@@ -243,11 +251,13 @@ static void tell(struct membership *m, const struct membership_actions *todo,
     }
     if (todo->joined) {
         assert(answer != NULL && answer->reply != NULL); /* only an answer makes a node join */
-        set_joined(m, ((const Gradus__V1__JoinResponse *)answer->reply->body)->id);
+        const Gradus__V1__JoinResponse *r = (const Gradus__V1__JoinResponse *)answer->reply->body;
+        set_joined(m, r->id);
         m->name_taken = false;
         if (on->joined != NULL) {
             on->joined(m->ctx, &m->node);
         }
+        tell_unready(m, r->unready);
     }
     if (todo->trouble && on->trouble != NULL) {
         (void)tls_explain(m->credentials, rpc_channel_target(m->channel), &m->last);

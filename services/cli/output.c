@@ -470,4 +470,9 @@ void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct 
         }
         buf_add_char(out, '\n');
     }
+    for (size_t i = 0; i < count; i++) {
+        if (nodes[i]->alive && nodes[i]->unready[0] != '\0') {
+            buf_printf(out, "%s should not be ended now: %s\n", nodes[i]->id, nodes[i]->unready);
+        }
+    }
 }

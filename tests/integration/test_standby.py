@@ -268,14 +268,16 @@ class Rolling(Standby):
         return self.start(kind, f"--master={self.master.address}", f"--listen={old.address}", f"--name={name}", *args)
 
     def wait_as_written(self, job):
-        """For the same as wait_followed(), by the command of docs/operations.md."""
+        """By the command of docs/operations.md; then servers say that they are ready."""
         with open(SOURCE + "/docs/operations.md") as f:
-            command = re.search(r"^ +(until gradus status .*backupFollows.*)$", f.read(), re.M).group(1).replace("digits-1", job)
-        if shutil.which("jq"):
-            subprocess.run(["bash", "-c", command], check=True, timeout=TIMEOUT,
-                           env={**os.environ, "GRADUS_MASTER": self.master.address, "PATH": BIN + ":" + os.environ["PATH"]})
-            self.assertTrue(all(shard["backup_follows"] for shard in self.shards(job)))
-        self.wait_followed(job)
+            command = re.search(r"^ +(gradus nodes --wait .*)$", f.read(), re.M).group(1)
+        subprocess.run(["bash", "-c", command], check=True, timeout=TIMEOUT, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "GRADUS_MASTER": self.master.address, "PATH": BIN + ":" + os.environ["PATH"]})
+        self.assertEqual(self.now(job)["state"], "RUNNING")
+        self.assertTrue(all(shard["backup_follows"] for shard in self.shards(job)))
+        for server in self.servers:
+            self.wait_for("a server that is ready", lambda server=server: subprocess.run(
+                [BIN + "/gradus-ps", "--probe", server.http + "/readyz"], capture_output=True).returncode == 0)
 
     def restart_all(self, ps, workers=2, **sets):
         """Of a job that runs meanwhile; how many shards were taken over."""

@@ -114,6 +114,9 @@ static void answer(struct world *w, const struct master_reply *r)
     if (u->kind == UNARY_LEASE && r->err.code == 0 && r->lease_kind == MASTER_LEASE_GRANTED) {
         check_lease(w, u->req.job, u->req.name, u->req.generation, &r->lease);
     }
+    if (u->kind == UNARY_HEARTBEAT && r->err.code == 0 && r->unready == NULL) {
+        standby_told_ready(w, u->req.name);
+    }
     unary_answer(w, index, attempt);
 }
 

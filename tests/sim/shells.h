@@ -121,6 +121,7 @@ void followers_check(struct world *w, struct sim_shard *s); /* after a step of t
 
 /* standby.c: backups of shards */
 void standby_called(struct sim_job *j, const struct master_call *c); /* by the master */
+void standby_told_ready(struct world *w, uint32_t name);             /* the server may be ended */
 void standby_open(struct sim_shard *s, const struct unary_request *q, struct shard_options *o);
 void standby_release(struct sim_shard *s);
 /* SHARD_EMIT, in a step of @r (NULL: of none that waits for an answer). */

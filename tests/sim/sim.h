@@ -471,6 +471,7 @@ struct event {
     X(GIVEN, "what workers bring is there before anybody reads it, and is not taken twice")        \
     X(FENCE, "a request of an old generation, or of a stranger, changes nothing")                  \
     X(STANDBY, "what a shard has shown its backup has, and a generation has one primary of it")    \
+    X(READY, "a server is told to stay while a shard or backup on it is not covered")              \
     X(SKEW, "shards of a sync job are one step apart at most")                                     \
     X(BITS, "sync training gives the bits of the reference")                                       \
     X(ROWS, "tables have the rows of their batches, of one version, on any number of servers")     \

@@ -98,6 +98,12 @@ uint64_t node_patience_ms(const struct master *m, const struct node *n);
 bool node_is_seen_silent(const struct node *n, uint64_t limit_ms);
 bool node_is_given_up(const struct master *m, const struct node *n, uint64_t limit_ms);
 
+/* node_ready.c: the shard without a backup for which @n should not be ended, as text */
+const char *node_waits_for_backups(struct master *m, const struct node *n); /* NULL: none, or it
+                                                                has lasted too long */
+void node_unready(const struct master *m, const struct node *n, char *out,
+                  size_t bytes); /* or "" */
+
 /* node_events.c */
 void node_lost(struct master *m, struct node *n, const char *why);
 void nodes_tick(struct master *m);

@@ -150,11 +150,12 @@ struct shard_state { /* of one parameter server, in the order of shards */
     uint64_t opening; /* the number of this one's; several shards may have the same */
     bool promote;     /* it was a backup, and has not heard yet that it is the primary */
     struct shard_backup backup;
-    bool opened;      /* OpenShard was sent */
-    bool answered;    /* and answered */
-    unsigned without; /* heartbeats since then that did not name the job */
-    uint64_t version; /* as it said last */
-    char *file;       /* of the checkpoint that is being written */
+    bool opened;                   /* OpenShard was sent */
+    bool answered;                 /* and answered */
+    unsigned without;              /* heartbeats since then that did not name the job */
+    uint64_t alone_ms, alone_sent; /* node_ready.c: for how long it has had no backup */
+    uint64_t version;              /* as it said last */
+    char *file;                    /* of the checkpoint that is being written */
     uint64_t bytes, checksum;
     uint64_t file_version;
     bool delta;      /* that file is */

@@ -390,6 +390,7 @@ bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_n
         .incarnation = n->incarnation,
         .late = n->alive && node_is_late(m, n, now_ms),
     };
+    node_unready(m, n, out->unready, sizeof out->unready);
     return true;
 }
 

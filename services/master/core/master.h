@@ -288,12 +288,12 @@ struct master_reply {
     const struct job_record *job; /* SUBMIT, CANCEL, SET, PAUSE, RESUME */
     const char *path;             /* CHECKPOINT */
     uint64_t step;
-    const char *node;             /* JOIN, DROP: the id */
-    bool was_alive;               /* DROP */
-    const char *const *stop_jobs; /* HEARTBEAT */
-    size_t stop_job_count;
+    const char *node;              /* JOIN, DROP: the id */
+    bool was_alive;                /* DROP */
+    const char *const *stop_jobs;  /* HEARTBEAT */
     const uint64_t *stop_openings; /* their openings, where the node has said which it has */
-    size_t stop_opening_count;
+    size_t stop_job_count, stop_opening_count;
+    const char *unready; /* JOIN, HEARTBEAT: why a server should not be ended now; NULL: it may */
     enum master_lease_kind lease_kind; /* LEASE_SPLIT */
     struct lease lease;
 };
@@ -479,10 +479,9 @@ struct master_node_info {
     const char *const *jobs; /* borrows until the next call */
     size_t job_count;
     int64_t joined_ms; /* Unix time */
-    uint64_t heartbeat_age_ms;
-    uint64_t incarnation;
-    bool late; /* its heartbeat */
-    uint64_t pid;
+    uint64_t heartbeat_age_ms, incarnation, pid;
+    bool late;         /* its heartbeat */
+    char unready[256]; /* why it should not be ended now; "": it may */
 };
 /* The @i-th node in the order of joining; false past the end. */
 bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_node_info *out);

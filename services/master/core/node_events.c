@@ -210,6 +210,13 @@ static void replace_old(struct master *m, const struct master_join_event *join)
     }
 }
 
+static void answer_join(struct master *m, const struct master_event *e, const struct node *n)
+{
+    struct master_reply *reply = reply_add(m, e->request);
+    reply->node = n->id;
+    reply->unready = node_waits_for_backups(m, n);
+}
+
 void on_join(struct master *m, const struct master_event *e)
 {
     const struct master_join_event *join = &e->join;
@@ -217,7 +224,7 @@ void on_join(struct master *m, const struct master_event *e)
         struct node *n = m->nodes[i];
         if (n->alive && n->incarnation == join->incarnation && (int)n->role == join->role) {
             node_heard(m, n); /* its first answer was lost */
-            reply_add(m, e->request)->node = n->id;
+            answer_join(m, e, n);
             return;
         }
     }
@@ -244,7 +251,7 @@ void on_join(struct master *m, const struct master_event *e)
     char quoted[256];
     action_log(m, LOG_LEVEL_INFO, "node_joined", "node=%s role=%s address=%s", n->id,
                node_role_name(n->role), log_quote(n->address, quoted, sizeof quoted));
-    reply_add(m, e->request)->node = n->id;
+    answer_join(m, e, n);
 }
 
 static struct node *known(struct master *m, const struct master_event *e)
@@ -365,6 +372,7 @@ static void say_what_to_drop(struct master *m, const struct node *n, const struc
     reply->stop_job_count = job_count;
     reply->stop_openings = openings;
     reply->stop_opening_count = opening_count;
+    reply->unready = node_waits_for_backups(m, n);
 }
 
 void on_heartbeat(struct master *m, const struct master_event *e)

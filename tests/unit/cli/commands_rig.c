@@ -222,7 +222,7 @@ static void on_nodes(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     (void)service;
     (void)msg;
-    char id[] = "worker-3", host[] = "h", at[] = "a:1", version[] = "9";
+    char id[] = "worker-3", host[] = "h", at[] = "a:1", version[] = "9", why[] = "a backup joins";
     Gradus__V1__NodeInfo node = GRADUS__V1__NODE_INFO__INIT, *nodes[] = {&node};
     Gradus__V1__NodesResponse r = GRADUS__V1__NODES_RESPONSE__INIT;
     node.id = id;
@@ -232,6 +232,7 @@ static void on_nodes(struct rpc_call *call, struct rpc_msg *msg, void *service)
     node.version = version;
     node.role = GRADUS__V1__NODE_ROLE__WORKER;
     node.alive = true;
+    node.unready = master.nodes < master.unready_until ? why : node.unready;
     r.nodes = nodes;
     r.n_nodes = master.workers;
     master.nodes++;

@@ -35,6 +35,27 @@ static void test_lists(void **state)
     assert_int_equal(out.len, 0);
 }
 
+static void test_waits_for_backups(void **state)
+{
+    (void)state;
+    master.workers = 1;
+    master.unready_until = master.nodes + 2;
+    cli_expect_of(0, "nodes");
+    cli_says(&out, "worker-3 should not be ended now: a backup joins");
+    master.unready_until = master.nodes + 2;
+    const size_t before = master.nodes;
+    cli_expect_of(0, "nodes --wait 1h");
+    assert_int_equal(master.nodes, before + 3);
+    cli_says(&out, "worker-3         WORKER  yes");
+    cli_says_not(&out, "should not be ended");
+    cli_says(&err_out, "waits: a backup joins\n");
+    master.unready_until = SIZE_MAX;
+    cli_expect_of(1, "nodes --wait 1ms");
+    cli_says(&err_out, "a backup joins");
+    assert_int_equal(out.len, 0);
+    master.unready_until = master.workers = 0;
+}
+
 static void test_cancels(void **state)
 {
     (void)state;
@@ -358,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_lists_page_by_page),
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_cancels),
+        cmocka_unit_test(test_waits_for_backups),
         cmocka_unit_test(test_drops_nodes),
         cmocka_unit_test(test_removes),
         cmocka_unit_test(test_pauses),

@@ -249,6 +249,8 @@ static void take_reply(struct cluster *c, const struct master_reply *r)
                            : r->path != NULL ? r->path
                                              : "";
         snprintf(c->reply_text, sizeof c->reply_text, "%s", text);
+        snprintf(c->reply_unready, sizeof c->reply_unready, "%s",
+                 r->unready == NULL ? "" : r->unready);
     }
 }
 

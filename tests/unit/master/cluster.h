@@ -131,9 +131,9 @@ struct cluster {
     struct flight flights[FLIGHTS_MAX];
     struct fake_position positions[JOBS_MAX];
     uint64_t request;
-    struct master_reply reply;  /* to the last request that was answered at once */
-    enum job_state reply_state; /* of the job in it */
-    char reply_text[64];
+    struct master_reply reply;               /* to the last request that was answered at once */
+    enum job_state reply_state;              /* of the job in it */
+    char reply_text[64], reply_unready[128]; /* the latter: JOIN, HEARTBEAT */
     uint64_t reply_openings[8];
     struct { /* what watchers saw */
         char id[64];
