@@ -4,7 +4,11 @@
 #include <stdint.h>
 
 /* Sanitizers are not there yet when the program begins. */
+#if defined(__clang__)
+#define UNCHECKED __attribute__((disable_sanitizer_instrumentation))
+#else
 #define UNCHECKED __attribute__((no_sanitize("address", "thread", "undefined")))
+#endif
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
