@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/float_mode.h"
 #include "base/mem.h"
 #include "config/config.h"
 #include "config/man.h"
@@ -327,6 +328,7 @@ static int obey(struct service_context *sc, const struct config_command *command
 int service_main(int argc, char **argv, const struct service *svc)
 {
     struct service_context sc = {.svc = svc};
+    float_mode_flush();
     tls_keep_at_exit();
     (void)snprintf(sc.program, sizeof sc.program, "gradus-%s", svc->name);
     if (argc > 1 && strcmp(argv[1], "--probe") == 0) {
