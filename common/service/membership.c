@@ -15,6 +15,7 @@
 #include "os/chrono.h"
 #include "os/log_tail.h"
 #include "base/mem.h"
+#include "base/release.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "rpc/rpc.h"
 #include "execution/loop.h"
@@ -113,7 +114,7 @@ static void start_call(struct membership *m, const char *method, const ProtobufC
 static void call_join(struct membership *m)
 {
     Gradus__V1__JoinRequest r = GRADUS__V1__JOIN_REQUEST__INIT;
-    char version[] = GRADUS_VERSION;
+    char *version = mem_strdup(release_version());
     r.role = (Gradus__V1__NodeRole)m->role;
     r.incarnation = m->node.incarnation;
     r.name = m->name[0] != '\0' || m->name_taken ? m->name : m->node.id;
@@ -122,7 +123,9 @@ static void call_join(struct membership *m)
     r.version = version;
     r.host = m->host;
     r.pid = (uint64_t)getpid();
+    r.protocol = RELEASE_PROTOCOL;
     start_call(m, "Join", &r.base);
+    free(version);
 }
 
 static Gradus__V1__NodeRef node_ref(struct membership *m)

@@ -12,6 +12,7 @@
 
 #include "base/float_mode.h"
 #include "base/mem.h"
+#include "base/release.h"
 #include "config/config.h"
 #include "config/man.h"
 #include "service/address.h"
@@ -315,7 +316,7 @@ static int obey(struct service_context *sc, const struct config_command *command
         config_print(command, &line, &text);
         code = print_and_free(&text);
     } else if (line.ask == CONFIG_VERSION) {
-        buf_printf(&text, "%s %s\n", sc->program, GRADUS_VERSION);
+        buf_printf(&text, "%s %s\n", sc->program, release_version());
         code = print_and_free(&text);
     } else {
         code = check_and_run(sc, parent);

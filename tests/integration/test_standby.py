@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """With `cluster.standby: follower` a parameter server may die: its shards go on elsewhere, and no step is lost."""
 
+import json
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 
@@ -262,10 +262,13 @@ class OtherModesRefill(Refill):
 class Rolling(Standby):
     """Each process of the cluster is ended in order and started again, where it was and under its name, the next one when all is back."""
 
+    programs = BIN  # of what is started again
+
     def again(self, old, kind, *args):
         name = self.node_of(old)
         self.assertEqual(old.stop(), 0)
-        return self.start(kind, f"--master={self.master.address}", f"--listen={old.address}", f"--name={name}", *args)
+        return self.start(kind, f"--master={self.master.address}", f"--listen={old.address}", f"--name={name}", *args,
+                          programs=self.programs)
 
     def wait_as_written(self, job):
         """By the command of docs/operations.md; then servers say that they are ready."""
@@ -293,7 +296,7 @@ class Rolling(Standby):
             self.workers[i] = self.again(self.workers[i], "worker", f"--slow-down={self.slow_down}")
             self.wait_used(self.workers[i])
         self.assertEqual(self.master.stop(), 0)
-        self.master = self.start("master", *self.master_args, f"--listen={self.master.address}")
+        self.master = self.start("master", *self.master_args, f"--listen={self.master.address}", programs=self.programs)
         self.wait_as_written(job)
         self.assertEqual(self.now(job)["adoptions"], 1)
         return job, taken
@@ -310,6 +313,21 @@ class Rolling(Standby):
 
     def test_bounded(self):
         self.assert_each_once(*self.restart_all(2, workers=3, training__mode="bounded", training__staleness=2, training__replicas=0))
+
+
+class Upgrade(Rolling):
+    """The same, and what is started again is of the next release, which the others meet meanwhile."""
+
+    programs = os.path.join(BIN, "next")
+
+    def restart_all(self, *args, **sets):
+        job, taken = super().restart_all(*args, **sets)
+        nodes = json.loads(gradus("nodes", "--json", "--master", self.master.address).stdout)["nodes"]
+        versions = {subprocess.run([f"{where}/gradus-ps", "--version"], capture_output=True, text=True).stdout.split()[1]
+                    for where in (BIN, self.programs)}
+        self.assertEqual(len(versions), 2)
+        self.assertEqual({node["version"] for node in nodes if node["alive"]}, {max(versions, key=len)})
+        return job, taken
 
 
 class Master(Standby):

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/release.h"
 #include "base/rng.h"
 
 #define PATIENT_MS 100000000
@@ -281,7 +282,8 @@ static void fill_join(struct world *w, const struct unary *u, struct master_even
         .name = "",
         .address = address,
         .http_address = "",
-        .version = GRADUS_VERSION,
+        .version = release_version(),
+        .protocol = RELEASE_PROTOCOL,
         .host = "host",
         .pid = u->from,
     };

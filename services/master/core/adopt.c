@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "base/mutant.h"
+#include "base/release.h"
 #include "base/text.h"
 #include "master/core/core.h"
 
@@ -71,7 +72,7 @@ static struct node *take_node(struct master *m, const struct job_handover_node *
                                      .pid = from->pid,
                                      .address = from->address,
                                      .http_address = from->http_address,
-                                     .version = GRADUS_VERSION,
+                                     .version = from->version,
                                      .host = from->host};
     n = node_add(m, &is, from->id);
     n->unheard = true;
@@ -114,13 +115,20 @@ static void take_backups(struct master *m, struct job *j)
     }
 }
 
+/* May have been written by a master of another release, which speaks with nodes as this one does.
+ */
+static bool is_readable(const struct job_handover *h)
+{
+    return h->opening != 0 && h->format == RELEASE_HANDOVER && h->protocol == RELEASE_PROTOCOL;
+}
+
 bool adopt_begin(struct master *m, struct job *j)
 {
     const struct job_handover *h = &j->record.handover;
     /* one that has no backup may have been one, and was not told yet that it is the primary */
     const bool follows = j->spec.cluster.standby != STANDBY_NONE;
-    if (h->opening == 0 || h->server_count != (size_t)j->spec.cluster.ps ||
-        strcmp(h->version, GRADUS_VERSION) != 0 || !are_sound(m, h) || MUTANT(never_adopts)) {
+    if (!is_readable(h) || h->server_count != (size_t)j->spec.cluster.ps || !are_sound(m, h) ||
+        MUTANT(never_adopts)) {
         return false;
     }
     j->shards = mem_new(h->server_count, sizeof *j->shards);

@@ -130,9 +130,9 @@ struct master_cancel_event {
 };
 struct master_join_event {
     int role;
-    uint64_t incarnation;
+    uint32_t protocol; /* RELEASE_PROTOCOL of its program */
+    uint64_t incarnation, pid;
     const char *name, *address, *http_address, *version, *host;
-    uint64_t pid;
 };
 #define MASTER_WORKS_MAX 8 /* works of a node; more are not looked at */
 struct master_work {       /* what keeps a node busy: Work of cluster.proto */

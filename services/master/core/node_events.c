@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/mutant.h"
+#include "base/release.h"
 #include "base/text.h"
 #include "master/core/core.h"
 
@@ -147,9 +148,11 @@ static int join_check(struct master *m, const struct master_join_event *join, st
                        "'.' or '-'",
                        JOB_ID_BYTES_MAX);
     }
-    if (strcmp(join->version, GRADUS_VERSION) != 0) {
-        return err_set(err, ERR_STATE, "version %.40s; this master is %s", join->version,
-                       GRADUS_VERSION);
+    if (join->protocol != RELEASE_PROTOCOL) {
+        return err_set(err, ERR_STATE,
+                       "version %.40s, which speaks protocol %" PRIu32 "; this master is %s and "
+                       "speaks %d",
+                       join->version, join->protocol, release_version(), RELEASE_PROTOCOL);
     }
     const struct node *same = join->name[0] == '\0' ? NULL : node_named(m, join->name);
     if (same != NULL && same->alive && same->incarnation != join->incarnation &&

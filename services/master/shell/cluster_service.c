@@ -94,6 +94,7 @@ static void run_join(struct request *r)
         .address = q->address,
         .http_address = q->http_address,
         .version = q->version,
+        .protocol = q->protocol,
         .host = q->host,
         .pid = q->pid,
     };

@@ -554,6 +554,8 @@ void cluster_restart_master(struct cluster *c, const char *id)
     struct job_spec spec = {0};
     struct diags d = {0};
     job_record_copy(&r, cluster_job(c, id));
+    r.handover.format += c->format_more;
+    r.handover.protocol += c->protocol_more;
     if (c->other_unsound) {
         assert_true(r.handover.other_count > 0);
         r.handover.others[0].incarnation++;

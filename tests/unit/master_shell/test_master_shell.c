@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/release.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/master_shell.h"
@@ -465,6 +466,7 @@ static char *join(struct running *m, uint64_t incarnation)
     q.incarnation = incarnation;
     q.address = address;
     q.version = version;
+    q.protocol = RELEASE_PROTOCOL;
     struct rpc_msg *reply = call(m, &gradus__v1__cluster__descriptor, "Join", &q.base, &err);
     assert_non_null(reply);
     const Gradus__V1__JoinResponse *r = (const Gradus__V1__JoinResponse *)reply->body;
