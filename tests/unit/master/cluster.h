@@ -135,6 +135,7 @@ struct cluster {
     enum job_state reply_state; /* of the job in it */
     char reply_text[64];
     uint64_t reply_openings[8];
+    char reply_problem[200]; /* DRAIN: of the first job */
     struct { /* what watchers saw */
         char id[64];
         enum job_state state;
