@@ -158,6 +158,7 @@ static const struct rpc_method methods[] = {
     {.name = "Resume", .request = on_resume},  {.name = "Tables", .request = on_other},
     {.name = "DropNode", .request = on_other}, {.name = "Remove", .request = on_other},
     {.name = "Follow", .request = on_other},   {.name = "Logs", .request = on_other},
+    {.name = "DrainNode", .request = on_other},
 };
 
 static const void *heard(const char *method)
