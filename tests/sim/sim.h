@@ -30,6 +30,7 @@
 #include "membership/membership_core.h"
 #include "trace/recording.h"
 #include "sim/budget.h"
+#include "sim/drain.h"
 #include "sim/followers.h"
 #include "sim/messages.h"
 #include "sim/plans.h"
@@ -241,18 +242,6 @@ struct sim_worker_job {
 };
 
 #define SIM_TIMER_NONE ((struct sim_timer){UINT64_MAX, UINT64_MAX})
-
-/* A client who wants the node emptied, and repeats that. */
-struct sim_drain {
-    bool wanted, taken_back;
-    bool has; /* something, as far as its client knows */
-    uint32_t fault;
-    uint64_t incarnation, request;
-    /* What the master knows while it drains: in this life of its own, of that process. */
-    uint32_t life;
-    uint64_t of;
-    uint32_t jobs; /* a bit for each */
-};
 
 enum sim_role { ROLE_MASTER, ROLE_PS, ROLE_WORKER };
 

@@ -107,7 +107,7 @@ void on_leave(struct master *m, const struct master_event *e);
 void on_drop(struct master *m, const struct master_event *e);
 void on_unreachable(struct master *m, const struct master_event *e);
 
-/* drain.c: what a node that is to be emptied has goes elsewhere */
+/* drained.c, drain.c: what a node that is to be emptied has goes elsewhere */
 bool drain_concerns(const struct job *j);        /* it has something on such a node */
 size_t drain_workers(const struct job *j);       /* so many of its workers are */
 void drain_job(struct master *m, struct job *j); /* moves what can be moved now */

@@ -21,24 +21,6 @@ static bool drains(const struct node *n)
     return n != NULL && n->draining;
 }
 
-size_t drain_workers(const struct job *j)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < j->worker_count; i++) {
-        count += drains(j->workers[i].node);
-    }
-    return count;
-}
-
-bool drain_concerns(const struct job *j)
-{
-    bool some = drain_workers(j) > 0;
-    for (size_t i = 0; i < j->shard_count; i++) {
-        some = some || drains(j->shards[i].node) || drains(j->shards[i].backup.node);
-    }
-    return some;
-}
-
 /* ---- shards ---- */
 
 /* Its primaries are told of a new generation at once. While files are written of a version, each

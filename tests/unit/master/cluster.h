@@ -136,7 +136,7 @@ struct cluster {
     char reply_text[64];
     uint64_t reply_openings[8];
     char reply_problem[200]; /* DRAIN: of the first job */
-    struct { /* what watchers saw */
+    struct {                 /* what watchers saw */
         char id[64];
         enum job_state state;
         uint64_t generation, step, resumes;
