@@ -208,9 +208,10 @@ class TensorBoard(BoardTest):
         done = gradus("set", job, "training.tensorboard_histograms=true", "--master", master.address)
         self.assertEqual(done.returncode, 0, done.stderr)
 
-        def histograms():
-            return b"".join(data for name, data in self.files("boards").items() if "/parameters/" in name)
+        def histograms(run="parameters"):
+            return b"".join(data for name, data in self.files("boards").items() if f"/{run}/" in name)
         self.wait_for("histograms", lambda: histograms().count(b"dense_1.kernel") >= 2)
+        self.wait_for("those of gradients", lambda: histograms("gradients").count(b"dense_1.kernel") >= 2)
         done = gradus("cancel", job, "--master", master.address)
         self.assertEqual(done.returncode, 0, done.stderr)
         gradus("watch", job, "--master", master.address)

@@ -7,12 +7,19 @@
 #define BUFFERS_MAX 4                   /* and of older ones whose files are being written */
 #define COPY_FLOATS (UINT64_C(1) << 18) /* floats that a thread copies at once */
 
-void ps_last_gradient_open(struct ps_shard *s)
+static void turn_on(struct ps_shard *s)
 {
     struct ps_last_gradient *l = &s->last_gradient;
-    buffer_pool_init(&l->pool, s->elements, BUFFERS_MAX, &s->ps->budget);
-    l->on = s->spec.training.tensorboard_histograms && s->elements > 0 &&
+    l->on = s->elements > 0 &&
             buffer_pool_reserve(&l->pool, BUFFERS, "the gradient of the last update", NULL) == 0;
+}
+
+void ps_last_gradient_open(struct ps_shard *s)
+{
+    buffer_pool_init(&s->last_gradient.pool, s->elements, BUFFERS_MAX, &s->ps->budget);
+    if (s->spec.training.tensorboard_histograms) {
+        turn_on(s);
+    }
 }
 
 /* ---- the copy ---- */
@@ -77,6 +84,12 @@ void ps_last_gradient_note(struct ps_shard *s, const struct shard_action *a)
 
 /* ---- pins ---- */
 
+static bool is_asked_for(const struct shard_event *e)
+{
+    const struct ps_request *r = e->kind == SHARD_PIN ? e->tag : NULL;
+    return r != NULL && ((const Gradus__V1__PinRequest *)r->msg->body)->gradients;
+}
+
 void ps_last_gradient_pin(struct ps_shard *s, uint64_t version)
 {
     struct ps_last_gradient *l = &s->last_gradient;
@@ -84,6 +97,9 @@ void ps_last_gradient_pin(struct ps_shard *s, uint64_t version)
         buffer_put(l->pinned);
         l->pinned = buffer_ref(l->last);
         l->pinned_version = version;
+    }
+    if (!l->on && is_asked_for(s->stepped)) {
+        turn_on(s);
     }
 }
 

@@ -73,6 +73,8 @@ static void push_all(struct ps_rig *rig, const struct wants *w, uint64_t step)
     plan_release(&plan);
 }
 
+static bool pins_ask;
+
 static void pin_all(struct ps_rig *rig, const struct wants *w, const char *method)
 {
     struct err err;
@@ -83,6 +85,7 @@ static void pin_all(struct ps_rig *rig, const struct wants *w, const char *metho
         pin.shard = &ref;
         pin.pin_id = pin_id;
         pin.slots = 1;
+        pin.gradients = pins_ask;
         ps_rig_expect(ps_rig_call(rig, method, &pin.base, NULL, 0, NULL, &err), 0, &err, "");
     }
 }
@@ -212,6 +215,28 @@ static void none_is_told_of(void **state)
     }
 }
 
+/* A job that is changed while it runs: from the first pin that asks for it on. */
+static void a_pin_may_ask(void **state)
+{
+    (void)state;
+    const struct wants w = {"sync", "adam", NULL, 2, 2, 0};
+    struct ps_rig rig;
+    open_all(&rig, &w);
+    push_all(&rig, &w, 0);
+    pins_ask = true;
+    pin_all(&rig, &w, "Pin");
+    pins_ask = false;
+    assert_false(read_all(&rig, &w));
+    push_all(&rig, &w, 1);
+    pin_all(&rig, &w, "Unpin");
+    pin_id[0]++; /* an id is good for one pin */
+    pin_all(&rig, &w, "Pin");
+    assert_true(read_all(&rig, &w));
+    told_of(&w, 1);
+    pin_all(&rig, &w, "Unpin");
+    stop(&rig, &w);
+}
+
 /* Memory is taken by who asks alone, and for two gradients. */
 static void it_costs_two_gradients(void **state)
 {
@@ -237,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_that_of_the_pinned_version),
         cmocka_unit_test(none_is_told_of),
+        cmocka_unit_test(a_pin_may_ask),
         cmocka_unit_test(it_costs_two_gradients),
     };
     return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
