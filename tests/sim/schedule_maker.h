@@ -61,6 +61,9 @@ void maker_standby(const struct maker *of, struct sim_schedule *s, uint32_t perc
 bool schedule_has_backups(const struct sim_schedule *s);
 void maker_slow_work(const struct maker *of, struct sim_schedule *s);
 
+/* schedule_servers.c */
+void maker_servers(const struct maker *of, struct sim_schedule *s, uint32_t percent);
+
 /* schedule_still.c */
 void maker_beats(struct sim_schedule *s);
 void maker_still(const struct maker *of, struct sim_schedule *s, uint32_t percent);

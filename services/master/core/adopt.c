@@ -119,8 +119,8 @@ bool adopt_begin(struct master *m, struct job *j)
     const struct job_handover *h = &j->record.handover;
     /* one that has no backup may have been one, and was not told yet that it is the primary */
     const bool follows = j->spec.cluster.standby != STANDBY_NONE;
-    if (h->opening == 0 || h->server_count != (size_t)j->spec.cluster.ps ||
-        strcmp(h->version, GRADUS_VERSION) != 0 || !are_sound(m, h) || MUTANT(never_adopts)) {
+    if (h->opening == 0 || h->server_count == 0 || strcmp(h->version, GRADUS_VERSION) != 0 ||
+        !are_sound(m, h) || MUTANT(never_adopts)) {
         return false;
     }
     j->shards = mem_new(h->server_count, sizeof *j->shards);
@@ -144,6 +144,7 @@ bool adopt_begin(struct master *m, struct job *j)
     take_backups(m, j);
     standby_show(j);
     j->opening = h->opening;
+    j->record.servers = (uint32_t)h->server_count; /* rows of before do not say it */
     j->adopts = j->chosen = j->resume = true;
     action_log(m, LOG_LEVEL_INFO, "job_adopts",
                "job=%s generation=%" PRIu64 " servers=%zu workers=%zu", j->record.id,
@@ -378,6 +379,7 @@ void adopt_end(struct master *m, struct job *j)
     j->adoption = (struct adoption){0};
     j->record.adoptions++;
     j->refill = true;
+    m->reschedule = true; /* it may have been about to move */
     m->counts.adoptions++;
     if (a.pin[0] != '\0') {
         sync_point_adopt(m, j, &a);
