@@ -160,3 +160,20 @@ void shard_release(struct world *w, struct sim_shard *s)
     standby_release(s);
     free(s);
 }
+
+/* A shard that has all elements needs no rounds for the same sums. */
+void shard_sum_alone(struct sim_shard *s, const struct shard_action *a, const struct gradient *g)
+{
+    struct shard_info info;
+    shard_info(s->core, &info);
+    if (s->layout->shard_count > 1 || info.consistency.mode != TRAINING_SYNC) {
+        return;
+    }
+    const uint32_t rounds = s->eras[a->era].rounds;
+    for (uint32_t i = 0; i < rounds; i++) {
+        s->totals[i].value = numbers_sums(g == NULL ? NULL : g->t.v, s->map, s->elements, i,
+                                          i == 0 ? 0 : s->totals[i - 1].value);
+    }
+    s->settled = rounds;
+    s->begun = rounds > 0;
+}

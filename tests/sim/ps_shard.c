@@ -246,23 +246,6 @@ static struct sim_sums sums_of(struct world *w, const struct sim_shard *s,
 
 /* ---- actions ---- */
 
-/* A shard that has all elements needs no rounds for the same sums. */
-static void sum_alone(struct sim_shard *s, const struct shard_action *a, const struct gradient *g)
-{
-    struct shard_info info;
-    shard_info(s->core, &info);
-    if (s->layout->shard_count > 1 || info.consistency.mode != TRAINING_SYNC) {
-        return;
-    }
-    const uint32_t rounds = s->eras[a->era].rounds;
-    for (uint32_t i = 0; i < rounds; i++) {
-        s->totals[i].value = numbers_sums(g == NULL ? NULL : g->t.v, s->map, s->elements, i,
-                                          i == 0 ? 0 : s->totals[i - 1].value);
-    }
-    s->settled = rounds;
-    s->begun = rounds > 0;
-}
-
 static void apply(struct world *w, struct sim_shard *s, const struct shard_action *a)
 {
     struct gradient *g = a->buffer;
@@ -273,7 +256,7 @@ static void apply(struct world *w, struct sim_shard *s, const struct shard_actio
                  (unsigned long long)present->version, (unsigned long long)a->version);
     }
     check_applied(w, s, a, g);
-    sum_alone(s, a, g);
+    shard_sum_alone(s, a, g);
     given_check(w, s, "is updated");
     if (s->previous != SIM_NONE) {
         s->snapshots[s->previous].refs--;

@@ -166,6 +166,7 @@ void budget_push(struct world *w, struct sim_shard *s, uint32_t fault);
 /* An event, and what the core wants then; false: the server died in the middle. */
 bool shard_do(struct world *w, struct sim_shard *s, struct shard_event *e);
 void snapshots_trim(struct world *w, struct sim_shard *s);
+void shard_sum_alone(struct sim_shard *s, const struct shard_action *a, const struct gradient *g);
 void shard_take(struct world *w, struct sim_shard *s, struct shard_event *e);
 struct gradient *gradient_new(struct world *w);
 struct sim_request *request_new(struct world *w, struct sim_shard *s);
