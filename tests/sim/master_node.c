@@ -38,6 +38,9 @@ static void call(struct world *w, const struct master_call *c)
         j->opened = c->generation;
         memset(j->granted, 0, sizeof j->granted);
     }
+    if (c->kind == MASTER_CALL_INSPECT || c->kind == MASTER_CALL_START) {
+        check_worker_given(w, u->req.job, to);
+    }
     standby_called(j, c);
     if (c->kind == MASTER_CALL_ASSIGN) {
         for (size_t i = 0; i < c->lease_count; i++) {
@@ -181,6 +184,9 @@ static void act(struct world *w)
             if (strcmp(a->log.event, "job_state") == 0) {
                 check_patience(w, a->log.text);
             }
+            if (strcmp(a->log.event, "job_moves") == 0) {
+                check_moves_log(w, a->log.text);
+            }
             if (strcmp(a->log.event, "job_preempted") == 0) {
                 check_preempted(w, a->log.text);
             }
@@ -200,6 +206,9 @@ static void step(struct world *w, struct master_event *e)
     act(w);
     check_fair(w);
     drain_check(w);
+    if (w->master != NULL) {
+        check_wanted(w);
+    }
 }
 
 void master_event(struct world *w, struct master_event *e)

@@ -129,6 +129,13 @@
     X(yield_without_checkpoint, FAIR, "a job whose checkpoint fails gives up its nodes")           \
     X(yield_does_not_stand, FAIR, "workers go on while what a job yields with is written")         \
     X(yield_keeps_nodes, FAIR, "a job that yields tells no node to drop it")                       \
+    X(resize_waits_for_all, CHANGE, "a job waits for the servers that it wants, with none")        \
+    X(resize_plan_of_file, CHANGE, "the plan is for as many servers as are wanted")                \
+    X(resize_keeps_nobody, FAIR, "a job that moves keeps no worker")                               \
+    X(resize_before_servers, CHANGE, "a job moves before the servers are there")                   \
+    X(resize_is_recovery, CHANGE, "a job that moves counts that as a recovery")                    \
+    X(resize_not_withdrawn, CHANGE, "a move that does not fit stays wanted")                       \
+    X(resize_never, CHANGE, "a job never moves to the servers that it wants")                      \
     X(resume_anew, FAIR, "a job that is resumed begins anew")                                      \
     X(queue_by_age, FAIR, "the queue does not look at priorities")                                 \
     X(quota_one_more, FAIR, "an owner may have one running job more")                              \

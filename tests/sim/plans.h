@@ -184,4 +184,10 @@ bool schedule_freezes(const struct sim_schedule *s);
 bool schedule_is_steady(const struct sim_schedule *s);
 void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *out);
 
+struct sim_layout {       /* where the elements of a job are, with so many servers */
+    uint32_t shard_count; /* 0: it was never planned so */
+    uint32_t shard_elements[SIM_SHARDS_MAX];
+    uint16_t map[SIM_SHARDS_MAX][SIM_ELEMENTS_MAX];
+};
+
 #endif

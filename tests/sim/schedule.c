@@ -490,6 +490,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
                                    : mode == SIM_ANY     ? 6
                                                          : some;
     const uint32_t again_percent = mode == SIM_RESUMED ? 100 : some;
+    const uint32_t servers_percent = mode == SIM_CHANGE ? 60 : all || mode == SIM_STILL ? 12 : 30;
     mode = mode == SIM_ALL ? mode_of(seed) : mode;
     struct maker m = {.s = s, .key = rng_key(seed, "schedule"), .records_min = UINT64_MAX};
     memset(s, 0, sizeof *s);
@@ -567,6 +568,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     fair_use(&m, s, fair_percent);
     resumed(&m, s, again_percent);
     updates(&m, s, updates_percent);
+    maker_servers(&m, s, servers_percent);
     uint64_t steps = m.length_us * s->worker_count / s->knobs.compute_us + 1;
     s->live_us = LIVE_US + 4 * steps * s->knobs.file_us; /* there may be a checkpoint at each */
     s->live_us *= s->fair.on ? 2 : 1; /* jobs run one after the other, and stop for others */

@@ -78,6 +78,7 @@ struct sim_shard { /* on a parameter server */
     uint32_t leftover_beats; /* answered heartbeats in a row that named it, of an earlier start */
     struct shard_written written;
     uint32_t elements;
+    const struct sim_layout *layout;
     uint16_t map[SIM_ELEMENTS_MAX]; /* element of the shard → of the model */
     uint32_t has;                   /* elements with values: a bit for each */
     struct shard *core;
@@ -196,6 +197,7 @@ struct sim_worker_job {
     uint32_t job;
     uint16_t name; /* the node's when it was started */
     uint32_t shard_count;
+    const struct sim_layout *layout; /* that it was started with */
     struct worker *core;
     struct consistency consistency; /* of the last assignment that it took */
     struct worker_actions actions;
@@ -323,16 +325,22 @@ struct sim_job {
             uint64_t request;
             struct sim_era era;
             uint64_t file; /* the checksum of what the job's would be */
+            bool servers;  /* it wants another number of them, and nothing else */
         } asked[SIM_ASKED_MAX];
     } update;
     enum job_state state;
-    bool has_plan, tables, given;
+    bool tables, given;
     bool from;  /* of a source that workers look at when it begins */
     bool named; /* its row names a checkpoint: it never begins anew */
     struct sim_table_plan table_plans[SIM_TABLE_COUNT];
-    uint32_t shard_count, elements;
-    uint32_t shard_elements[SIM_SHARDS_MAX];
-    uint16_t map[SIM_SHARDS_MAX][SIM_ELEMENTS_MAX];
+    uint32_t shard_count, elements;                /* as it was opened last */
+    struct sim_layout layouts[SIM_SHARDS_MAX + 1]; /* by the number of servers */
+    struct {                                       /* check_servers.c */
+        uint64_t moves_us, wants_us, recoveries;   /* since then it does; 0: it does not */
+        bool due;                                  /* its master has said that it does */
+        uint32_t workers;                          /* that it had last: a bit for each node; */
+        uint32_t life, lives[SIM_NODES_MAX];       /* the processes of the master and of these */
+    } servers;
     struct consistency first; /* of the job file */
     bool changed, partial;    /* was it ever */
     struct {                  /* after it had ended (check_resumed.c) */
@@ -491,6 +499,7 @@ struct event {
     X(STEADY, "no step is lost as long as servers live, and speak before they are given up")       \
     X(PAUSED, "a paused job holds nothing, has its checkpoint, and waits to be resumed")           \
     X(DRAIN, "who drains gets nothing, keeps nothing that can go, and who needs him keeps him")    \
+    X(SERVERS, "a job moves to the servers that it wants when they are there, with its workers")   \
     X(QUEUE, "higher priorities go first, quotas hold, nobody waits for what is free")             \
     X(CLEAN, "nothing is left when a job is over")                                                 \
     X(MEMORY, "memory for gradients has its limit, and nobody waits for what he may have")         \
@@ -519,7 +528,7 @@ struct sim_counts {
     uint64_t drained, drained_running, shards_moved,
         workers_drained; /* the second: of jobs that ran on */
     uint64_t rows_admitted, rows_evicted, rows_dropped, pins_given_up, tables_restored, deltas_read;
-    uint64_t rows_ahead, versions_read;             /* with values, to compute; by followers */
+    uint64_t rows_ahead, moves, versions_read;      /* with values, to compute; by followers */
     uint64_t traces, traces_answered, traces_whole; /* the last: of every node */
     uint64_t faults[FAULT_KIND_COUNT], states[JOB_STATE_END];
 };

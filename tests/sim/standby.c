@@ -284,7 +284,7 @@ void standby_heard(struct world *w, struct sim_shard *s, uint32_t unary, uint32_
     const uint32_t node = s->node;
     const uint32_t life = w->nodes[node].life;
     if (state || e.record.kind == SHARD_RECORD_MEMBERSHIP) {
-        ps_membership(w, &q, &told, &e);
+        ps_membership(w, s->layout, &q, &told, &e);
         e.elements = state ? s->elements : 0;
         ps_take_membership(w, s, &q, &e);
     } else {

@@ -125,8 +125,7 @@ static bool is_readable(const struct job_handover *h)
 bool adopt_begin(struct master *m, struct job *j)
 {
     const struct job_handover *h = &j->record.handover;
-    if (!is_readable(h) || h->server_count != (size_t)j->spec.cluster.ps || !are_sound(m, h) ||
-        MUTANT(never_adopts)) {
+    if (!is_readable(h) || h->server_count == 0 || !are_sound(m, h) || MUTANT(never_adopts)) {
         return false;
     }
     j->shards = mem_new(h->server_count, sizeof *j->shards);
@@ -153,6 +152,7 @@ bool adopt_begin(struct master *m, struct job *j)
     take_backups(m, j);
     standby_show(j);
     j->opening = h->opening;
+    j->record.servers = (uint32_t)h->server_count; /* rows of before do not say it */
     j->adopts = j->chosen = j->resume = true;
     action_log(m, LOG_LEVEL_INFO, "job_adopts",
                "job=%s generation=%" PRIu64 " servers=%zu workers=%zu", j->record.id,
@@ -387,6 +387,7 @@ void adopt_end(struct master *m, struct job *j)
     j->adoption = (struct adoption){0};
     j->record.adoptions++;
     j->refill = true;
+    m->reschedule = true; /* it may have been about to move */
     m->counts.adoptions++;
     if (a.pin[0] != '\0') {
         sync_point_adopt(m, j, &a);

@@ -10,6 +10,7 @@
 #include "master/core/job.h"
 #include "master/core/job_shard.h"
 #include "master/core/node.h"
+#include "master/core/resize.h"
 
 struct master {
     struct master_config config;
@@ -159,6 +160,11 @@ void job_touch(struct job *j);   /* a fact is recorded */
 bool job_is_sync(const struct job *j);
 bool job_is_starting(const struct job *j); /* for the first time, or from a checkpoint */
 bool job_is_pinning(const struct job *j);  /* a sync point at which all stand */
+/* When @n may be asked again: UINT64_MAX: never; 0: it has refused nothing. */
+uint64_t job_refused_until(const struct job *j, const struct node *n);
+/* Servers with which to start, when @free could be had: as many as its file says, or, when there
+ * are only so many, as it ran with. */
+size_t job_servers_to_start(const struct job *j, size_t free);
 void job_enter(struct master *m, struct job *j, enum job_state state, const char *reason);
 void job_say(struct job *j, const char *reason); /* a new reason, same state */
 struct job_worker *job_worker_of(struct job *j, const struct node *n); /* NULL: none */
@@ -212,6 +218,7 @@ void on_checkpoint(struct master *m, const struct master_event *e);
 
 /* pause.c: jobs that give up their nodes and start again from a checkpoint of that moment */
 bool job_yields(const struct job *j);     /* it is to yield, and has not yielded yet */
+bool job_leaves(const struct job *j);     /* and then others may have its nodes */
 bool job_yields_now(const struct job *j); /* and its checkpoint may be tried */
 void yield_take_back(struct job *j);      /* there is no need to yield any more */
 /* its checkpoint failed; training goes on meanwhile */
@@ -319,16 +326,17 @@ void adopt_end(struct master *m, struct job *j);      /* where it stands is know
 void schedule(struct master *m);
 /* True if there are enough servers, busy ones included, that are not too small for it. */
 bool placement_has_room(const struct master *m, const struct job *j);
-bool schedule_waits(const struct job *j);                             /* to be started */
-bool placement_is_free(const struct master *m, const struct node *n); /* for one job more */
-/* When @n may be asked again: UINT64_MAX: never; 0: it has refused nothing. */
-uint64_t placement_refused_until(const struct job *j, const struct node *n);
+bool schedule_waits(const struct job *j); /* to be started */
+/* May the node be given one job more, @j? NULL: any. */
+bool placement_is_free(const struct master *m, const struct node *n, const struct job *j);
 
 /* start.c */
 void start_begin(struct master *m, struct job *j); /* its nodes are chosen */
-/* Makes the plan for the case that @spec is the file of the job, whose data are known. @out is
- * zeroed. Errors: those of model_new(), plan_make_job() and plan_update_check(). */
-int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err);
+/* Makes the plan for the case that @spec is the file of the job, whose data are known, and it has
+ * so many servers. @out is zeroed. Errors: those of model_new(), plan_make_job() and
+ * plan_update_check(). */
+int start_plan(const struct job *j, const struct job_spec *spec, size_t servers, struct plan *out,
+               struct err *err);
 void start_forget_fields(struct job *j); /* the names and variables that an inspection told */
 /* Has a checkpoint to say first how its records were encoded, which no worker can find out? */
 bool start_recalls(const struct job *j);

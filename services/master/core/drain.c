@@ -93,11 +93,11 @@ static size_t others(const struct job *j, bool started)
     return count;
 }
 
-static size_t free_workers(const struct master *m)
+static size_t free_workers(const struct master *m, const struct job *j)
 {
     size_t count = 0;
     for (size_t i = 0; i < m->node_count; i++) {
-        count += m->nodes[i]->role == MASTER_WORKER && placement_is_free(m, m->nodes[i]);
+        count += m->nodes[i]->role == MASTER_WORKER && placement_is_free(m, m->nodes[i], j);
     }
     return count;
 }
@@ -162,7 +162,7 @@ const char *drain_problem(struct master *m, struct job *j, const struct node *n)
             return action_printf(m, "shard %zu: %s", i, why);
         }
     }
-    if (job_worker_of(j, n) != NULL && !are_enough(j, others(j, false) + free_workers(m))) {
+    if (job_worker_of(j, n) != NULL && !are_enough(j, others(j, false) + free_workers(m, j))) {
         return action_printf(m, "the job needs %" PRId64 " workers, and no other is free",
                              j->spec.cluster.workers.min);
     }

@@ -172,6 +172,7 @@ struct job_record {
     int32_t priority;
     bool paused;        /* by a client: holds across restarts of the master */
     uint64_t ps_memory; /* bytes that its shards take, as far as known; else 0 */
+    uint32_t servers;   /* with so many it ran last; 0: never. Its file says how many it wants */
     /* place among the jobs that wait, from 1; 0: it does not wait; not stored */
     uint64_t queue_position;
     enum job_waiting waiting; /* the same */

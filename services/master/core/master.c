@@ -283,6 +283,7 @@ void master_step(struct master *m, const struct master_event *event, struct mast
     jobs_advance(m);
     if (m->reschedule) {
         schedule(m);
+        resizes_look(m);
         jobs_advance(m);
     }
     jobs_remove(m);

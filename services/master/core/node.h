@@ -57,6 +57,7 @@ struct node {
     struct node *heard_before, *heard_after;  /* while it is alive */
     struct job *jobs[MASTER_JOBS_PER_PS_MAX]; /* jobs that it serves or is being told to drop */
     size_t job_count;                         /* a worker: at most 1 */
+    struct job *kept_for; /* it had the node, moves to other servers, and gets it again */
 };
 
 #endif

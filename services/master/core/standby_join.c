@@ -37,7 +37,7 @@ static bool may_have(const struct master *m, const struct job *j, const struct n
     const bool speaks = n->alive && !n->doubted && !n->unheard && !node_is_silent(m, n, m->now_ms);
     const bool serves = node_serves(n, j) || n->job_count < MASTER_JOBS_PER_PS_MAX;
     return n->role == MASTER_PS && n != j->shards[shard].node && speaks && serves &&
-           (!n->draining || MUTANT(backup_on_drained)) && placement_refused_until(j, n) == 0 &&
+           (!n->draining || MUTANT(backup_on_drained)) && job_refused_until(j, n) == 0 &&
            !calls_open_of(&m->calls, j, n);
 }
 
@@ -80,7 +80,7 @@ static void say_problem(struct master *m, struct job *j, size_t shard)
     for (size_t i = 0; i < m->node_count; i++) {
         const struct node *n = m->nodes[i];
         refused = refused || (n->alive && n->role == MASTER_PS && n != j->shards[shard].node &&
-                              placement_refused_until(j, n) != 0);
+                              job_refused_until(j, n) != 0);
     }
     if (!refused || shown->backup_problem[0] == '\0') {
         job_record_set(&j->record.shards[shard].backup_problem, "there is no other server for it");

@@ -239,7 +239,7 @@ static void changes_are_checked_and_kept(void **state)
     memcpy(good, GOOD, sizeof GOOD);
     assert_int_equal(submit(&m, good, none, NULL, 0, id, &err), 0);
     char mode[] = "training.mode=async", mode_again[] = "training.mode=bounded";
-    char seed[] = "training.seed=3", ps[] = "cluster.ps=2", modle[] = "training.modle=1";
+    char seed[] = "training.seed=3", ps[] = "cluster.partitions=2", modle[] = "training.modle=1";
     char epochs[] = "training.epochs=x", file[] = "data.train.file=b.csv", word[] = "mode";
     char workers[] = "cluster.workers=2..4";
     static const char *const no_job[] = {"no job nobody-1", NULL};
@@ -248,7 +248,7 @@ static void changes_are_checked_and_kept(void **state)
     assert_refused(&m, id, NULL, 0, ERR_INVALID, empty);
     /* Every wrong one is named, and the good one among them changes nothing. */
     static const char *const all[] = {"training.seed=3: fixed when",
-                                      "cluster.ps=2: fixed when",
+                                      "cluster.partitions=2: fixed when",
                                       "training.modle=1: ",
                                       "training.epochs=x: ",
                                       "data.train.file=b.csv: fixed",
