@@ -36,10 +36,15 @@ static uint32_t count_alive(struct world *w)
 /* It gives up its nodes to move. */
 static void check_begins(struct world *w, struct sim_job *j, const struct job_record *r)
 {
-    unsigned from = 0, to = 0;
-    if (sscanf(r->reason, "moves from %u to %u parameter servers at step", &from, &to) != 2) {
+    static const char begins[] = "moves from ", then[] = " to ";
+    char *end = NULL;
+    if (strncmp(r->reason, begins, sizeof begins - 1) != 0) {
         return;
     }
+    const uint32_t from = (uint32_t)strtoul(r->reason + sizeof begins - 1, &end, 10);
+    const uint32_t to = strncmp(end, then, sizeof then - 1) == 0
+                            ? (uint32_t)strtoul(end + sizeof then - 1, NULL, 10)
+                            : 0;
     if (count_alive(w) < to || from == to) {
         violated(w, INVARIANT_SERVERS, "%s moves from %u to %u servers, and %u are alive", r->id,
                  from, to, count_alive(w));
