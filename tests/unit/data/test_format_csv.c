@@ -54,13 +54,14 @@ static void rows_in_every_dialect_are_the_same(void **state)
     static const float expected[] = {1, 2.5F, -3, 4e2F};
     static const char *const texts[] = {
         "1,2.5,0\n-3,4e2,1\n",
-        "1,2.5,0\n-3,4e2,1",                        /* no last line end */
-        "1,2.5,0\r\n-3,4e2,1\r\n",                  /* CRLF */
-        "1,2.5,0\r-3,4e2,1\r",                      /* CR */
-        "\357\273\2771,2.5,0\n-3,4e2,1\n",          /* byte order mark */
-        "\"1\",\"2.5\",\"0\"\n\"-3\" ,\"4e2\",1\n", /* quoted */
-        " 1 ,\t2.5, 0 \n\n\n-3,4e2,1\n\n",          /* blanks and empty lines */
-        "a,b,c\n1,2.5,0\n-3,4e2,1\n",               /* header */
+        "1,2.5,0\n-3,4e2,1",                         /* no last line end */
+        "1,2.5,0\r\n-3,4e2,1\r\n",                   /* CRLF */
+        "1,2.5,0\r-3,4e2,1\r",                       /* CR */
+        "\357\273\2771,2.5,0\n-3,4e2,1\n",           /* byte order mark */
+        "sep=,\r\na,b,c\r\n1,2.5,0\r\n-3,4e2,1\r\n", /* for spreadsheets */
+        "\"1\",\"2.5\",\"0\"\n\"-3\" ,\"4e2\",1\n",  /* quoted */
+        " 1 ,\t2.5, 0 \n\n\n-3,4e2,1\n\n",           /* blanks and empty lines */
+        "a,b,c\n1,2.5,0\n-3,4e2,1\n",                /* header */
         "\"a\nb\",\"b,\"\"\",c\n1,2.5,0\n-3,4e2,1\n",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
