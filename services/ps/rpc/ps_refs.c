@@ -44,6 +44,7 @@ static void release_memory(struct ps_shard *s)
     free(s->pasts);
     free(s->squares);
     free(s->base_slots);
+    ps_averages_release(s);
     if (s->snapshots.budget != NULL) {
         snapshots_release(&s->snapshots);
     }
