@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ps/rpc/ps_average.h"
 #include "ps/rpc/ps_shell.h"
 
 #define PARTS_MAX 8 /* of a shard, on their way to readers */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "ps/rpc/ps_shell.h"
+#include "ps/rpc/ps_average.h"
 
 struct ps_average {
     struct ps_average *next;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "ps/rpc/ps_average.h"
 #include "ps/rpc/ps_shell.h"
 
 struct ps *ps_ref(struct ps *ps)

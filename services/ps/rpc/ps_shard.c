@@ -10,6 +10,7 @@
 #include "ps/rpc/ps_memory.h"
 #include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_standby.h"
+#include "ps/rpc/ps_average.h"
 #include "ps/rpc/ps_shell.h"
 #include "wire/wire.h"
 

@@ -151,8 +151,7 @@ struct ps_shard {
     struct ps_stream *streams;
     struct snapshots snapshots;
     size_t bases; /* versions that may be kept for workers: memory for them is reserved */
-    /* pins of readers, and for how many versions beside those memory is reserved: a reader takes
-     * none that updates need */
+    /* pins of readers, and for how many versions more memory is reserved, so updates lack none */
     size_t readers, reader_versions;
     atomic_uint parts;           /* that readers read and are on their way */
     struct ps_average *averages; /* of versions that readers have pinned; NULL: none */
@@ -363,15 +362,6 @@ void ps_sums_applied(struct ps_shard *s);
 int ps_sums_check(struct ps_shard *s, const struct shard_event *e, struct err *err);
 /* The data of @sums of a reply; borrowed. */
 const struct buf *ps_sums_of(const struct ps_shard *s, const struct exchange_sums *sums);
-
-/* ---- ps_average.c: moving averages that readers read, on the strand ---- */
-
-/* Keeps the average of @version, the present one, as long as a reader has it pinned. Errors:
- * ERR_STATE the job has none; ERR_EXHAUSTED; ERR_RANGE it is not the present version. */
-int ps_average_keep(struct ps_shard *s, uint64_t version, struct err *err);
-const float *ps_average_of(const struct ps_shard *s, uint64_t version); /* NULL: it is not kept */
-void ps_averages_trim(struct ps_shard *s); /* those that no reader has pinned any more */
-void ps_averages_release(struct ps_shard *s);
 
 /* ---- ps_values.c: values on their way out, on the strand ---- */
 

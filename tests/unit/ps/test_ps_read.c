@@ -163,16 +163,24 @@ static void test_the_moving_average(void **state)
     struct rpc_msg *reply = NULL;
     static float values[ELEMENTS], average[ELEMENTS], part[ELEMENTS];
     char other[] = "other";
+    uint64_t version = 0;
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        gradient[i] = 0.25F + (float)(i % 7);
+    }
     ps_rig_start(&rig, 0);
     ps_rig_expect(ps_rig_open(&rig, job, "sync", "adam, average: 0.5", 1, 1, &err), 0, &err, "");
-    for (uint64_t step = 0; step < 3; step++) {
-        push(&rig, step);
+    for (uint64_t step = 0;; step++) {
         ps_rig_expect(
-            ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, values, NULL, &err), 0,
-            &err, "");
+            ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, values, &version, &err),
+            0, &err, "");
+        assert_int_equal(version, step);
         for (size_t i = 0; i < ELEMENTS; i++) {
             average[i] = step == 0 ? values[i] : 0.5F * average[i] + 0.5F * values[i];
         }
+        if (step == 3) {
+            break;
+        }
+        push(&rig, step);
     }
     assert_memory_not_equal(average, values, sizeof values);
     ps_rig_expect(pin(&rig, other, NULL, &err), 0, &err, "");
@@ -201,6 +209,7 @@ static void test_the_moving_average(void **state)
     ps_rig_expect(pin(&rig, mine, NULL, &err), 0, &err, "");
     ps_rig_expect(read_average(&rig, mine, 0, NULL, &err), ERR_STATE, &err, "version 4 was pinned");
     ps_rig_stop(&rig);
+    memset(gradient, 0, ELEMENTS * sizeof *gradient);
 }
 
 /* Gradients of keys [first, first + n) in the first table, each 1. */
