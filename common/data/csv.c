@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -75,18 +76,33 @@ void csv_close(struct csv *c)
     }
 }
 
+size_t csv_preamble(const char *text, size_t n, char separator, uint64_t *line)
+{
+    const size_t at = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    const char *p = text + at, *end = text + n;
+    *line = 1;
+    if (n - at < 6 || strncasecmp(p, "sep=", 4) != 0 || p[4] != separator) {
+        return at;
+    }
+    p += p[5] == '\r' ? 6 : 5;
+    if (p == end || *p != '\n') {
+        return at;
+    }
+    *line = 2;
+    return (size_t)(p + 1 - text);
+}
+
 /* Load the next chunk. Returns 0, CSV_END or CSV_FAILED. */
 static int load(struct csv *c, struct err *err)
 {
-    static const unsigned char mark[3] = {0xEF, 0xBB, 0xBF};
     bool first = source_offset(c->source) == 0 && c->line == 1;
     c->chunk_pos = 0;
     c->chunk_len = 0;
     if (source_read(c->source, c->chunk, CSV_CHUNK_BYTES, &c->chunk_len, err) != 0) {
         return CSV_FAILED;
     }
-    if (first && c->chunk_len >= sizeof mark && memcmp(c->chunk, mark, sizeof mark) == 0) {
-        c->chunk_pos = sizeof mark;
+    if (first) {
+        c->chunk_pos = csv_preamble((const char *)c->chunk, c->chunk_len, c->separator, &c->line);
     }
     return c->chunk_pos < c->chunk_len ? 0 : CSV_END;
 }

@@ -26,6 +26,10 @@ struct csv_row {
     uint64_t line; /* line in which the row begins, from 1 */
 };
 
+/* How many bytes at the beginning of a file are before its first row: a byte order mark, and the
+ * line "sep=;" with which spreadsheets are told the separator. *@line: that of what follows. */
+size_t csv_preamble(const char *text, size_t n, char separator, uint64_t *line);
+
 /* Errors: as source_open(). */
 int csv_open(const char *path, const struct data_roots *roots, char separator, struct csv **out,
              struct err *err);

@@ -11,18 +11,28 @@
 
 #define CELL_NUMBER_BYTES 512 /* more than a number in a data file ever has */
 
-bool csv_is_missing(const char *text)
+static bool is_among(const char *text, const char *const *words, size_t count)
 {
-    static const char *const words[] = {"", "NA", "N/A", "NaN", "null", "?"};
-    if (strchr("nN?", text[0]) == NULL) { /* strchr() finds the NUL of an empty text, too */
-        return false;
-    }
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (strcasecmp(text, words[i]) == 0) {
             return true;
         }
     }
     return false;
+}
+
+bool csv_is_missing(const char *text)
+{
+    static const char *const words[] = {"", "NA", "N/A", "NaN", "null", "?"};
+    /* strchr() finds the NUL of an empty text, too */
+    return strchr("nN?", text[0]) != NULL && is_among(text, words, sizeof words / sizeof words[0]);
+}
+
+bool csv_is_missing_number(const char *text)
+{
+    static const char *const words[] = {"\\N", "#N/A", "<NA>", "None", "-", "."};
+    return csv_is_missing(text) || (strchr("\\#<nN-.", text[0]) != NULL &&
+                                    is_among(text, words, sizeof words / sizeof words[0]));
 }
 
 /* 1,5 as 1.5 in @out. A point is refused: 1.234 may be a thousand. */

@@ -57,6 +57,9 @@ enum column_missing csv_column_missing(const struct csv_columns *c, const struct
 
 /* Empty, NA, N/A, NaN, null or ?, in any case. */
 bool csv_is_missing(const char *text);
+/* Those, and what databases, spreadsheets and Python write in a column of numbers, where it cannot
+ * be a word: \N, #N/A, <NA>, None, - and a point. */
+bool csv_is_missing_number(const char *text);
 /* A finite number that fits a float, with @decimal (enum data_decimal) before its decimals. */
 bool csv_is_number(const char *text, int decimal, double *value);
 #define CSV_SHOWN_BYTES 40 /* bytes of a cell that a message shows */

@@ -128,6 +128,8 @@ bool data_spec_samples(const struct data_spec *spec);
  * have any, and then count once each. */
 enum data_weights { DATA_WEIGHTS_NONE, DATA_WEIGHTS_OPTIONAL, DATA_WEIGHTS_REQUIRED };
 enum data_weights data_spec_weights(const struct data_spec *spec, const char *part);
+/* What is to be said of train records that dataset_of_one_class() finds. */
+#define DATA_ONE_CLASS "all train records are of one class: there is nothing to learn from them"
 #define DATA_NO_WEIGHTS                                                                            \
     "the test records do not have the weights that data.weight names, so each counts once"
 /* What a missing value becomes, COLUMN_MISSING_DATA resolved. @c NULL: of a column that is not

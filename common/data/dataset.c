@@ -177,6 +177,21 @@ void dataset_class_counts(const struct dataset *d, uint64_t *out)
     }
 }
 
+bool dataset_of_one_class(const struct dataset *d)
+{
+    if (!d->info.label_is_class) {
+        return false;
+    }
+    uint64_t *counts = mem_new(d->info.classes + 1, sizeof *counts);
+    uint32_t there = 0;
+    dataset_class_counts(d, counts);
+    for (uint32_t i = 0; i < d->info.classes; i++) {
+        there += counts[i] > 0;
+    }
+    free(counts);
+    return there == 1;
+}
+
 /* @records of all that there are. */
 static int read_records(const struct dataset *d, const uint64_t *records, size_t count,
                         struct batch *b, struct err *err)

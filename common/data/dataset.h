@@ -75,6 +75,8 @@ const char *dataset_measured(const struct dataset *d);
 const char *dataset_news(const struct dataset *d);
 /* Class names in order, or NULL when they are plain numbers. */
 const char *const *dataset_class_names(const struct dataset *d);
+/* True if the records are all of one class (DATA_ONE_CLASS). */
+bool dataset_of_one_class(const struct dataset *d);
 /* The number of records of each class, [info.classes]. */
 void dataset_class_counts(const struct dataset *d, uint64_t *out);
 /* Errors: ERR_INVALID a record's list in sparse field @field is beyond @limit; names the record and

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #define UNPACK "data files may be plain, gzip, zlib or zstd"
+#define TO_UTF_8 "write it in UTF-8 (iconv -f UTF-16 -t UTF-8, or \"CSV UTF-8\" of spreadsheets)"
 #define WRITE_CSV "write it as CSV (pandas: read it, then to_csv)"
 
 struct signature {
@@ -53,6 +54,8 @@ static const struct signature signatures[] = {
               "\x7F"
               "ELF",
               "a program", "it has no records"),
+    SIGNATURE(0, "\xFF\xFE", "text in UTF-16", TO_UTF_8),
+    SIGNATURE(0, "\xFE\xFF", "text in UTF-16", TO_UTF_8),
     SIGNATURE(0, "version https://git-lfs.github.com/spec/",
               "a pointer of Git LFS, not the file itself", "fetch the file with git lfs pull"),
 };

@@ -159,7 +159,7 @@ static int add_number(struct csv_load *l, const struct csv_row *row, size_t colu
         *out = (float)value;
         return 0;
     }
-    if (!csv_is_missing(row->fields[column])) {
+    if (!csv_is_missing_number(row->fields[column])) {
         return cell_error(l, row, column, "", advise_number(row->fields[column], decimal), err);
     }
     *out = NAN;
@@ -189,7 +189,9 @@ static int check_missing(const struct csv_load *l, const struct csv_row *row, bo
 {
     for (size_t j = 0; j < row->count; j++) {
         enum column_missing policy = l->missing[j];
-        if (policy > COLUMN_MISSING_SKIP || !csv_is_missing(row->fields[j])) {
+        const bool number = l->columns.roles[j] == CSV_NUMBER;
+        if (policy > COLUMN_MISSING_SKIP ||
+            !(number ? csv_is_missing_number : csv_is_missing)(row->fields[j])) {
             continue;
         }
         if (policy == COLUMN_MISSING_SKIP) {

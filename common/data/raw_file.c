@@ -38,6 +38,9 @@ static int open_inside(const char *path, const struct data_roots *roots, int *ou
     /* Without O_NONBLOCK, opening a FIFO would wait for a writer that never comes. */
     *out = open(at >= 0 ? link : path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     rc = *out >= 0 ? 0 : err_errno(err, errno, "open %s", path);
+    if (rc == ERR_NOT_FOUND && (strncmp(path, "~/", 2) == 0 || strstr(path, "/~/") != NULL)) {
+        rc = err_set(err, rc, "%s; ~ stands for no directory here: give the whole path", err->msg);
+    }
     if (at >= 0) {
         (void)close(at);
     }
@@ -58,6 +61,9 @@ static int open_regular(const char *path, const struct data_roots *roots, int *o
     } else if (!S_ISREG(st.st_mode)) {
         rc = err_set(err, ERR_INVALID, "open %s: this is %s, not a file", path,
                      S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
+        if (S_ISFIFO(st.st_mode)) {
+            rc = err_set(err, rc, "%s; `gradus predict --data -` reads standard input", err->msg);
+        }
     }
     if (rc != 0) {
         (void)close(fd);

@@ -30,6 +30,18 @@ static int check_beginning(const char *path, const uint8_t *head, size_t n, stru
                : foreign_file_check(path, head, n, err);
 }
 
+/* The same of what was unpacked. */
+static int check_unpacked(const char *path, const uint8_t *head, size_t n, struct err *err)
+{
+    int rc = check_beginning(path, head, n, err);
+    if (rc == 0 && !tfrecord_begins(head, n) &&
+        (gunzip_begins(head, n) || zstd_file_begins(head, n))) {
+        rc = err_set(err, ERR_INVALID, "%s: this is a file packed twice; unpack it once, with %s",
+                     path, gunzip_begins(head, n) ? "gunzip" : "zstd -d");
+    }
+    return rc;
+}
+
 /* Give the file to the library that its first bytes ask for. */
 static int begin_reading(struct source *s, struct err *err)
 {
@@ -126,7 +138,7 @@ int source_read(struct source *s, void *out, size_t n, size_t *got, struct err *
              : s->gunzip != NULL ? gunzip_read(s->gunzip, out, n, got, err)
                                  : read_plain(s, out, n, got, err);
     if (rc == 0 && s->offset == 0 && (s->zstd != NULL || s->gunzip != NULL)) {
-        rc = check_beginning(source_path(s), out, *got, err); /* unpacked */
+        rc = check_unpacked(source_path(s), out, *got, err);
     }
     s->offset += rc == 0 ? *got : 0;
     return rc;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/csv.h"
 #include "data/csv_columns.h"
 #include "data/parts.h"
 
@@ -27,8 +28,8 @@ static bool is_mark(const char *text, size_t n)
 static bool find_first_row(const struct stream_source *s, struct stream_file *f, const char *text,
                            size_t n, bool last)
 {
-    const char *p = text + (is_mark(text, n) ? 3 : 0), *end = text + n;
-    uint64_t line = 1, lines;
+    uint64_t line, lines;
+    const char *p = text + csv_preamble(text, n, s->rows.separator, &line), *end = text + n;
     for (;;) {
         const char *row = p;
         size_t bytes = row_cut(&s->rows, row, (size_t)(end - row), 1, last, &lines);

@@ -40,6 +40,16 @@ static size_t raise_descriptors(size_t wanted)
     return now.rlim_cur > INT_MAX ? INT_MAX : (size_t)now.rlim_cur;
 }
 
+int accept_limit_files_need(size_t need, const char *what, struct err *err)
+{
+    const size_t can = raise_descriptors(need);
+    return can >= need ? 0
+                       : err_set(err, ERR_EXHAUSTED,
+                                 "%s takes at least %zu open files, and %zu are allowed here "
+                                 "(ulimit -n)",
+                                 what, need, can);
+}
+
 static size_t reserve_of(size_t descriptors)
 {
     size_t part = descriptors / RESERVE_PART;

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
+
 /* What a process needs besides connections: files, sockets to others, pipes. */
 #define ACCEPT_LIMIT_OTHERS 256
 
@@ -25,6 +27,8 @@ size_t accept_limit_set(size_t connections);
  * ACCEPT_LIMIT_EXEMPT_MAX in one process, further ones are not exempt. */
 #define ACCEPT_LIMIT_EXEMPT_MAX 4
 void accept_limit_exempt(int fd);
+/* Errors: ERR_EXHAUSTED the process may open fewer than @need files; says of @what. */
+int accept_limit_files_need(size_t need, const char *what, struct err *err);
 /* Connections that were closed because of the limit, so far. */
 uint64_t accept_limit_refused(void);
 

@@ -371,6 +371,7 @@ static int log_failure(int code, const struct err *err)
 }
 
 #define THREADS_MIN 20 /* about so many has each service */
+#define FILES_MIN 48   /* open, without any connection */
 
 /* Logs what this process has of the machine, so that nobody has to guess where a limit comes from.
  */
@@ -391,7 +392,8 @@ int service_run(struct service_context *sc)
     log_init(sc->svc->name, (enum log_level)sc->common.log_level);
     log_set_format((enum log_format)sc->common.log_format);
     log_host();
-    if (host_threads_need("", THREADS_MIN, "a service", &err) != 0) {
+    if (host_threads_need("", THREADS_MIN, "a service", &err) != 0 ||
+        accept_limit_files_need(FILES_MIN, "a service", &err) != 0) {
         return log_failure(err.code, &err);
     }
     /* While there is one thread: plug-ins are tried out in forks of this process. */

@@ -105,7 +105,7 @@ static int sink_flush(struct sink *s, struct err *err)
         rc = storage_add(&s->file, buf_str(&s->text), s->text.len, err);
     } else if (fwrite(buf_str(&s->text), 1, s->text.len, stdout) != s->text.len ||
                fflush(stdout) != 0) {
-        rc = err_set(err, ERR_UNAVAILABLE, "standard output cannot be written");
+        rc = err_set(err, ERR_INTERNAL, "cannot write to stdout");
     }
     buf_reset(&s->text);
     return rc;

@@ -163,6 +163,9 @@ int job_file_model(struct job_spec *spec, struct model **model, struct dataset *
         if (dataset_lacks_weights(*test, &spec->data)) {
             cli_say(DATA_NO_WEIGHTS);
         }
+        if (dataset_of_one_class(*train)) {
+            cli_say(DATA_ONE_CLASS);
+        }
         const struct dataset_info *info = dataset_info(*train);
         input = info->features;
         classes = info->label_is_class ? info->classes : 0;

@@ -17,12 +17,6 @@ static int check(const struct job *j, struct err *err)
                        "the model of job %s is a program of its workers, which alone computes it",
                        id);
     }
-    if (j->spec.update.evaluate_average) {
-        return err_set(err, ERR_STATE,
-                       "job %s is evaluated with a moving average (update.evaluate_average), which "
-                       "its checkpoints have; they can be followed",
-                       id);
-    }
     return 0;
 }
 
@@ -43,6 +37,7 @@ int master_follow(struct master *m, const char *id, struct master_follow *out, s
                                   .sync = job_is_sync(j),
                                   .version_shift = j->version_shift,
                                   .step = train_step(j),
+                                  .average = j->spec.update.evaluate_average,
                                   .shard_count = j->shard_count};
     out->shards = mem_new(j->shard_count + 1, sizeof *out->shards);
     for (size_t i = 0; i < j->shard_count; i++) {

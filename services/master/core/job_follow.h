@@ -15,10 +15,11 @@ struct master_follow {                    /* borrowed until the next step, but f
     bool sync;
     uint64_t version_shift; /* sync: version of a shard = step + this (modulo 2^64) */
     uint64_t step;
+    bool average; /* the job is evaluated with its moving average */
 };
 
 /* Errors: ERR_NOT_FOUND; ERR_STATE it has no shards now, or what readers cannot read: a
- * moving average, a program. */
+ * program. */
 int master_follow(struct master *m, const char *id, struct master_follow *out, struct err *err);
 
 #endif

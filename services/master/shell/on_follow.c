@@ -43,6 +43,7 @@ static void answer(struct request *r, const struct master_follow *f)
     m.sync = f->sync;
     m.version_shift = f->version_shift;
     m.step = f->step;
+    m.average = f->average;
     request_reply(r, &m.base);
     wire_plan_release(&plan);
     free(m.shards);

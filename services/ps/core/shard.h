@@ -368,5 +368,7 @@ struct shard_info {
     const struct err *broken; /* a backup: why it cannot become a primary; NULL: it can. Borrows */
 };
 void shard_info(const struct shard *s, struct shard_info *out);
+/* True if a reader has pinned @version. */
+bool shard_reads(const struct shard *s, uint64_t version);
 
 #endif

@@ -216,3 +216,12 @@ size_t shard_readers_count(const struct shard *s)
     }
     return count;
 }
+
+bool shard_reads(const struct shard *s, uint64_t version)
+{
+    bool pinned = false;
+    for (size_t i = 0; i < SHARD_READERS_MAX; i++) {
+        pinned = pinned || (s->readers[i].pinned && s->readers[i].version == version);
+    }
+    return pinned;
+}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ps/rpc/ps_average.h"
 #include "ps/rpc/ps_shell.h"
 
 #define PARTS_MAX 8 /* of a shard, on their way to readers */
@@ -72,17 +73,22 @@ static void send(struct ps_request *r, Gradus__V1__ReadResponse *m, struct part 
 
 /* ---- answers, on the strand ---- */
 
-static int answer_pin(struct ps_request *r, Gradus__V1__ReadResponse *m, struct err *err)
+static int answer_pin(struct ps_request *r, const Gradus__V1__ReadPin *q,
+                      Gradus__V1__ReadResponse *m, struct err *err)
 {
-    const struct ps_shard *s = r->shard;
+    struct ps_shard *s = r->shard;
     const size_t tables = s->tables == NULL ? 0 : s->tables->count;
     uint64_t rows[SHARD_TABLES_MAX];
     if (s->failed.code != 0) { /* its tables may be of two versions */
         *err = s->failed;
         return err->code;
     }
+    int rc = q->average ? ps_average_keep(s, m->version, err) : 0;
+    if (rc != 0) {
+        return rc;
+    }
     for (size_t i = 0; i < tables; i++) {
-        int rc = table_count(s->tables->tables[i], m->version, &rows[i], err);
+        rc = table_count(s->tables->tables[i], m->version, &rows[i], err);
         if (rc != 0) {
             return rc;
         }
@@ -102,6 +108,12 @@ static int answer_values(struct ps_request *r, const Gradus__V1__ReadValues *q,
         return err_set(err, ERR_INVALID, "values from element %" PRIu64 " on, of %" PRIu64,
                        q->first, s->elements);
     }
+    const float *values = q->average ? ps_average_of(s, m->version)
+                                     : snapshots_find(&s->snapshots, m->version)->values.data;
+    if (values == NULL) {
+        return err_set(err, ERR_STATE, "version %" PRIu64 " was pinned without its moving average",
+                       m->version);
+    }
     uint64_t n = s->elements - q->first;
     n = n < PART_FLOATS ? n : PART_FLOATS;
     n = q->count > 0 && q->count < n ? q->count : n;
@@ -109,8 +121,7 @@ static int answer_values(struct ps_request *r, const Gradus__V1__ReadValues *q,
     if (rc != 0) {
         return rc;
     }
-    const struct snapshot *snapshot = snapshots_find(&s->snapshots, m->version);
-    memcpy(p + 1, snapshot->values.data + q->first, n * sizeof(float));
+    memcpy(p + 1, values + q->first, n * sizeof(float));
     struct rpc_piece piece = {p + 1, n * sizeof(float)};
     send(r, m, p, &piece, 1);
     return 0;
@@ -165,7 +176,7 @@ static void answer(struct ps_request *r, const struct shard_action *a, const str
     }
     switch (q->what_case) {
     case GRADUS__V1__READ_REQUEST__WHAT_PIN:
-        rc = answer_pin(r, &m, &err);
+        rc = answer_pin(r, q->pin, &m, &err);
         break;
     case GRADUS__V1__READ_REQUEST__WHAT_VALUES:
         rc = answer_values(r, q->values, &m, &err);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "ps/rpc/ps_average.h"
 #include "ps/rpc/ps_shell.h"
 
 struct ps *ps_ref(struct ps *ps)
@@ -46,6 +47,7 @@ static void release_memory(struct ps_shard *s)
     free(s->pasts);
     free(s->squares);
     free(s->base_slots);
+    ps_averages_release(s);
     if (s->snapshots.budget != NULL) {
         snapshots_release(&s->snapshots);
     }

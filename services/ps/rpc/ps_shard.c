@@ -10,6 +10,7 @@
 #include "ps/rpc/ps_memory.h"
 #include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_standby.h"
+#include "ps/rpc/ps_average.h"
 #include "ps/rpc/ps_shell.h"
 #include "wire/wire.h"
 
@@ -295,6 +296,7 @@ static void show(struct ps_shard *s)
     ps_follow_trim(s);
     ps_standby_show(s, &info, ps_follow_problem(s), ps_follow_state_bytes(s));
     ps_tables_follow(s);
+    ps_averages_trim(s);
     snapshots_usage(&s->snapshots, &usage);
     usage.held = info.closed ? 0 : usage.held;
     if (info.closed) {

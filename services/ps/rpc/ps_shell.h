@@ -151,11 +151,11 @@ struct ps_shard {
     struct ps_stream *streams;
     struct snapshots snapshots;
     size_t bases; /* versions that may be kept for workers: memory for them is reserved */
-    /* pins of readers, and for how many versions beside those memory is reserved: a reader takes
-     * none that updates need */
+    /* pins of readers, and for how many versions more memory is reserved, so updates lack none */
     size_t readers, reader_versions;
-    atomic_uint parts;          /* that readers read and are on their way */
-    struct ps_base *base_slots; /* RULE_BASE_SLOT: slot 0 of versions kept for workers */
+    atomic_uint parts;           /* that readers read and are on their way */
+    struct ps_average *averages; /* of versions that readers have pinned; NULL: none */
+    struct ps_base *base_slots;  /* RULE_BASE_SLOT: slot 0 of versions kept for workers */
     size_t base_count, base_capacity;
     struct buffer_pool base_pool;
     struct shard_tables

@@ -117,6 +117,7 @@ int live_shards_place(struct live_shards *l, const Gradus__V1__FollowResponse *f
     free(l->job);
     l->job = mem_strdup(f->job);
     l->generation = f->generation;
+    l->average = f->average != 0;
     if (l->count != count) {
         struct live_shard *before = l->items;
         const size_t had = l->count;
@@ -220,12 +221,18 @@ static int ask_all(struct live_shards *l, bool (*make)(void *ctx, size_t shard, 
 
 /* ---- pins ---- */
 
+struct pinning {
+    const uint64_t *version; /* NULL: the present one */
+    bool average;
+};
+
 static bool make_pin(void *ctx, size_t shard, struct ask *ask)
 {
-    const uint64_t *version = ctx;
+    const struct pinning *p = ctx;
     (void)shard;
-    ask->pin.exact = version != NULL;
-    ask->pin.version = version != NULL ? *version : 0;
+    ask->pin.exact = p->version != NULL;
+    ask->pin.version = p->version != NULL ? *p->version : 0;
+    ask->pin.average = p->average;
     ask->request.what_case = GRADUS__V1__READ_REQUEST__WHAT_PIN;
     ask->request.pin = &ask->pin;
     return true;
@@ -235,7 +242,8 @@ int live_shards_pin(struct live_shards *l, const uint64_t *version, struct err *
 {
     (void)snprintf(l->pin_id, sizeof l->pin_id, "reader-%016" PRIx64 "-%" PRIu64, l->drawn,
                    ++l->pins);
-    int rc = ask_all(l, make_pin, (void *)(uintptr_t)version, err);
+    struct pinning pinning = {version, l->average};
+    int rc = ask_all(l, make_pin, &pinning, err);
     l->table = SIZE_MAX;
     l->table_count = 0;
     for (size_t i = 0; i < l->count && rc == 0; i++) {
@@ -300,6 +308,7 @@ static bool make_values(void *ctx, size_t shard, struct ask *ask)
     ask->request.what_case = GRADUS__V1__READ_REQUEST__WHAT_VALUES;
     ask->request.values = &ask->values;
     ask->values.first = r->done[shard];
+    ask->values.average = r->l->average;
     return r->done[shard] < r->plan->shard_elements[shard];
 }
 

@@ -35,8 +35,9 @@ struct live_shard {
 
 struct live_shards {
     const struct rpc_credentials *credentials; /* borrowed; may be NULL */
-    char *job;                                 /* the last two of the last answer */
+    char *job;                                 /* the last three of the last answer */
     uint64_t generation;
+    bool average; /* read in the place of the values */
     struct live_shard *items;
     size_t count;
     char pin_id[48];

@@ -98,6 +98,9 @@ static int load(struct worker_job *j, const char *encoding, bool begins, struct 
             if (dataset_lacks_weights(j->model.test, &j->model.spec.data)) {
                 log_warn("no_weights", "job=%s reason=\"" DATA_NO_WEIGHTS "\"", j->id);
             }
+            if (j->model.train != NULL && dataset_of_one_class(j->model.train)) {
+                log_warn("one_class", "job=%s reason=\"" DATA_ONE_CLASS "\"", j->id);
+            }
         } else if (j->load_err.code == ERR_UNAVAILABLE) {
             worker_model_release(&j->model);
             j->loaded = false;

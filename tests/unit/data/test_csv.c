@@ -43,6 +43,13 @@ static void rows_and_lines(void **state)
         {"\n\n a b \n\tc\t", "3:[a b];4:[c];"},
         {"\xEF\xBB\xBF\"x\",y", "1:[x][y];"},
         {"a\xEF\xBB\xBF,y", "1:[a\xEF\xBB\xBF][y];"},
+        {"sep=,\nx,y", "2:[x][y];"},
+        {"\xEF\xBB\xBFSEP=,\r\nx,y", "2:[x][y];"},
+        {"sep=,\n", ""},
+        {"sep=;\nx,y", "1:[sep=;];2:[x][y];"}, /* of another separator */
+        {"sep=,", "1:[sep=][];"},
+        {"sep=,y\n", "1:[sep=][y];"},
+        {"x,y\nsep=,\n", "1:[x][y];2:[sep=][];"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct buf rows = {0};

@@ -54,13 +54,14 @@ static void rows_in_every_dialect_are_the_same(void **state)
     static const float expected[] = {1, 2.5F, -3, 4e2F};
     static const char *const texts[] = {
         "1,2.5,0\n-3,4e2,1\n",
-        "1,2.5,0\n-3,4e2,1",                        /* no last line end */
-        "1,2.5,0\r\n-3,4e2,1\r\n",                  /* CRLF */
-        "1,2.5,0\r-3,4e2,1\r",                      /* CR */
-        "\357\273\2771,2.5,0\n-3,4e2,1\n",          /* byte order mark */
-        "\"1\",\"2.5\",\"0\"\n\"-3\" ,\"4e2\",1\n", /* quoted */
-        " 1 ,\t2.5, 0 \n\n\n-3,4e2,1\n\n",          /* blanks and empty lines */
-        "a,b,c\n1,2.5,0\n-3,4e2,1\n",               /* header */
+        "1,2.5,0\n-3,4e2,1",                         /* no last line end */
+        "1,2.5,0\r\n-3,4e2,1\r\n",                   /* CRLF */
+        "1,2.5,0\r-3,4e2,1\r",                       /* CR */
+        "\357\273\2771,2.5,0\n-3,4e2,1\n",           /* byte order mark */
+        "sep=,\r\na,b,c\r\n1,2.5,0\r\n-3,4e2,1\r\n", /* for spreadsheets */
+        "\"1\",\"2.5\",\"0\"\n\"-3\" ,\"4e2\",1\n",  /* quoted */
+        " 1 ,\t2.5, 0 \n\n\n-3,4e2,1\n\n",           /* blanks and empty lines */
+        "a,b,c\n1,2.5,0\n-3,4e2,1\n",                /* header */
         "\"a\nb\",\"b,\"\"\",c\n1,2.5,0\n-3,4e2,1\n",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -293,6 +294,47 @@ static void missing_values_follow_the_policy(void **state)
     check_features(&spec, DATA_LABEL_CLASS, (float[]){1}, 1, 1);
 }
 
+/* Of numbers; as a category they are words. */
+static void databases_write_missing_numbers_in_their_way(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"\\N", "#N/A", "<NA>", "None", "-", ".", "NULL"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "1,x,0\n%s,%s,1\n3,x,0\n", words[i],
+                       i < 6 ? words[i] : "x");
+        struct data_spec spec = csv_spec(text);
+        spec.categorical = (char[]){"1"};
+        fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                        "t.csv:2: column 0: the value is missing (");
+        spec.missing = DATA_MISSING_MEAN;
+        const bool two = i < 6;
+        const float twice[] = {1, 0, 1, 2, 1, 0, 3, 0, 1}, once[] = {1, 1, 2, 1, 3, 1};
+        check_features(&spec, DATA_LABEL_CLASS, two ? twice : once, 3, two ? 3 : 2);
+    }
+}
+
+static void records_of_one_class_are_found(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool one;
+    } cases[] = {
+        {"1,0\n2,0\n", true}, {"1,1\n2,1\n", true}, {"1,a\n2,a\n", true}, {"1,0\n2,1\n", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct data_spec spec = csv_spec(cases[i].text);
+        spec.header = DATA_HEADER_FALSE;
+        struct dataset *d = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
+        assert_int_equal(dataset_of_one_class(d), cases[i].one);
+        dataset_free(d);
+    }
+    struct data_spec spec = csv_spec("1,3\n2,3\n");
+    struct dataset *d = fixture_open(&spec, DATA_LABEL_REAL, NULL);
+    assert_false(dataset_of_one_class(d));
+    dataset_free(d);
+}
+
 static void test_records_are_filled_with_train_statistics(void **state)
 {
     (void)state;
@@ -469,6 +511,8 @@ int main(void)
         cmocka_unit_test(unknown_test_labels_are_refused),
         cmocka_unit_test(real_labels_are_numbers),
         cmocka_unit_test(missing_values_follow_the_policy),
+        cmocka_unit_test(databases_write_missing_numbers_in_their_way),
+        cmocka_unit_test(records_of_one_class_are_found),
         cmocka_unit_test(test_records_are_filled_with_train_statistics),
         cmocka_unit_test(categories_become_ones),
         cmocka_unit_test(columns_are_named_in_lists),

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data in several files. */
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "unit/data/data_rig.h"
 
 static struct data_spec files_spec(char *files)
@@ -186,6 +189,10 @@ static void other_programs_files_are_told(void **state)
         OTHER("\n <!DOCTYPE HTML><html><body>404</body></html>", "a web page (HTML)"),
         OTHER("version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n",
               "a pointer of Git LFS, not the file itself; fetch the file with git lfs pull"),
+        OTHER("\xFF\xFE"
+              "a\0;\0b\0\n\0",
+              "this is text in UTF-16; write it in UTF-8 (iconv"),
+        OTHER("\xFE\xFF\0a\0;\0b\0\n", "this is text in UTF-16"),
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct data_spec spec = files_spec((char[]){"other"});
@@ -196,6 +203,27 @@ static void other_programs_files_are_told(void **state)
         fixture_write_gz("other", cases[i].bytes, cases[i].count);
         fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, cases[i].message);
     }
+    static const char packed[] = "\x1F\x8B\x08\x08....";
+    struct data_spec spec = files_spec((char[]){"other"});
+    fixture_write_gz("other", packed, sizeof packed - 1);
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "this is a file packed twice; unpack it once, with gunzip");
+}
+
+static void what_is_no_file_is_told(void **state)
+{
+    (void)state;
+    struct data_spec spec = files_spec((char[]){"~/data.csv"});
+    spec.format = DATA_FORMAT_CSV;
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_NOT_FOUND,
+                    "No such file or directory; ~ stands for no directory here");
+    char *pipe = file_join(fixture_dir, "pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    spec.train.file = pipe;
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "pipe or socket, not a file; `gradus predict --data -` reads standard input");
+    assert_int_equal(unlink(pipe), 0);
+    free(pipe);
 }
 
 static void limits_and_splits_are_of_all(void **state)
@@ -233,6 +261,7 @@ int main(void)
         cmocka_unit_test(categories_and_headers_go_together),
         cmocka_unit_test(idx_files_come_in_pairs),
         cmocka_unit_test(files_of_another_kind_are_refused),
+        cmocka_unit_test(what_is_no_file_is_told),
         cmocka_unit_test(parts_without_records_do_not_count),
         cmocka_unit_test(other_programs_files_are_told),
         cmocka_unit_test(limits_and_splits_are_of_all),

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -130,6 +131,11 @@ static void the_systems_limit_counts(void **state)
     assert_true(now.rlim_cur >= 64 + ACCEPT_LIMIT_OTHERS);
     const size_t many = (size_t)1 << 30; /* the kernel allows no process that */
     assert_true(accept_limit_set(many) < many);
+    struct err err = {0};
+    assert_int_equal(accept_limit_files_need(64, "this", &err), 0);
+    assert_int_equal(accept_limit_files_need(many, "this", &err), ERR_EXHAUSTED);
+    assert_non_null(strstr(err.msg, "this takes at least 1073741824 open files, and "));
+    assert_non_null(strstr(err.msg, " are allowed here (ulimit -n)"));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 

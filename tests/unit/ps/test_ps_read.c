@@ -66,6 +66,28 @@ static int read_rows(struct ps_rig *rig, uint32_t table, uint64_t from, struct r
     return read_as(rig, mine, &q, reply, err);
 }
 
+static int pin_average(struct ps_rig *rig, char *id, struct rpc_msg **reply, struct err *err)
+{
+    Gradus__V1__ReadRequest q = GRADUS__V1__READ_REQUEST__INIT;
+    Gradus__V1__ReadPin what = GRADUS__V1__READ_PIN__INIT;
+    q.what_case = GRADUS__V1__READ_REQUEST__WHAT_PIN;
+    q.pin = &what;
+    what.average = true;
+    return read_as(rig, id, &q, reply, err);
+}
+
+static int read_average(struct ps_rig *rig, char *id, uint64_t first, struct rpc_msg **reply,
+                        struct err *err)
+{
+    Gradus__V1__ReadRequest q = GRADUS__V1__READ_REQUEST__INIT;
+    Gradus__V1__ReadValues what = GRADUS__V1__READ_VALUES__INIT;
+    q.what_case = GRADUS__V1__READ_REQUEST__WHAT_VALUES;
+    q.values = &what;
+    what.first = first;
+    what.average = true;
+    return read_as(rig, id, &q, reply, err);
+}
+
 static const Gradus__V1__ReadResponse *said(const struct rpc_msg *reply)
 {
     return (const Gradus__V1__ReadResponse *)reply->body;
@@ -130,6 +152,64 @@ static void test_values_in_parts(void **state)
     ps_rig_expect(unpin(&rig, mine, &err), 0, &err, "");
     ps_rig_expect(read_values(&rig, 0, 0, NULL, &err), ERR_NOT_FOUND, &err, "it has ended");
     ps_rig_stop(&rig);
+}
+
+/* The average of the pinned version, though updates go on; two readers of one version. */
+static void test_the_moving_average(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct err err;
+    struct rpc_msg *reply = NULL;
+    static float values[ELEMENTS], average[ELEMENTS], part[ELEMENTS];
+    char other[] = "other";
+    uint64_t version = 0;
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        gradient[i] = 0.25F + (float)(i % 7);
+    }
+    ps_rig_start(&rig, 0);
+    ps_rig_expect(ps_rig_open(&rig, job, "sync", "adam, average: 0.5", 1, 1, &err), 0, &err, "");
+    for (uint64_t step = 0;; step++) {
+        ps_rig_expect(
+            ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, values, &version, &err),
+            0, &err, "");
+        assert_int_equal(version, step);
+        for (size_t i = 0; i < ELEMENTS; i++) {
+            average[i] = step == 0 ? values[i] : 0.5F * average[i] + 0.5F * values[i];
+        }
+        if (step == 3) {
+            break;
+        }
+        push(&rig, step);
+    }
+    assert_memory_not_equal(average, values, sizeof values);
+    ps_rig_expect(pin(&rig, other, NULL, &err), 0, &err, "");
+    ps_rig_expect(read_average(&rig, other, 0, NULL, &err), ERR_STATE, &err,
+                  "version 3 was pinned without its moving average");
+    ps_rig_expect(unpin(&rig, other, &err), 0, &err, "");
+    ps_rig_expect(pin_average(&rig, mine, NULL, &err), 0, &err, "");
+    ps_rig_expect(pin_average(&rig, other, NULL, &err), 0, &err, "");
+    push(&rig, 3);
+    ps_rig_expect(unpin(&rig, other, &err), 0, &err, "");
+    for (uint64_t at = 0; at < ELEMENTS;) {
+        ps_rig_expect(read_average(&rig, mine, at, &reply, &err), 0, &err, "");
+        assert_int_equal(said(reply)->version, 3);
+        const size_t n = rpc_spans_bytes(reply->bulk) / sizeof(float);
+        assert_true(n > 0 && n <= ELEMENTS - at);
+        assert_true(rpc_spans_read_floats(reply->bulk, part + at, n));
+        rpc_msg_unref(reply);
+        at += n;
+    }
+    assert_memory_equal(part, average, sizeof average);
+    ps_rig_expect(read_values(&rig, 0, 1, &reply, &err), 0, &err, ""); /* beside it */
+    assert_true(rpc_spans_read_floats(reply->bulk, part, 1));
+    assert_true(part[0] == values[0]);
+    rpc_msg_unref(reply);
+    ps_rig_expect(unpin(&rig, mine, &err), 0, &err, "");
+    ps_rig_expect(pin(&rig, mine, NULL, &err), 0, &err, "");
+    ps_rig_expect(read_average(&rig, mine, 0, NULL, &err), ERR_STATE, &err, "version 4 was pinned");
+    ps_rig_stop(&rig);
+    memset(gradient, 0, ELEMENTS * sizeof *gradient);
 }
 
 /* Gradients of keys [first, first + n) in the first table, each 1. */
@@ -295,9 +375,8 @@ static void test_readers_give_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_in_parts),
-        cmocka_unit_test(test_rows_of_one_version),
-        cmocka_unit_test(test_memory_of_versions),
+        cmocka_unit_test(test_values_in_parts),     cmocka_unit_test(test_the_moving_average),
+        cmocka_unit_test(test_rows_of_one_version), cmocka_unit_test(test_memory_of_versions),
         cmocka_unit_test(test_readers_give_way),
     };
     return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
