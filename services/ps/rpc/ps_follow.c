@@ -10,7 +10,6 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "execution/loop.h"
-#include "host/local_socket.h"
 #include "os/chrono.h"
 #include "os/log.h"
 #include "ps/rpc/ps_memory.h"
@@ -38,7 +37,9 @@ struct ps_follow {
     uint64_t state_bytes;      /* 0: the backup was there from the beginning */
     struct ps_copy *reduced;   /* the gradient of the update that is begun; NULL: none */
     struct rpc_stream *stream; /* NULL: none */
+    struct ps_near *near;      /* offered on it; NULL: none */
     uint64_t number;           /* of the stream */
+    bool is_near;              /* the backup is on this host */
     bool greeted;              /* the backup has said on it what it has */
     bool waits;                /* before it connects again */
     bool stuck;                /* a record is not whole: nothing more is sent */
@@ -51,6 +52,7 @@ struct ps_follow {
     pthread_mutex_t lock; /* guards the inbox: */
     uint64_t received;
     bool heard, over, due;
+    bool opened;    /* the memory that was offered */
     struct err why; /* it is over */
 };
 
@@ -67,30 +69,6 @@ static void unref(struct ps_follow *f)
 
 /* ---- the list of records ---- */
 
-static void show(const struct ps_shard *s, const struct ps_record *r, double sign)
-{
-    const uint64_t floats = ps_record_floats(r);
-    meter_change(s->ps->meters.unreceived, sign);
-    meter_change(s->ps->meters.unreceived_bytes, sign * (double)(floats * sizeof(float)));
-}
-
-static void record_free(const struct ps_shard *s, struct ps_record *r)
-{
-    show(s, r, -1);
-    if (r->gradient != NULL) {
-        ps_copy_unref(r->gradient);
-    }
-    ps_state_free(r->state);
-    if (r->request != NULL) {
-        ps_request_unref(r->request);
-    }
-    for (size_t i = 0; i < SHARD_ROUNDS_MAX; i++) {
-        buf_release(&r->totals[i]);
-    }
-    free(r->decision);
-    free(r);
-}
-
 /* Forgets those that were received; one that is being sent is finished first, or the stream would
  * have a part of it. */
 static void trim(struct ps_follow *f, uint64_t received)
@@ -100,7 +78,7 @@ static void trim(struct ps_follow *f, uint64_t received)
         struct ps_record *r = f->first;
         f->first = r->next;
         f->sending = f->sending == r ? r->next : f->sending;
-        record_free(f->shard, r);
+        ps_record_free(f->shard, r);
     }
     f->end = f->first == NULL ? &f->first : f->end;
 }
@@ -176,7 +154,7 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
     f->end = &r->next;
     f->sending = f->sending == NULL ? r : f->sending;
     meter_add(s->ps->meters.records, 1);
-    show(s, r, 1);
+    ps_record_show(s, r, 1);
     send_all(f);
 }
 
@@ -205,6 +183,7 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     const Gradus__V1__RecordResponse *m = (const Gradus__V1__RecordResponse *)msg->body;
     pthread_mutex_lock(&f->lock);
     f->received = m->received > f->received ? m->received : f->received;
+    f->opened |= m->shared_memory_open != 0;
     f->heard = true;
     pthread_mutex_unlock(&f->lock);
     ps_shard_wake(f->shard);
@@ -232,6 +211,7 @@ static int greet(struct ps_follow *f, struct err *err)
     struct fence fence = {.opening = f->opening};
     Gradus__V1__ShardRef ref = GRADUS__V1__SHARD_REF__INIT;
     Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    Gradus__V1__SharedMemory offer;
     shard_info(s->core, &info);
     memcpy(fence.secret, s->secret, sizeof fence.secret);
     ref.job = s->job;
@@ -240,6 +220,10 @@ static int greet(struct ps_follow *f, struct err *err)
     ref.opening = f->opening;
     ref.secret = wire_secret_to_proto(&fence);
     m.shard = &ref;
+    if (f->near != NULL) {
+        ps_near_offer(f->near, &offer);
+        m.shared_memory = &offer;
+    }
     return rpc_stream_send(f->stream, &m.base, NULL, err);
 }
 
@@ -282,6 +266,14 @@ static void wait_again(struct ps_follow *f, const struct err *why)
     }
 }
 
+/* What is there of records stays there for them. */
+static void end_near(struct ps_follow *f)
+{
+    f->copies.near = NULL;
+    ps_near_unref(f->near);
+    f->near = NULL;
+}
+
 static void connect_stream(struct ps_follow *f)
 {
     struct err err = {0};
@@ -294,10 +286,15 @@ static void connect_stream(struct ps_follow *f)
     f->greeted = false;
     f->sending = f->first;
     f->at = 0;
+    f->near = f->is_near ? ps_near_new(f->shard) : NULL;
+    pthread_mutex_lock(&f->lock);
+    f->opened = false;
+    pthread_mutex_unlock(&f->lock);
     atomic_fetch_add(&f->refs, 1);
     f->stream = rpc_stream_open(f->channel, &request, &stream_events, f, &err);
     if (f->stream == NULL) {
         unref(f);
+        end_near(f);
         wait_again(f, &err);
     } else if (greet(f, &err) != 0) {
         rpc_stream_cancel(f->stream);
@@ -307,17 +304,6 @@ static void connect_stream(struct ps_follow *f)
 /* ---- for the shard ---- */
 
 static void let_go(struct ps_follow *f);
-
-/* Where the server at @address is reached: on this host by its local socket, which takes half the
- * CPU of a byte. Returns owned. */
-static char *target_of(const struct ps *ps, const char *address)
-{
-    char path[LOCAL_SOCKET_BYTES];
-    const bool local = ps->local_sockets != NULL &&
-                       local_socket_path(ps->local_sockets, address, path, NULL) == 0 &&
-                       local_socket_answers(path);
-    return local ? mem_printf("unix:%s", path) : mem_strdup(address);
-}
 
 int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location, bool joins,
                   struct ps_follow **out, struct err *err)
@@ -333,7 +319,7 @@ int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location,
     const size_t gradients = joins ? SHARD_JOINING_UPDATES_MAX : 1;
     const uint64_t floats = gradients * s->elements + /* and the state */
                             (joins ? s->elements + s->slot_copies.floats : 0);
-    char *target = target_of(s->ps, location->address);
+    char *target = ps_near_target(s->ps, location->address, &f->is_near);
     const struct rpc_channel_options options = {
         .target = target,
         .send_bytes_max = floats * sizeof(float) + SEND_BYTES_MIN,
@@ -381,6 +367,20 @@ void ps_follow_joined(struct ps_shard *s)
     ps_follow_trim(s);
 }
 
+/* The first answer of the stream has come, or another one. */
+static void greeted(struct ps_follow *f, bool opened)
+{
+    if (f->greeted) {
+        return;
+    }
+    f->greeted = true;
+    f->number = ps_standby_begin(f->shard);
+    if (opened && f->near != NULL) {
+        f->near->stream = f->number;
+        f->copies.near = f->near;
+    }
+}
+
 uint64_t ps_follow_hear(struct ps_shard *s)
 {
     struct ps_follow *f = s->follow;
@@ -394,7 +394,7 @@ uint64_t ps_follow_hear(struct ps_shard *s)
         return 0;
     }
     pthread_mutex_lock(&f->lock);
-    const bool heard = f->heard, over = f->over, due = f->due;
+    const bool heard = f->heard, over = f->over, due = f->due, opened = f->opened;
     const uint64_t received = f->received;
     const struct err why = f->why;
     f->heard = f->over = f->due = false;
@@ -403,8 +403,7 @@ uint64_t ps_follow_hear(struct ps_shard *s)
         log_info("backup_back", "job=%s shard=%" PRIu32, s->job, s->number);
     }
     if (heard) {
-        f->number = f->greeted ? f->number : ps_standby_begin(s);
-        f->greeted = true;
+        greeted(f, opened);
         f->failures = 0;
         f->problem[0] = f->stuck ? f->problem[0] : '\0';
         trim(f, received);
@@ -413,6 +412,7 @@ uint64_t ps_follow_hear(struct ps_shard *s)
     if (over && f->stream != NULL) {
         rpc_stream_free(f->stream);
         f->stream = NULL;
+        end_near(f);
         wait_again(f, &why);
     }
     if (due && f->waits) {
@@ -472,6 +472,7 @@ static void let_go(struct ps_follow *f)
     struct ps *ps = f->shard->ps;
     f->sending = NULL;
     f->at = 0;
+    end_near(f);
     trim(f, UINT64_MAX);
     (void)ps_copies_reserve(&f->copies, f->shard, 0, NULL);
     if (!f->begun) {

@@ -147,6 +147,30 @@ uint64_t ps_record_floats(const struct ps_record *r)
                                                : 0;
 }
 
+void ps_record_show(const struct ps_shard *s, const struct ps_record *r, double sign)
+{
+    const uint64_t floats = ps_record_floats(r);
+    meter_change(s->ps->meters.unreceived, sign);
+    meter_change(s->ps->meters.unreceived_bytes, sign * (double)(floats * sizeof(float)));
+}
+
+void ps_record_free(const struct ps_shard *s, struct ps_record *r)
+{
+    ps_record_show(s, r, -1);
+    if (r->gradient != NULL) {
+        ps_copy_unref(r->gradient);
+    }
+    ps_state_free(r->state);
+    if (r->request != NULL) {
+        ps_request_unref(r->request);
+    }
+    for (size_t i = 0; i < SHARD_ROUNDS_MAX; i++) {
+        buf_release(&r->totals[i]);
+    }
+    free(r->decision);
+    free(r);
+}
+
 /* What of the values of @r lies in one piece from element @at on. Initial values are copied by
  * gRPC: they come once. */
 static struct ps_part part_at(struct ps_shard *s, const struct ps_record *r, uint64_t at)
@@ -190,8 +214,14 @@ int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t numbe
     if (*at == 0) {
         write_what(r, &room, &m);
     }
-    if (*at == m.total) {
+    const bool named = r->gradient != NULL && ps_copy_is_seen(r->gradient, number);
+    m.gradient_block = named ? r->gradient->block + 1 : 0;
+    if (named || *at == m.total) {
         const int rc = rpc_stream_send(stream, &m.base, NULL, err);
+        if (rc == 0 && named) {
+            r->gradient->named = true;
+            meter_add(s->ps->meters.record_bytes, m.total * sizeof(float));
+        }
         return rc != 0 ? rc : 1;
     }
     m.offset = *at;

@@ -50,6 +50,11 @@ static void block_init(struct ps_block *block, const struct ps_shared_memory *w,
     };
 }
 
+bool ps_shared_memory_may_open(const struct ps *ps, struct rpc_call *call)
+{
+    return ps->shared_memory && strncmp(rpc_peer(call), "unix:", 5) == 0;
+}
+
 struct ps_shared_memory *ps_shared_memory_open(struct ps_shard *s, bool rows,
                                                const Gradus__V1__SharedMemory *m)
 {

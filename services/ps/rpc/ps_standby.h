@@ -1,20 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Standby shards (docs/protocol.md): what a primary says to its backup, and how a backup hears it.
  * From top to bottom: on_record.c (the backup's method), ps_follow.c (the primary's way to its
- * backup), ps_record.c (a record as messages), ps_state.c, ps_copy.c, ps_backup.c. */
+ * backup), ps_record.c (a record as messages), ps_state.c, ps_copy.c, ps_near.c, ps_backup.c. */
 #ifndef GRADUS_PS_RPC_PS_STANDBY_H
 #define GRADUS_PS_RPC_PS_STANDBY_H
 
-#include "ps/rpc/ps_shell.h"
+#include "ps/rpc/ps_stream.h"
+
+/* ---- a backup on the same host ---- */
+
+/* Memory that a primary shares with its backup, of one stream. What is there of a record lies there
+ * until the record is forgotten, also when the stream is over: a backup changes it only after it
+ * has received the record. */
+struct ps_near {
+    atomic_uint refs;
+    struct ps *ps;
+    struct shared_memory *memory;
+    uint64_t elements;
+    uint64_t stream; /* of ps_standby_begin(), once the backup has opened the memory */
+    uint32_t paid;   /* blocks that were taken once: they are on the budget */
+};
+
+/* Where the server at @address is reached: on this host (@near) by its local socket, which takes
+ * half the CPU of a byte. Returns owned. */
+char *ps_near_target(const struct ps *ps, const char *address, bool *near);
+/* NULL: there is none to be had, or the server shares none. */
+struct ps_near *ps_near_new(const struct ps_shard *s);
+struct ps_near *ps_near_ref(struct ps_near *n);
+void ps_near_unref(struct ps_near *n);                                      /* NULL is fine */
+void ps_near_offer(const struct ps_near *n, Gradus__V1__SharedMemory *out); /* borrows */
+/* A block, which is the backup's once its record was sent, or ps_near_return(). NULL: the backup
+ * has all of them, or there is no memory for one more. */
+float *ps_near_take(struct ps_near *n, uint32_t *block);
+void ps_near_return(struct ps_near *n, uint32_t block);
 
 /* ---- a primary ---- */
 
 /* The memory of a gradient that is on its way: one of a shard's, which is on the budget; a moment
- * longer than a record gRPC may hold it, so there may be one more. */
+ * longer than a record gRPC may hold it, so there may be one more. Or a block that the backup sees.
+ */
 struct ps_copy {
     atomic_uint refs;
     struct ps_shard *shard; /* each reference keeps one to it, but the shard's own */
     struct floats floats;
+    struct ps_near *near; /* whose block it is; NULL: of none */
+    uint32_t block;
+    bool named;    /* a record was sent that names the block */
     bool reserved; /* on the budget */
     bool has_norms;
     size_t norm_count;
@@ -27,6 +58,7 @@ void ps_copy_unref(void *copy); /* any thread */
 struct ps_copies {
     struct ps_copy *items[SHARD_JOINING_UPDATES_MAX]; /* the reserved ones; each with a reference */
     size_t count;
+    struct ps_near *near; /* that the backup has opened, and comes first; NULL: none. Borrowed */
 };
 /* There are @count from now on; those above it go when nobody has them any more. Errors:
  * ERR_EXHAUSTED, and there are fewer. */
@@ -34,6 +66,12 @@ int ps_copies_reserve(struct ps_copies *all, struct ps_shard *s, size_t count, s
 /* A copy of @from, with a reference. NULL with ERR_EXHAUSTED: there is no memory. */
 struct ps_copy *ps_copies_take(const struct ps_copies *all, struct ps_shard *s,
                                const struct buffer *from, struct err *err);
+
+/* The backup sees it in memory that was opened on the stream of this number. */
+static inline bool ps_copy_is_seen(const struct ps_copy *c, uint64_t stream)
+{
+    return c->near != NULL && c->near->stream == stream;
+}
 
 /* By the team of the server, where @floats are many. */
 void ps_copy_floats(const struct ps_shard *s, float *to, const float *from, uint64_t floats);
@@ -112,10 +150,14 @@ void ps_follow_end(struct ps_shard *s);
 #define PS_RECORD_FLOATS_MAX (UINT64_C(1) << 17) /* in one message */
 
 /* Sends the next message of @r on @stream, which is number @number of ps_standby_begin(), from
- * element *at on, which moves. 1: that was the last one. Errors: those of rpc_stream_send(). */
+ * element *at on, which moves; of a gradient that the backup sees, where it lies. 1: that was the
+ * last one. Errors: those of rpc_stream_send(). */
 int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
                    const struct ps_record *r, uint64_t *at, struct err *err);
 uint64_t ps_record_floats(const struct ps_record *r); /* values that go with it */
+/* Among what was not received (@sign 1), or no more (-1). */
+void ps_record_show(const struct ps_shard *s, const struct ps_record *r, double sign);
+void ps_record_free(const struct ps_shard *s, struct ps_record *r); /* was shown */
 /* What the first message of a record says, into the event of @r, which keeps the message. Errors:
  * ERR_INVALID. */
 int ps_record_read(struct ps_request *r, const Gradus__V1__RecordRequest *m, struct err *err);
@@ -140,7 +182,8 @@ struct ps_record_stream {
     uint64_t number, arrived, total;
     struct buffer *buffer;
     float *given;
-    struct gradient_wait waiter; /* keeps a reference */
+    struct ps_shared_memory *memory; /* NULL: the primary offered none that can be opened */
+    struct gradient_wait waiter;     /* keeps a reference */
     /* of the strand */
     struct ps_record_stream *next, **link; /* in the list of the shard's; NULL: not in it */
     struct strand_task begun, gone;

@@ -64,6 +64,10 @@ void ps_answer(struct ps_request *r, const struct shard_action *a, const struct 
 
 /* ---- memory that its client shares (ps_shared_memory.c) ---- */
 
+/* The server opens memory, and @call comes through the local socket, which only processes of the
+ * same user can reach. A client from the network has no business with the memory of processes here:
+ * it could name memory of others. */
+bool ps_shared_memory_may_open(const struct ps *ps, struct rpc_call *call);
 /* Shared memory with one reference; borrows @s until the stream and all gradients have ended.
  * @rows: for rows, in blocks as large as the client likes; else each block has all elements of the
  * shard. NULL: the offer cannot be opened, or is not what it says. */

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A backup on the host of its primary: gradients go to it in memory that both see. */
+#include "ps_pair.h"
+
+#include "host/shared_memory.h"
+#include "ps/rpc/ps_standby.h"
+
+static float got[ELEMENTS], expected[ELEMENTS];
+
+static void pair_start(struct ps_pair *p, const char *mode, uint64_t memory_bytes_max)
+{
+    ps_pair_start(p, mode, "adam", memory_bytes_max);
+    p->primary.ps->local_sockets = mem_strdup(p->backup.local);
+}
+
+/* Both, and the primary has heard its backup: it knows whether that has opened the memory. */
+static void pair_open(struct ps_pair *p)
+{
+    struct err err;
+    ps_rig_expect(ps_pair_open_one(p, false, &err), 0, &err, "");
+    wait_until(ps_pair_look(&p->primary).problem[0] != '\0');
+    ps_rig_expect(ps_pair_open_one(p, true, &err), 0, &err, "");
+    wait_until(ps_pair_look(&p->primary).problem[0] == '\0');
+}
+
+static double values_received(struct ps_pair *p)
+{
+    return meter_value(p->backup.ps->meters.values_received);
+}
+
+/* After @steps steps both have the same bits, also as the backup goes on. */
+static void check_same(struct ps_pair *p, uint64_t steps)
+{
+    wait_until(ps_pair_look(&p->backup).held.records == steps);
+    ps_pair_pull(&p->primary, PRIMARY, 1, NULL, steps, expected);
+    ps_pair_membership_well(&p->backup, BACKUP, 2, true, NULL);
+    ps_pair_pull(&p->backup, BACKUP, 2, NULL, steps, got);
+    assert_memory_equal(got, expected, sizeof got);
+    ps_pair_membership_well(&p->primary, PRIMARY, 2, false, NULL);
+    ps_pair_push_well(&p->backup, BACKUP, 2, steps);
+    ps_pair_push_well(&p->primary, PRIMARY, 2, steps);
+    ps_pair_pull(&p->backup, BACKUP, 2, NULL, steps + 1, got);
+    ps_pair_pull(&p->primary, PRIMARY, 2, NULL, steps + 1, expected);
+    assert_memory_equal(got, expected, sizeof got);
+}
+
+#define STEPS 9
+
+/* Blocks are used again. */
+static void gradients_go_in_memory(const char *mode)
+{
+    struct ps_pair p;
+    pair_start(&p, mode, 0);
+    pair_open(&p);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        ps_pair_push_well(&p.primary, PRIMARY, 1, step);
+    }
+    wait_until(ps_pair_look(&p.primary).held.received == STEPS);
+    assert_true(values_received(&p) == 0);
+    assert_true(meter_value(p.primary.ps->meters.record_bytes) ==
+                (double)STEPS * ELEMENTS * sizeof(float));
+    check_same(&p, STEPS);
+    ps_pair_stop(&p);
+}
+
+static void gradients_go_in_memory_in_sync(void **state)
+{
+    (void)state;
+    gradients_go_in_memory("sync");
+}
+
+static void gradients_go_in_memory_in_async(void **state)
+{
+    (void)state;
+    gradients_go_in_memory("async");
+}
+
+/* Either server may be told to share none. */
+static void without_memory_they_go_through_the_socket(void **state)
+{
+    (void)state;
+    for (int of_primary = 0; of_primary < 2; of_primary++) {
+        struct ps_pair p;
+        pair_start(&p, "sync", 0);
+        (of_primary ? &p.primary : &p.backup)->ps->shared_memory = false;
+        pair_open(&p);
+        ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
+        ps_pair_push_well(&p.primary, PRIMARY, 1, 1);
+        wait_until(ps_pair_look(&p.primary).held.received == 2);
+        assert_true(values_received(&p) == 2.0 * ELEMENTS * sizeof(float));
+        check_same(&p, 2);
+        ps_pair_stop(&p);
+    }
+}
+
+/* A block counts: where the limit has no room for one more gradient, the reserved copy is sent. */
+static void blocks_are_on_the_budget(void **state)
+{
+    (void)state;
+    struct ps_pair p;
+    pair_start(&p, "sync", 0);
+    pair_open(&p);
+    const uint64_t before = atomic_load(&p.primary.ps->budget.bytes);
+    ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
+    wait_until(ps_pair_look(&p.primary).held.received == 1);
+    assert_int_equal(atomic_load(&p.primary.ps->budget.bytes), before + ELEMENTS * sizeof(float));
+    check_same(&p, 1);
+    /* it has no backup any more */
+    wait_until(atomic_load(&p.primary.ps->budget.bytes) < before);
+    ps_pair_stop(&p);
+
+    pair_start(&p, "sync", before + ELEMENTS * sizeof(float) / 2);
+    pair_open(&p);
+    ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
+    wait_until(ps_pair_look(&p.primary).held.received == 1);
+    assert_int_equal(atomic_load(&p.primary.ps->budget.bytes), before);
+    assert_true(values_received(&p) == (double)ELEMENTS * sizeof(float));
+    check_same(&p, 1);
+    ps_pair_stop(&p);
+}
+
+/* ---- a primary that says anything ---- */
+
+struct says {
+    struct shared_memory *memory;
+    struct rpc_stream *stream;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t receipts, received;
+    bool opened, over;
+    struct err err;
+};
+
+static void on_receipt(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
+{
+    (void)stream;
+    struct says *s = ctx;
+    const Gradus__V1__RecordResponse *m = (const Gradus__V1__RecordResponse *)msg->body;
+    pthread_mutex_lock(&s->lock);
+    s->receipts++;
+    s->received = m->received;
+    s->opened |= m->shared_memory_open != 0;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_over(struct rpc_stream *stream, const struct rpc_status *status, void *ctx)
+{
+    (void)stream;
+    struct says *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    s->over = true;
+    s->err = status->err;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void wait_receipts(struct says *s, uint64_t receipts)
+{
+    pthread_mutex_lock(&s->lock);
+    wait_until_signalled(s->receipts == receipts || s->over, &s->changed, &s->lock);
+    ps_rig_expect(s->over ? s->err.code : 0, 0, &s->err, "");
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Offers memory of @elements. */
+static void greet(struct says *s, struct ps_rig *rig, uint64_t elements)
+{
+    static const struct rpc_stream_events events = {.message = on_receipt, .done = on_over};
+    struct err err;
+    const struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
+                                        .method = "Record",
+                                        .request_bulk = VALUES,
+                                        .wait_for_ready = true};
+    *s = (struct says){.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    assert_int_equal(shared_memory_new(elements, &s->memory, &err), 0);
+    struct ps_near near = {.memory = s->memory};
+    Gradus__V1__SharedMemory offer;
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_pair_ref(BACKUP, 1);
+    ps_near_offer(&near, &offer);
+    m.shard = &ref;
+    m.shared_memory = &offer;
+    s->stream = rpc_stream_open(rig->channel, &request, &events, s, &err);
+    assert_non_null(s->stream);
+    assert_int_equal(rpc_stream_send(s->stream, &m.base, NULL, &err), 0);
+    wait_receipts(s, 1);
+}
+
+/* The update of step @number - 1, in @block; @floats come with it. */
+static void say_block(struct says *s, uint64_t number, uint32_t block, size_t floats)
+{
+    struct err err;
+    struct rpc_piece piece = {got, floats * sizeof(float)};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    Gradus__V1__UpdateRecord update = GRADUS__V1__UPDATE_RECORD__INIT;
+    m.number = number;
+    m.generation = 1;
+    m.version = number - 1;
+    m.total = ELEMENTS;
+    m.gradient_block = block;
+    m.what_case = GRADUS__V1__RECORD_REQUEST__WHAT_UPDATE;
+    m.update = &update;
+    update.examples = 1;
+    update.pushes = 1;
+    (void)rpc_stream_send(s->stream, &m.base, floats > 0 ? &blob : NULL, &err); /* or it is over */
+}
+
+static void says_end(struct says *s, int code, const char *words)
+{
+    if (code == 0) {
+        rpc_stream_cancel(s->stream);
+    }
+    pthread_mutex_lock(&s->lock);
+    wait_until_signalled(s->over, &s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    if (code != 0) {
+        ps_rig_expect(s->err.code, code, &s->err, words);
+    }
+    rpc_stream_free(s->stream);
+    shared_memory_unref(s->memory);
+}
+
+static uint32_t take(struct says *s)
+{
+    uint32_t block = SHARED_MEMORY_NONE;
+    wait_until((block = shared_memory_take_gradient(s->memory)) != SHARED_MEMORY_NONE);
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        shared_memory_gradient(s->memory, block)[i] = (float)(i % 17);
+    }
+    return block + 1;
+}
+
+static void other_blocks_are_refused(void **state)
+{
+    (void)state;
+    struct ps_pair p;
+    struct says s;
+    struct err err;
+    ps_pair_start(&p, "sync", "sgd", 0);
+    ps_rig_expect(ps_pair_open_one(&p, true, &err), 0, &err, "");
+    greet(&s, &p.backup, ELEMENTS); /* over TCP */
+    assert_false(s.opened);
+    say_block(&s, 1, take(&s), 0);
+    says_end(&s, ERR_INVALID, "gradient block 1 is not open, or in use");
+    ps_rig_go_local(&p.backup);
+    greet(&s, &p.backup, ELEMENTS + 1);
+    assert_false(s.opened);
+    says_end(&s, 0, "");
+    greet(&s, &p.backup, ELEMENTS);
+    assert_true(s.opened);
+    say_block(&s, 1, 1, 0); /* nobody has filled it */
+    says_end(&s, ERR_INVALID, "gradient block 1 is not open, or in use");
+    greet(&s, &p.backup, ELEMENTS);
+    say_block(&s, 1, take(&s), 3);
+    says_end(&s, ERR_INVALID, "record 1 names a block, but");
+    greet(&s, &p.backup, ELEMENTS);
+    for (uint64_t number = 1; number <= STEPS; number++) { /* more than there are blocks */
+        say_block(&s, number, take(&s), 0);
+    }
+    wait_receipts(&s, 1 + STEPS);
+    assert_int_equal(s.received, STEPS);
+    say_block(&s, STEPS, take(&s), 0); /* it has that one, and gives the block back */
+    wait_receipts(&s, 2 + STEPS);
+    assert_int_equal(s.received, STEPS);
+    for (int i = 0; i < 2 * STEPS; i++) {
+        shared_memory_return_gradient(s.memory, take(&s) - 1);
+    }
+    says_end(&s, 0, "");
+    assert_int_equal(ps_pair_look(&p.backup).held.records, STEPS);
+    ps_pair_stop(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_go_in_memory_in_sync),
+        cmocka_unit_test(gradients_go_in_memory_in_async),
+        cmocka_unit_test(without_memory_they_go_through_the_socket),
+        cmocka_unit_test(blocks_are_on_the_budget),
+        cmocka_unit_test(other_blocks_are_refused),
+    };
+    return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
+}
