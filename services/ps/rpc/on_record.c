@@ -94,6 +94,7 @@ void ps_record_done(struct rpc_call *call, bool cancelled, void *service)
     if (gradient_wait_cancel(&s->waiter)) {
         ps_record_stream_unref(s);
     }
+    ps_hear_end(s);
     release_record(s);
     if (s->shard == NULL) {
         ps_record_stream_unref(s);
@@ -134,6 +135,10 @@ static void open_memory(struct ps_record_stream *s, const Gradus__V1__SharedMemo
 {
     if (offer != NULL && s->memory == NULL && ps_shared_memory_may_open(s->ps, s->call)) {
         s->memory = ps_shared_memory_open(s->shard, false, offer);
+        if (s->memory != NULL && ps_hear_begin(s, NULL) != 0) {
+            ps_shared_memory_unref(s->memory);
+            s->memory = NULL;
+        }
         s->request->offers_shared_memory = s->memory != NULL; /* the answer says so */
     }
 }

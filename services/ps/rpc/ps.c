@@ -97,6 +97,7 @@ void ps_free(struct ps *ps)
     }
     ps_drain(ps);
     end_links(ps); /* whose threads may be at work for shards until then */
+    ps_wait_threads(ps);
     pool_free(ps->opens);
     pool_free(ps->work);
     pool_free(ps->files);

@@ -12,8 +12,9 @@ static struct ps_copy *copy_new(struct ps_shard *s, bool reserved, struct err *e
     struct ps_copy *c = mem_new(1, sizeof *c);
     *c = (struct ps_copy){.shard = s, .reserved = reserved};
     atomic_store(&c->refs, 1);
-    if (floats_init(&c->floats, s->elements, 3, reserved ? &s->ps->budget : NULL,
-                    "a gradient for the backup", err) != 0) {
+    /* where the backup sees blocks it is of no use */
+    if (floats_init_cold(&c->floats, s->elements, 3, reserved ? &s->ps->budget : NULL,
+                         "a gradient for the backup", err) != 0) {
         free(c);
         return NULL;
     }

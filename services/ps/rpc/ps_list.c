@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "ps/rpc/ps_shell.h"
+#include "ps/rpc/ps_standby.h"
 
 static struct ps_shard *find(const struct ps *ps, const char *job, uint32_t number)
 {
@@ -128,6 +128,30 @@ void ps_wait_removed(struct ps *ps)
 {
     pthread_mutex_lock(&ps->lock);
     while (ps->shard_count > 0 || ps->leaving > 0) {
+        pthread_cond_wait(&ps->left, &ps->lock);
+    }
+    pthread_mutex_unlock(&ps->lock);
+}
+
+void ps_thread_begins(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    ps->threads++;
+    pthread_mutex_unlock(&ps->lock);
+}
+
+void ps_thread_ends(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    ps->threads--;
+    pthread_cond_broadcast(&ps->left);
+    pthread_mutex_unlock(&ps->lock);
+}
+
+void ps_wait_threads(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    while (ps->threads > 0) {
         pthread_cond_wait(&ps->left, &ps->lock);
     }
     pthread_mutex_unlock(&ps->lock);

@@ -204,6 +204,40 @@ static void part_left(void *ctx)
     free(l);
 }
 
+/* The block in which the backup sees the values on stream @number, from 1; 0: it does not. */
+static uint32_t block_of(const struct ps_record *r, uint64_t number)
+{
+    const struct ps_copy *c = r->gradient;
+    const bool seen = c != NULL && c->near != NULL && c->near->stream == number;
+    return seen ? c->block + 1 : 0;
+}
+
+void ps_record_named(const struct ps_shard *s, const struct ps_record *r)
+{
+    if (r->gradient != NULL) {
+        r->gradient->named = true;
+        meter_add(s->ps->meters.record_bytes, ps_record_floats(r) * sizeof(float));
+    }
+}
+
+bool ps_record_note(const struct ps_record *r, uint64_t number, struct ps_note *out)
+{
+    struct room room;
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    m.number = r->what.number;
+    m.total = ps_record_floats(r);
+    m.gradient_block = block_of(r, number);
+    if (m.total > 0 && m.gradient_block == 0) {
+        return false;
+    }
+    write_what(r, &room, &m);
+    if (gradus__v1__record_request__get_packed_size(&m) > sizeof out->message) {
+        return false;
+    }
+    out->bytes = (uint32_t)gradus__v1__record_request__pack(&m, out->message);
+    return true;
+}
+
 int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
                    const struct ps_record *r, uint64_t *at, struct err *err)
 {
@@ -214,13 +248,11 @@ int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t numbe
     if (*at == 0) {
         write_what(r, &room, &m);
     }
-    const bool named = r->gradient != NULL && ps_copy_is_seen(r->gradient, number);
-    m.gradient_block = named ? r->gradient->block + 1 : 0;
-    if (named || *at == m.total) {
+    m.gradient_block = block_of(r, number);
+    if (m.gradient_block != 0 || *at == m.total) {
         const int rc = rpc_stream_send(stream, &m.base, NULL, err);
-        if (rc == 0 && named) {
-            r->gradient->named = true;
-            meter_add(s->ps->meters.record_bytes, m.total * sizeof(float));
+        if (rc == 0 && m.gradient_block != 0) {
+            ps_record_named(s, r);
         }
         return rc != 0 ? rc : 1;
     }

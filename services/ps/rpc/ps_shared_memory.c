@@ -107,6 +107,11 @@ void ps_shared_memory_unref(struct ps_shared_memory *w)
     free(w);
 }
 
+struct shared_notes_memory *ps_shared_memory_notes(const struct ps_shared_memory *w)
+{
+    return shared_memory_notes(w->memory);
+}
+
 static void give_back(struct buffer *b)
 {
     struct ps_shared_memory *w = b->owner;

@@ -90,8 +90,9 @@ struct ps {
     pthread_mutex_t lock; /* guards the table, and: */
     struct ps_opening *openings;
     struct ps_shard *shards[PS_SHARDS_MAX];
-    size_t shard_count, leaving; /* those that were removed, and whose strands are busy yet */
-    pthread_cond_t left;         /* fewer */
+    size_t shard_count, leaving,
+        threads;         /* those that were removed, and whose strands are busy yet */
+    pthread_cond_t left; /* fewer */
     struct shard_closed closed;
     bool drained;
 };
@@ -228,7 +229,9 @@ struct ps_request {
     /* Answer with @a, or with @err when a->code is not 0. */
     void (*answer)(struct ps_request *r, const struct shard_action *a, const struct err *err);
 
-    struct ps_stream *stream; /* of an exchange; keeps a reference */
+    struct ps_stream *stream;         /* of an exchange; keeps a reference */
+    struct ps_record_stream *records; /* of a note; keeps a reference, and the note */
+    ProtobufCMessage *note;
     uint64_t exchange;
     uint64_t sent;         /* elements of the answer, */
     uint64_t filled;       /* and of the values in its block */
@@ -430,7 +433,6 @@ void ps_streams_end(struct ps_shard *s);
 void ps_stream_wait(struct ps_stream *s, struct ps_request *r);
 
 /* ---- ps_key.c: who calls ---- */
-
 /* The fence of the caller, out of @ref. */
 struct fence ps_fence(const Gradus__V1__ShardRef *ref);
 /* A shard is opened by @ref: its readers and workers show a key, if that has a secret. */
@@ -445,7 +447,6 @@ int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, cons
 int ps_refuse(const struct ps_shard *s, struct rpc_call *call, struct err *err);
 
 /* ---- ps_list.c: the shards of a server ---- */
-
 /* A reference to the shard, or NULL. Errors: ERR_INVALID no @ref; ERR_NOT_FOUND. */
 struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct err *err);
 /* Checks whether @r may open a shard that is not there. Errors: ERR_ABORTED the request is late:
@@ -481,7 +482,6 @@ void ps_trace_queue(struct ps_request *r, const struct exchange_trained *trained
 void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns, uint64_t version);
 
 /* ---- ps_refs.c: references ---- */
-
 struct ps *ps_ref(struct ps *ps);
 void ps_unref(struct ps *ps);
 struct ps_shard *ps_shard_ref(struct ps_shard *s);

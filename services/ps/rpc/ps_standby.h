@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Standby shards (docs/protocol.md): what a primary says to its backup, and how a backup hears it.
- * From top to bottom: on_record.c (the backup's method), ps_follow.c (the primary's way to its
- * backup), ps_record.c (a record as messages), ps_state.c, ps_copy.c, ps_near.c, ps_backup.c. */
+ * From top to bottom: on_record.c (the backup's method), ps_hear.c (the notes that it reads),
+ * ps_follow.c and ps_link.c (the primary's way to its backup), ps_record.c (a record as messages),
+ * ps_state.c, ps_copy.c, ps_near.c, ps_backup.c. */
 #ifndef GRADUS_PS_RPC_PS_STANDBY_H
 #define GRADUS_PS_RPC_PS_STANDBY_H
 
+#include "host/shared_notes.h"
 #include "ps/rpc/ps_stream.h"
+
+struct ps_record;
 
 /* ---- a backup on the same host ---- */
 
@@ -17,9 +21,21 @@ struct ps_near {
     struct ps *ps;
     struct shared_memory *memory;
     uint64_t elements;
-    uint64_t stream; /* of ps_standby_begin(), once the backup has opened the memory */
-    uint32_t paid;   /* blocks that were taken once: they are on the budget */
+    uint32_t paid; /* blocks that were taken once: they are on the budget */
+    /* once the backup has opened it: */
+    uint64_t stream;           /* of ps_standby_begin() */
+    struct shared_notes notes; /* short records, and how far they were received */
+    bool listens;              /* a thread waits for that; without one there are no notes */
+    atomic_bool over;
+    struct ps_shard *shard; /* of the thread, which keeps a reference */
 };
+
+/* A short record: the message that says it. */
+struct ps_note {
+    uint32_t bytes;
+    uint8_t message[SHARED_NOTE_BYTES - sizeof(uint32_t)];
+};
+_Static_assert(sizeof(struct ps_note) == SHARED_NOTE_BYTES, "a note has all of it");
 
 /* Where the server at @address is reached: on this host (@near) by its local socket, which takes
  * half the CPU of a byte. Returns owned. */
@@ -33,6 +49,21 @@ void ps_near_offer(const struct ps_near *n, Gradus__V1__SharedMemory *out); /* b
  * has all of them, or there is no memory for one more. */
 float *ps_near_take(struct ps_near *n, uint32_t *block);
 void ps_near_return(struct ps_near *n, uint32_t block);
+/* The backup has opened the memory, on stream @stream of @s. */
+void ps_near_begin(struct ps_near *n, struct ps_shard *s, uint64_t stream);
+/* The stream is over; gives back a reference. NULL is fine. */
+void ps_near_end(struct ps_near *n);
+/* Puts @note. False: there is no room. */
+bool ps_near_note(struct ps_near *n, const struct ps_note *note);
+/* All records up to this one were received; 0: none that was in a note. */
+uint64_t ps_near_word(const struct ps_near *n);
+/* Wake the shard with the next word; what came before must be looked for after this. */
+void ps_near_await(const struct ps_near *n);
+
+/* Threads that ps_wait_threads() waits for, with their last touch of @ps. */
+void ps_thread_begins(struct ps *ps);
+void ps_thread_ends(struct ps *ps);
+void ps_wait_threads(struct ps *ps);
 
 /* ---- a primary ---- */
 
@@ -66,12 +97,6 @@ int ps_copies_reserve(struct ps_copies *all, struct ps_shard *s, size_t count, s
 /* A copy of @from, with a reference. NULL with ERR_EXHAUSTED: there is no memory. */
 struct ps_copy *ps_copies_take(const struct ps_copies *all, struct ps_shard *s,
                                const struct buffer *from, struct err *err);
-
-/* The backup sees it in memory that was opened on the stream of this number. */
-static inline bool ps_copy_is_seen(const struct ps_copy *c, uint64_t stream)
-{
-    return c->near != NULL && c->near->stream == stream;
-}
 
 /* By the team of the server, where @floats are many. */
 void ps_copy_floats(const struct ps_shard *s, float *to, const float *from, uint64_t floats);
@@ -135,6 +160,9 @@ void ps_follow_abandon(struct ps_shard *s);
 /* The shard was woken: connects, and goes on sending. Returns how many records were received, if
  * that is news; else 0. */
 uint64_t ps_follow_hear(struct ps_shard *s);
+/* The same of notes alone: at the end of a step, again and again until it is 0. Then the shard is
+ * woken for the next one. */
+uint64_t ps_follow_listen(struct ps_shard *s);
 uint64_t ps_follow_opening(const struct ps_shard *s);
 /* Why the backup does not follow at present; "": it does. */
 const char *ps_follow_problem(const struct ps_shard *s);
@@ -154,6 +182,10 @@ void ps_follow_end(struct ps_shard *s);
  * last one. Errors: those of rpc_stream_send(). */
 int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
                    const struct ps_record *r, uint64_t *at, struct err *err);
+/* True if @r is short: it has no values, or the backup sees them on stream @number. */
+bool ps_record_note(const struct ps_record *r, uint64_t number, struct ps_note *out);
+/* It was said where its values lie: they are the backup's. */
+void ps_record_named(const struct ps_shard *s, const struct ps_record *r);
 uint64_t ps_record_floats(const struct ps_record *r); /* values that go with it */
 /* Among what was not received (@sign 1), or no more (-1). */
 void ps_record_show(const struct ps_shard *s, const struct ps_record *r, double sign);
@@ -183,12 +215,21 @@ struct ps_record_stream {
     struct buffer *buffer;
     float *given;
     struct ps_shared_memory *memory; /* NULL: the primary offered none that can be opened */
-    struct gradient_wait waiter;     /* keeps a reference */
+    struct {                         /* notes that come there; of a thread of their own, but: */
+        struct shared_notes notes;
+        struct gradient_wait waiter;
+        atomic_bool ready;       /* there is memory, for which the thread waits */
+        atomic_bool begun, over; /* of the call's callbacks */
+    } hears;
+    struct gradient_wait waiter; /* keeps a reference */
     /* of the strand */
     struct ps_record_stream *next, **link; /* in the list of the shard's; NULL: not in it */
     struct strand_task begun, gone;
 };
 void ps_record_stream_unref(struct ps_record_stream *s);
+/* Reads notes of s->memory from now on. Errors: ERR_EXHAUSTED no thread. */
+int ps_hear_begin(struct ps_record_stream *s, struct err *err);
+void ps_hear_end(struct ps_record_stream *s); /* not begun is fine */
 /* On the strand: in the list of its shard's streams, or ended, if the shard is; out of the list. */
 void ps_record_stream_begin(struct ps_record_stream *s);
 void ps_record_stream_unlink(struct ps_record_stream *s);

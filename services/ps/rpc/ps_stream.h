@@ -74,6 +74,7 @@ bool ps_shared_memory_may_open(const struct ps *ps, struct rpc_call *call);
 struct ps_shared_memory *ps_shared_memory_open(struct ps_shard *s, bool rows,
                                                const Gradus__V1__SharedMemory *offer);
 void ps_shared_memory_unref(struct ps_shared_memory *w); /* NULL is fine */
+struct shared_notes_memory *ps_shared_memory_notes(const struct ps_shared_memory *w);
 /* Gradient block @number, from 1, as a buffer, once there is room for it; 1: wait for that. @w may
  * be NULL. Errors: ERR_INVALID it is not open, or in use; those of gradient_pool_get(). */
 int ps_shared_memory_gradient(struct ps_shared_memory *w, uint32_t number,
