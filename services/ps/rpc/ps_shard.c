@@ -362,6 +362,9 @@ void ps_shard_step(struct ps_shard *s, struct shard_event *e)
     if (s->slots_to != NULL) { /* copied before any update */
         show(s);
         ps_keep_slots(s);
+        if (s->follow != NULL) {
+            ps_shard_wake(s); /* to listen, once they are */
+        }
         return;
     }
     go_on(s, e->now_ms);

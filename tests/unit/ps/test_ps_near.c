@@ -454,13 +454,13 @@ static void begin_generation(struct ps_pair *p, uint64_t generation)
                   "");
 }
 
-static void pin(struct ps_pair *p, const char *method, uint64_t generation)
+static void pin(struct ps_pair *p, const char *method, int number, uint64_t generation)
 {
     char id[16];
     struct err err;
     Gradus__V1__PinRequest q = GRADUS__V1__PIN_REQUEST__INIT;
     Gradus__V1__ShardRef ref = ps_pair_ref(PRIMARY, generation);
-    (void)snprintf(id, sizeof id, "pin-%d", (int)generation);
+    (void)snprintf(id, sizeof id, "pin-%d", number);
     q.shard = &ref;
     q.pin_id = id;
     q.slots = true;
@@ -477,16 +477,18 @@ static void notes_and_messages_come_in_order(void **state)
     pair_open(&p);
     struct pushing all = {&p, 1};
     assert_int_equal(pthread_create(&pusher, NULL, push_many, &all), 0);
-    for (uint64_t generation = 2; generation < 2 + STEPS; generation++) {
+    for (int i = 0; i < STEPS; i++) {
+        const uint64_t generation = 2 + (uint64_t)i;
         begin_generation(&p, generation);
         atomic_store(&all.generation, generation);
-        pin(&p, "Pin", generation);
-        pin(&p, "Unpin", generation);
+        pin(&p, "Pin", i, generation);
+        pin(&p, "Unpin", i, generation);
     }
     assert_int_equal(pthread_join(pusher, NULL), 0);
-    wait_until(ps_pair_look(&p.primary).held.received == 5 * (uint64_t)STEPS);
+    pin(&p, "Pin", 100, 1 + STEPS); /* nothing else comes along */
+    wait_until(ps_pair_look(&p.primary).held.received == 1 + 5 * (uint64_t)STEPS);
     assert_string_equal(ps_pair_look(&p.backup).problem, "");
-    assert_int_equal(notes_read(&p), 4 * STEPS);
+    assert_int_equal(notes_read(&p), 1 + 4 * STEPS);
     ps_pair_pull(&p.primary, PRIMARY, 1 + STEPS, NULL, 2 * (uint64_t)STEPS, expected);
     ps_pair_membership_well(&p.backup, BACKUP, 2 + STEPS, true, NULL);
     ps_pair_pull(&p.backup, BACKUP, 2 + STEPS, NULL, 2 * (uint64_t)STEPS, got);
