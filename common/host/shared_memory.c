@@ -17,11 +17,13 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "host/shared_notes.h"
 
 #define GRADIENTS 4 /* one is filled while others wait to be summed; without one, values go the */
 #define VALUES 3    /* usual way. Two sets for training and one for evaluation */
 
 #define HEADER_BYTES 4096
+#define NOTES_AT (HEADER_BYTES - SHARED_NOTES_BYTES) /* in the header */
 /* A page and four lines: blocks compete for other cache sets than their neighbours. */
 #define STAGGER_BYTES (4096 + 256)
 #define LINE_BYTES 64
@@ -45,7 +47,7 @@ struct header {
     struct bell bells[SHARED_MEMORY_BLOCKS_MAX];
 };
 
-_Static_assert(sizeof(struct header) <= HEADER_BYTES, "the first block begins behind it");
+_Static_assert(sizeof(struct header) <= NOTES_AT, "notes and blocks begin behind it");
 
 struct shared_memory {
     atomic_uint refs;
@@ -91,6 +93,11 @@ float *shared_memory_gradient(const struct shared_memory *w, uint32_t i)
 float *shared_memory_values(const struct shared_memory *w, uint32_t i)
 {
     return (float *)(void *)(w->memory + offset_of(w, w->offer.gradients + i));
+}
+
+struct shared_notes_memory *shared_memory_notes(const struct shared_memory *w)
+{
+    return (struct shared_notes_memory *)(void *)(w->memory + NOTES_AT);
 }
 
 /* The lines of @to are in the cache of the other side. The string instruction that the C library

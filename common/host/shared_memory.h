@@ -46,6 +46,7 @@
 #define SHARED_MEMORY_NONE UINT32_MAX
 
 struct shared_memory;
+struct shared_notes_memory;
 
 struct shared_memory_offer {
     uint64_t pid;
@@ -61,6 +62,9 @@ void shared_memory_unref(struct shared_memory *w); /* NULL is fine */
 /* The memory of block @i, below the number of its kind: [elements]. */
 float *shared_memory_gradient(const struct shared_memory *w, uint32_t i);
 float *shared_memory_values(const struct shared_memory *w, uint32_t i);
+
+/* A place for notes from who has made the memory to who has opened it (shared_notes.h). */
+struct shared_notes_memory *shared_memory_notes(const struct shared_memory *w);
 
 /* Copy @count values into or out of a block of a shard of @elements. */
 void shared_memory_copy(uint64_t elements, float *restrict to, const float *restrict from,

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/mem.h"
 
@@ -46,8 +47,20 @@ uint64_t floats_bytes_max(uint64_t floats)
     return floats * sizeof(float) + stagger_bytes(floats, STAGGER_PLACES - 1);
 }
 
-int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
-                const char *what, struct err *err)
+static void *cold_pages(size_t bytes, const char *what, struct err *err)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        (void)err_set(err, ERR_EXHAUSTED, "%s: no memory for %zu bytes", what, bytes);
+        return NULL;
+    }
+    (void)madvise(p, bytes, MADV_HUGEPAGE);
+    return p;
+}
+
+static int init(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
+                const char *what, void *(*pages)(size_t, const char *, struct err *),
+                struct err *err)
 {
     if (floats > (SIZE_MAX / 4) / sizeof(float)) {
         return err_set(err, ERR_EXHAUSTED, "%s: %" PRIu64 " floats do not fit in memory", what,
@@ -59,8 +72,8 @@ int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget
     if (rc != 0) {
         return rc;
     }
-    void *memory = bytes >= PAGES_FROM_BYTES ? mem_try_pages(bytes, what, err)
-                                             : mem_try_aligned(bytes, 1, what, err);
+    void *memory =
+        bytes >= PAGES_FROM_BYTES ? pages(bytes, what, err) : mem_try_aligned(bytes, 1, what, err);
     if (memory == NULL) {
         if (budget != NULL) {
             budget_give(budget, bytes);
@@ -69,6 +82,18 @@ int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget
     }
     *f = (struct floats){(float *)(void *)((char *)memory + shift), memory, bytes};
     return 0;
+}
+
+int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
+                const char *what, struct err *err)
+{
+    return init(f, floats, place, budget, what, mem_try_pages, err);
+}
+
+int floats_init_cold(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
+                     const char *what, struct err *err)
+{
+    return init(f, floats, place, budget, what, cold_pages, err);
 }
 
 void floats_release(struct floats *f, struct budget *budget)

@@ -29,6 +29,10 @@ struct floats {
 };
 int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
                 const char *what, struct err *err);
+/* The same of what may never be used, or is filled by another thread than this one, which must not
+ * be held up: pages of a large array are touched by who writes to them. */
+int floats_init_cold(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
+                     const char *what, struct err *err);
 void floats_release(struct floats *f, struct budget *budget); /* zeroed is fine; as for init */
 /* bytes of one array at most, wherever it begins */
 uint64_t floats_bytes_max(uint64_t floats);

@@ -111,7 +111,8 @@ static struct buffer *make(struct buffer_pool *p, size_t count_max, struct err *
     const char *what = "a gradient buffer";
     uint64_t each = floats_bytes_max(p->floats);
     bool paid = reserved || budget_take(p->budget, each, what, err) == 0;
-    if (paid && floats_init(&b->floats, p->floats, (unsigned)place, NULL, what, err) == 0) {
+    if (paid && (p->cold ? floats_init_cold : floats_init)(&b->floats, p->floats, (unsigned)place,
+                                                           NULL, what, err) == 0) {
         return b;
     }
     free(b->norms);

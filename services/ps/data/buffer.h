@@ -37,6 +37,7 @@ struct buffer_pool {
     struct buffer *unused, *unused_borrowed;
     uint64_t floats; /* of every buffer */
     size_t norms;    /* of every buffer; set before the first one is made */
+    bool cold;       /* likewise: floats_init_cold() */
     size_t count;    /* allocated */
     size_t count_max;
     size_t reserved;                           /* how many more buffers the budget knows of */

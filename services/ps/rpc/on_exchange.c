@@ -112,18 +112,10 @@ static int name_values_block(struct ps_stream *s, struct ps_request *r, uint32_t
     return 0;
 }
 
-/* True if the call comes through the local socket, which only processes of the same user can reach.
- * A client from the network has no business with the memory of processes here: it could name memory
- * of others. */
-static bool comes_locally(struct rpc_call *call)
-{
-    return strncmp(rpc_peer(call), "unix:", 5) == 0;
-}
-
 static void take_offers(struct ps_stream *s, struct ps_request *r,
                         const Gradus__V1__ExchangeRequest *m)
 {
-    const bool opens = s->ps->shared_memory && comes_locally(s->call);
+    const bool opens = ps_shared_memory_may_open(s->ps, s->call);
     r->offers_shared_memory = m->shared_memory != NULL;
     r->offers_tables_memory = m->tables_memory != NULL;
     if (r->offers_shared_memory && opens && s->shared_memory == NULL) {

@@ -27,6 +27,7 @@ static void answer(struct ps_request *r, const struct shard_action *a, const str
     }
     Gradus__V1__RecordResponse m = GRADUS__V1__RECORD_RESPONSE__INIT;
     m.received = a->received;
+    m.shared_memory_open = r->offers_shared_memory;
     (void)rpc_send(r->call, &m.base, NULL);
 }
 
@@ -93,6 +94,7 @@ void ps_record_done(struct rpc_call *call, bool cancelled, void *service)
     if (gradient_wait_cancel(&s->waiter)) {
         ps_record_stream_unref(s);
     }
+    ps_hear_end(s);
     release_record(s);
     if (s->shard == NULL) {
         ps_record_stream_unref(s);
@@ -128,6 +130,19 @@ static int find_shard(struct ps_record_stream *s, const Gradus__V1__RecordReques
     return 0;
 }
 
+/* What the first message offers, or nothing. */
+static void open_memory(struct ps_record_stream *s, const Gradus__V1__SharedMemory *offer)
+{
+    if (offer != NULL && s->memory == NULL && ps_shared_memory_may_open(s->ps, s->call)) {
+        s->memory = ps_shared_memory_open(s->shard, false, offer);
+        if (s->memory != NULL && ps_hear_begin(s, NULL) != 0) {
+            ps_shared_memory_unref(s->memory);
+            s->memory = NULL;
+        }
+        s->request->offers_shared_memory = s->memory != NULL; /* the answer says so */
+    }
+}
+
 /* True if a record of @kind may have so many values. */
 static bool fits(const struct ps_shard *s, enum shard_record_kind kind, uint64_t total)
 {
@@ -148,6 +163,7 @@ static int begin(struct ps_record_stream *s, struct rpc_msg *msg, struct err *er
     const Gradus__V1__RecordRequest *m = (const Gradus__V1__RecordRequest *)msg->body;
     s->request = ps_request_new(s->shard, SHARD_RECORD, s->call, msg, answer);
     s->request->event.fence = s->fence;
+    open_memory(s, m->shared_memory);
     s->number = m->number;
     s->total = m->total;
     s->arrived = 0;
@@ -182,7 +198,10 @@ static int find_room(struct ps_record_stream *s, const Gradus__V1__RecordRequest
         r->event.elements = s->total;
         return r->kept == NULL ? ERR_EXHAUSTED : 0;
     }
-    int rc = gradient_pool_get(&s->shard->gradients, &s->waiter, &s->buffer, err);
+    int rc =
+        m->gradient_block != 0
+            ? ps_shared_memory_gradient(s->memory, m->gradient_block, &s->waiter, &s->buffer, err)
+            : gradient_pool_get(&s->shard->gradients, &s->waiter, &s->buffer, err);
     if (rc == 1) {
         atomic_fetch_add(&s->refs, 1);
         rpc_pause_again(s->call);
@@ -217,6 +236,16 @@ static int take_values(struct ps_record_stream *s, const Gradus__V1__RecordReque
 {
     const size_t bytes = rpc_spans_bytes(spans);
     const uint64_t n = bytes / sizeof(float);
+    if (m->gradient_block != 0) {
+        const bool whole = s->request->event.record.kind == SHARD_RECORD_UPDATE &&
+                           s->buffer != NULL && s->arrived == 0 && bytes == 0;
+        s->arrived = s->total;
+        return whole ? 0
+                     : err_set(err, ERR_INVALID,
+                               "record %" PRIu64 " names a block, but is no update whose gradient "
+                               "is there",
+                               m->number);
+    }
     if (bytes % sizeof(float) != 0 || m->offset != s->arrived || n > s->total - s->arrived ||
         (n == 0 && s->total > 0)) {
         return err_set(err, ERR_INVALID,

@@ -41,6 +41,7 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     struct ps *ps = mem_new(1, sizeof *ps);
     ps->data_roots = roots;
     pthread_mutex_init(&ps->lock, NULL);
+    pthread_cond_init(&ps->left, NULL);
     trace_init(&ps->trace);
     atomic_store(&ps->refs, 1);
     ps->checkpoint_dir = mem_strdup(o->checkpoint_dir);
@@ -84,6 +85,7 @@ void ps_drain(struct ps *ps)
     pool_drain(ps->opens); /* shards that are being opened find that it is too late */
     pool_drain(ps->copies);
     ps_drop(ps, NULL, 0);
+    ps_wait_removed(ps);
     pool_drain(ps->work); /* waiters for memory of these shards were told */
     pool_drain(ps->files);
 }
@@ -94,12 +96,13 @@ void ps_free(struct ps *ps)
         return;
     }
     ps_drain(ps);
+    end_links(ps); /* whose threads may be at work for shards until then */
+    ps_wait_threads(ps);
     pool_free(ps->opens);
     pool_free(ps->work);
     pool_free(ps->files);
     pool_free(ps->copies);
     thread_team_free(ps->team);
-    end_links(ps);
     ps_unref(ps);
 }
 

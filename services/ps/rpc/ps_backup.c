@@ -16,6 +16,7 @@ void ps_record_stream_unref(struct ps_record_stream *s)
     if (atomic_fetch_sub(&s->refs, 1) != 1) {
         return;
     }
+    ps_shared_memory_unref(s->memory);
     if (s->shard != NULL) {
         ps_shard_unref(s->shard);
     }

@@ -12,14 +12,46 @@ static struct ps_copy *copy_new(struct ps_shard *s, bool reserved, struct err *e
     struct ps_copy *c = mem_new(1, sizeof *c);
     *c = (struct ps_copy){.shard = s, .reserved = reserved};
     atomic_store(&c->refs, 1);
-    if (floats_init(&c->floats, s->elements, 3, reserved ? &s->ps->budget : NULL,
-                    "a gradient for the backup", err) != 0) {
+    /* where the backup sees blocks it is of no use */
+    if (floats_init_cold(&c->floats, s->elements, 3, reserved ? &s->ps->budget : NULL,
+                         "a gradient for the backup", err) != 0) {
         free(c);
         return NULL;
     }
     const size_t norms = ps_norms_max(s);
     c->norms = norms == 0 ? NULL : mem_new(norms, sizeof *c->norms);
     return c;
+}
+
+/* A block that the backup sees, with a reference. NULL: there is none. */
+static struct ps_copy *block_new(const struct ps_copies *all, struct ps_shard *s)
+{
+    uint32_t block;
+    float *data = all->near == NULL ? NULL : ps_near_take(all->near, &block);
+    if (data == NULL) {
+        return NULL;
+    }
+    struct ps_copy *c = mem_new(1, sizeof *c);
+    *c = (struct ps_copy){.shard = ps_shard_ref(s),
+                          .floats = {.data = data},
+                          .near = ps_near_ref(all->near),
+                          .block = block};
+    atomic_store(&c->refs, 1);
+    const size_t norms = ps_norms_max(s);
+    c->norms = norms == 0 ? NULL : mem_new(norms, sizeof *c->norms);
+    return c;
+}
+
+static void release(struct ps_copy *c)
+{
+    if (c->near == NULL) {
+        floats_release(&c->floats, c->reserved ? &c->shard->ps->budget : NULL);
+        return;
+    }
+    if (!c->named) {
+        ps_near_return(c->near, c->block);
+    }
+    ps_near_unref(c->near);
 }
 
 struct ps_copy *ps_copy_ref(struct ps_copy *c)
@@ -34,7 +66,7 @@ void ps_copy_unref(void *copy)
     struct ps_copy *c = copy;
     struct ps_shard *s = c->shard;
     if (atomic_fetch_sub(&c->refs, 1) == 1) {
-        floats_release(&c->floats, c->reserved ? &s->ps->budget : NULL);
+        release(c);
         free(c->norms);
         free(c);
     }
@@ -92,7 +124,8 @@ void ps_copy_floats(const struct ps_shard *s, float *to, const float *from, uint
 struct ps_copy *ps_copies_take(const struct ps_copies *all, struct ps_shard *s,
                                const struct buffer *from, struct err *err)
 {
-    struct ps_copy *c = find_free(all);
+    struct ps_copy *c = block_new(all, s);
+    c = c != NULL ? c : find_free(all);
     if (c == NULL) { /* gRPC has not returned one that was received yet */
         c = copy_new(s, false, err);
         if (c == NULL) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shards of a server: found, inserted and removed. */
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "ps/rpc/ps_shell.h"
+#include "ps/rpc/ps_standby.h"
 
 static struct ps_shard *find(const struct ps *ps, const char *job, uint32_t number)
 {
@@ -92,6 +93,18 @@ void ps_close_early(struct ps *ps, const Gradus__V1__ShardRef *ref)
     pthread_mutex_unlock(&ps->lock);
 }
 
+/* Behind the task that has removed it. */
+static void run_left(struct strand_task *task)
+{
+    struct ps_shard *s = (struct ps_shard *)((char *)task - offsetof(struct ps_shard, left));
+    struct ps *ps = s->ps;
+    pthread_mutex_lock(&ps->lock);
+    ps->leaving--;
+    pthread_cond_broadcast(&ps->left);
+    pthread_mutex_unlock(&ps->lock);
+    ps_shard_unref(s);
+}
+
 void ps_remove(struct ps *ps, struct ps_shard *s)
 {
     bool found = false;
@@ -100,14 +113,48 @@ void ps_remove(struct ps *ps, struct ps_shard *s)
         if (ps->shards[i] == s) {
             ps->shards[i] = ps->shards[--ps->shard_count];
             shard_closed_add(&ps->closed, s->opening, s->number);
+            ps->leaving++;
             found = true;
         }
     }
     meter_set(ps->meters.shards, (double)ps->shard_count);
     pthread_mutex_unlock(&ps->lock);
     if (found) {
-        ps_shard_unref(s);
+        (void)strand_post(&s->strand, &s->left, run_left);
     }
+}
+
+void ps_wait_removed(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    while (ps->shard_count > 0 || ps->leaving > 0) {
+        pthread_cond_wait(&ps->left, &ps->lock);
+    }
+    pthread_mutex_unlock(&ps->lock);
+}
+
+void ps_thread_begins(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    ps->threads++;
+    pthread_mutex_unlock(&ps->lock);
+}
+
+void ps_thread_ends(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    ps->threads--;
+    pthread_cond_broadcast(&ps->left);
+    pthread_mutex_unlock(&ps->lock);
+}
+
+void ps_wait_threads(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    while (ps->threads > 0) {
+        pthread_cond_wait(&ps->left, &ps->lock);
+    }
+    pthread_mutex_unlock(&ps->lock);
 }
 
 bool ps_drained(struct ps *ps)

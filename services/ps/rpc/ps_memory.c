@@ -157,6 +157,7 @@ int ps_memory_take(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r,
     buffer_pool_init(&s->base_pool, slot_base ? update_slot_floats(s->update, 0) : 0,
                      SHARD_WORKERS_MAX + 1, &ps->budget);
     buffer_pool_init(&s->slot_copies, slot_floats(s), SHARD_PINS_MAX + 2, &ps->budget);
+    s->slot_copies.cold = true; /* the threads that copy touch them */
     rc = rc != 0 ? rc : ps_memory_reserve_copies(s, 0, err);
     ps_last_gradient_open(s);
     return rc != 0 ? rc : ps_memory_reserve_bases(s, s->bases, err);

@@ -147,6 +147,30 @@ uint64_t ps_record_floats(const struct ps_record *r)
                                                : 0;
 }
 
+void ps_record_show(const struct ps_shard *s, const struct ps_record *r, double sign)
+{
+    const uint64_t floats = ps_record_floats(r);
+    meter_change(s->ps->meters.unreceived, sign);
+    meter_change(s->ps->meters.unreceived_bytes, sign * (double)(floats * sizeof(float)));
+}
+
+void ps_record_free(const struct ps_shard *s, struct ps_record *r)
+{
+    ps_record_show(s, r, -1);
+    if (r->gradient != NULL) {
+        ps_copy_unref(r->gradient);
+    }
+    ps_state_free(r->state);
+    if (r->request != NULL) {
+        ps_request_unref(r->request);
+    }
+    for (size_t i = 0; i < SHARD_ROUNDS_MAX; i++) {
+        buf_release(&r->totals[i]);
+    }
+    free(r->decision);
+    free(r);
+}
+
 /* What of the values of @r lies in one piece from element @at on. Initial values are copied by
  * gRPC: they come once. */
 static struct ps_part part_at(struct ps_shard *s, const struct ps_record *r, uint64_t at)
@@ -180,6 +204,40 @@ static void part_left(void *ctx)
     free(l);
 }
 
+/* The block in which the backup sees the values on stream @number, from 1; 0: it does not. */
+static uint32_t block_of(const struct ps_record *r, uint64_t number)
+{
+    const struct ps_copy *c = r->gradient;
+    const bool seen = c != NULL && c->near != NULL && c->near->stream == number;
+    return seen ? c->block + 1 : 0;
+}
+
+void ps_record_named(const struct ps_shard *s, const struct ps_record *r)
+{
+    if (r->gradient != NULL) {
+        r->gradient->named = true;
+        meter_add(s->ps->meters.record_bytes, ps_record_floats(r) * sizeof(float));
+    }
+}
+
+bool ps_record_note(const struct ps_record *r, uint64_t number, struct ps_note *out)
+{
+    struct room room;
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    m.number = r->what.number;
+    m.total = ps_record_floats(r);
+    m.gradient_block = block_of(r, number);
+    if (m.total > 0 && m.gradient_block == 0) {
+        return false;
+    }
+    write_what(r, &room, &m);
+    if (gradus__v1__record_request__get_packed_size(&m) > sizeof out->message) {
+        return false;
+    }
+    out->bytes = (uint32_t)gradus__v1__record_request__pack(&m, out->message);
+    return true;
+}
+
 int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
                    const struct ps_record *r, uint64_t *at, struct err *err)
 {
@@ -190,8 +248,12 @@ int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t numbe
     if (*at == 0) {
         write_what(r, &room, &m);
     }
-    if (*at == m.total) {
+    m.gradient_block = block_of(r, number);
+    if (m.gradient_block != 0 || *at == m.total) {
         const int rc = rpc_stream_send(stream, &m.base, NULL, err);
+        if (rc == 0 && m.gradient_block != 0) {
+            ps_record_named(s, r);
+        }
         return rc != 0 ? rc : 1;
     }
     m.offset = *at;

@@ -19,6 +19,7 @@ void ps_unref(struct ps *ps)
     if (atomic_fetch_sub(&ps->refs, 1) == 1) {
         gradient_memory_release(&ps->gradient_memory);
         pthread_mutex_destroy(&ps->lock);
+        pthread_cond_destroy(&ps->left);
         trace_release(&ps->trace);
         free(ps->checkpoint_dir);
         free(ps->local_sockets);

@@ -56,6 +56,10 @@ void ps_request_unref(struct ps_request *r)
     if (r->stream != NULL) {
         ps_stream_unref(r->stream);
     }
+    if (r->records != NULL) {
+        protobuf_c_message_free_unpacked(r->note, NULL);
+        ps_record_stream_unref(r->records);
+    }
     if (r->call != NULL) {
         rpc_call_unref(r->call);
     }

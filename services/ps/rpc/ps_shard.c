@@ -340,6 +340,21 @@ static void go_on(struct ps_shard *s, uint64_t now_ms)
     }
 }
 
+/* Receipts that have come meanwhile, without anybody woken for them. */
+static void listen(struct ps_shard *s, uint64_t now_ms)
+{
+    uint64_t received;
+    while ((received = ps_follow_listen(s)) > 0) {
+        struct shard_event heard = {.kind = SHARD_RECEIPT,
+                                    .now_ms = now_ms,
+                                    .backup = ps_follow_opening(s),
+                                    .received = received};
+        shard_step(s->core, &heard, &s->actions);
+        act_all(s, &heard);
+        go_on(s, now_ms);
+    }
+}
+
 void ps_shard_step(struct ps_shard *s, struct shard_event *e)
 {
     e->now_ms = chrono_now_ms();
@@ -355,9 +370,13 @@ void ps_shard_step(struct ps_shard *s, struct shard_event *e)
     if (s->slots_to != NULL) { /* copied before any update */
         show(s);
         ps_keep_slots(s);
+        if (s->follow != NULL) {
+            ps_shard_wake(s); /* to listen, once they are */
+        }
         return;
     }
     go_on(s, e->now_ms);
+    listen(s, e->now_ms);
     work_end(&s->work);
     show(s);
 }

@@ -50,6 +50,11 @@ static void block_init(struct ps_block *block, const struct ps_shared_memory *w,
     };
 }
 
+bool ps_shared_memory_may_open(const struct ps *ps, struct rpc_call *call)
+{
+    return ps->shared_memory && strncmp(rpc_peer(call), "unix:", 5) == 0;
+}
+
 struct ps_shared_memory *ps_shared_memory_open(struct ps_shard *s, bool rows,
                                                const Gradus__V1__SharedMemory *m)
 {
@@ -100,6 +105,11 @@ void ps_shared_memory_unref(struct ps_shared_memory *w)
     }
     shared_memory_unref(w->memory);
     free(w);
+}
+
+struct shared_notes_memory *ps_shared_memory_notes(const struct ps_shared_memory *w)
+{
+    return shared_memory_notes(w->memory);
 }
 
 static void give_back(struct buffer *b)

@@ -59,7 +59,7 @@ struct ps_meters {
     struct meter *rows_admitted, *rows_evicted, *rows_dropped, *rows_updated, *rows_read;
 };
 
-/* Reference counted: its user holds one, and so does every shard, because gRPC may return the last
+/* Reference counted: its user holds one, and so does every shard, as gRPC may return the last
  * memory of an answer after the server was stopped. */
 struct ps {
     atomic_uint refs;
@@ -90,7 +90,9 @@ struct ps {
     pthread_mutex_t lock; /* guards the table, and: */
     struct ps_opening *openings;
     struct ps_shard *shards[PS_SHARDS_MAX];
-    size_t shard_count;
+    size_t shard_count, leaving,
+        threads;         /* those that were removed, and whose strands are busy yet */
+    pthread_cond_t left; /* fewer */
     struct shard_closed closed;
     bool drained;
 };
@@ -192,6 +194,7 @@ struct ps_shard {
     pthread_mutex_t standby_lock;      /* guards: */
     struct ps_standby *standby;        /* what it says of itself; NULL: nothing yet */
 
+    struct strand_task left; /* behind what removes it from the list of shards */
     struct strand_task wake;
     void (*run_wake)(struct strand_task *task); /* steps the shard; who made it has set it */
     atomic_bool waking;
@@ -226,7 +229,9 @@ struct ps_request {
     /* Answer with @a, or with @err when a->code is not 0. */
     void (*answer)(struct ps_request *r, const struct shard_action *a, const struct err *err);
 
-    struct ps_stream *stream; /* of an exchange; keeps a reference */
+    struct ps_stream *stream;         /* of an exchange; keeps a reference */
+    struct ps_record_stream *records; /* of a note; keeps a reference, and the note */
+    ProtobufCMessage *note;
     uint64_t exchange;
     uint64_t sent;         /* elements of the answer, */
     uint64_t filled;       /* and of the values in its block */
@@ -328,7 +333,6 @@ void ps_look_for_directory(struct ps_shard *s, const char *owner);
 void ps_write(struct ps_request *r, const struct shard_action *a);
 
 /* ---- ps_apply.c: actions on floats, on the strand ---- */
-
 /* Values and slots of the state that is stepped; values that workers bring. */
 void ps_load(struct ps_shard *s, const struct shard_action *a);
 void ps_put(struct ps_shard *s, const struct shard_action *a);
@@ -347,14 +351,12 @@ void ps_base_keep(struct ps_shard *s, uint64_t version);
 void ps_base_forget(struct ps_shard *s, uint64_t version);
 
 /* ---- ps_answer.c: answers of a stream, on the strand ---- */
-
 /* On the strand: sends what is new among the first @done elements of @next, which is not committed
  * yet; ps_request_answer() sends the rest. Sends nothing when the answer @a is more than values. */
 void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
                               struct snapshot *next, uint64_t done);
 
 /* ---- ps_sums.c: sums over whole variables, on the strand ---- */
-
 void ps_settle(struct ps_shard *s, const struct shard_action *a);
 void ps_sums_applied(struct ps_shard *s);
 /* Before the core is stepped with @e: the update takes the totals, if the core will. Errors:
@@ -369,7 +371,7 @@ const struct buf *ps_sums_of(const struct ps_shard *s, const struct exchange_sum
 struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigned count);
 void ps_values_release(void *snapshot);
 void ps_values_release_slots(void *buffer); /* likewise a copy of slots, and the shard of it */
-/* ps_values_of() for a snapshot that somebody else holds. */
+/* The same of a snapshot that somebody else holds. */
 void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count);
 /* The values that a reply sends. */
 struct ps_source {
@@ -431,7 +433,6 @@ void ps_streams_end(struct ps_shard *s);
 void ps_stream_wait(struct ps_stream *s, struct ps_request *r);
 
 /* ---- ps_key.c: who calls ---- */
-
 /* The fence of the caller, out of @ref. */
 struct fence ps_fence(const Gradus__V1__ShardRef *ref);
 /* A shard is opened by @ref: its readers and workers show a key, if that has a secret. */
@@ -446,7 +447,6 @@ int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, cons
 int ps_refuse(const struct ps_shard *s, struct rpc_call *call, struct err *err);
 
 /* ---- ps_list.c: the shards of a server ---- */
-
 /* A reference to the shard, or NULL. Errors: ERR_INVALID no @ref; ERR_NOT_FOUND. */
 struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct err *err);
 /* Checks whether @r may open a shard that is not there. Errors: ERR_ABORTED the request is late:
@@ -458,9 +458,10 @@ int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err);
 /* The CloseShard of a shard that is not there has come: an OpenShard of it that comes later is
  * refused. */
 void ps_close_early(struct ps *ps, const Gradus__V1__ShardRef *ref);
-void ps_remove(struct ps *ps, struct ps_shard *s); /* not in it: fine */
-bool ps_drained(struct ps *ps);                    /* it is, or will be */
-bool ps_lingers(struct ps *ps); /* a shard that is in the table no more, but in memory */
+void ps_remove(struct ps *ps, struct ps_shard *s); /* on its strand; not in it: fine */
+void ps_wait_removed(struct ps *ps); /* until all are, and nothing of theirs runs any more */
+bool ps_drained(struct ps *ps);      /* it is, or will be */
+bool ps_lingers(struct ps *ps);      /* a shard that is in the table no more, but in memory */
 /* References to all shards (of @job, when that is not NULL and not empty); returns their number. */
 size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MAX]);
 
@@ -481,7 +482,6 @@ void ps_trace_queue(struct ps_request *r, const struct exchange_trained *trained
 void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns, uint64_t version);
 
 /* ---- ps_refs.c: references ---- */
-
 struct ps *ps_ref(struct ps *ps);
 void ps_unref(struct ps *ps);
 struct ps_shard *ps_shard_ref(struct ps_shard *s);
@@ -494,7 +494,6 @@ void ps_shard_wake(struct ps_shard *s);
 void ps_shard_freed(void *ctx);
 
 /* ---- ps_meters.c ---- */
-
 void ps_meters_init(struct ps *ps, struct meter_registry *r);
 
 #endif

@@ -1,20 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Standby shards (docs/protocol.md): what a primary says to its backup, and how a backup hears it.
- * From top to bottom: on_record.c (the backup's method), ps_follow.c (the primary's way to its
- * backup), ps_record.c (a record as messages), ps_state.c, ps_copy.c, ps_backup.c. */
+ * From top to bottom: on_record.c (the backup's method), ps_hear.c (the notes that it reads),
+ * ps_follow.c and ps_link.c (the primary's way to its backup), ps_record.c (a record as messages),
+ * ps_state.c, ps_copy.c, ps_near.c, ps_backup.c. */
 #ifndef GRADUS_PS_RPC_PS_STANDBY_H
 #define GRADUS_PS_RPC_PS_STANDBY_H
 
-#include "ps/rpc/ps_shell.h"
+#include "host/shared_notes.h"
+#include "ps/rpc/ps_stream.h"
+
+struct ps_record;
+
+/* ---- a backup on the same host ---- */
+
+/* Memory that a primary shares with its backup, of one stream. What is there of a record lies there
+ * until the record is forgotten, also when the stream is over: a backup changes it only after it
+ * has received the record. */
+struct ps_near {
+    atomic_uint refs;
+    struct ps *ps;
+    struct shared_memory *memory;
+    uint64_t elements;
+    uint32_t paid; /* blocks that were taken once: they are on the budget */
+    /* once the backup has opened it: */
+    uint64_t stream;           /* of ps_standby_begin() */
+    struct shared_notes notes; /* short records, and how far they were received */
+    bool listens;              /* a thread waits for that; without one there are no notes */
+    atomic_bool over;
+    struct ps_shard *shard; /* of the thread, which keeps a reference */
+};
+
+/* A short record: the message that says it. */
+struct ps_note {
+    uint32_t bytes;
+    uint8_t message[SHARED_NOTE_BYTES - sizeof(uint32_t)];
+};
+_Static_assert(sizeof(struct ps_note) == SHARED_NOTE_BYTES, "a note has all of it");
+
+/* Where the server at @address is reached: on this host (@near) by its local socket, which takes
+ * half the CPU of a byte. Returns owned. */
+char *ps_near_target(const struct ps *ps, const char *address, bool *near);
+/* NULL: there is none to be had, or the server shares none. */
+struct ps_near *ps_near_new(const struct ps_shard *s);
+struct ps_near *ps_near_ref(struct ps_near *n);
+void ps_near_unref(struct ps_near *n);                                      /* NULL is fine */
+void ps_near_offer(const struct ps_near *n, Gradus__V1__SharedMemory *out); /* borrows */
+/* A block, which is the backup's once its record was sent, or ps_near_return(). NULL: the backup
+ * has all of them, or there is no memory for one more. */
+float *ps_near_take(struct ps_near *n, uint32_t *block);
+void ps_near_return(struct ps_near *n, uint32_t block);
+/* The backup has opened the memory, on stream @stream of @s. */
+void ps_near_begin(struct ps_near *n, struct ps_shard *s, uint64_t stream);
+/* The stream is over; gives back a reference. NULL is fine. */
+void ps_near_end(struct ps_near *n);
+/* Puts @note. False: there is no room. */
+bool ps_near_note(struct ps_near *n, const struct ps_note *note);
+/* All records up to this one were received; 0: none that was in a note. */
+uint64_t ps_near_word(const struct ps_near *n);
+/* Wake the shard with the next word; what came before must be looked for after this. */
+void ps_near_await(const struct ps_near *n);
+
+/* Threads that ps_wait_threads() waits for, with their last touch of @ps. */
+void ps_thread_begins(struct ps *ps);
+void ps_thread_ends(struct ps *ps);
+void ps_wait_threads(struct ps *ps);
 
 /* ---- a primary ---- */
 
 /* The memory of a gradient that is on its way: one of a shard's, which is on the budget; a moment
- * longer than a record gRPC may hold it, so there may be one more. */
+ * longer than a record gRPC may hold it, so there may be one more. Or a block that the backup sees.
+ */
 struct ps_copy {
     atomic_uint refs;
     struct ps_shard *shard; /* each reference keeps one to it, but the shard's own */
     struct floats floats;
+    struct ps_near *near; /* whose block it is; NULL: of none */
+    uint32_t block;
+    bool named;    /* a record was sent that names the block */
     bool reserved; /* on the budget */
     bool has_norms;
     size_t norm_count;
@@ -27,6 +89,7 @@ void ps_copy_unref(void *copy); /* any thread */
 struct ps_copies {
     struct ps_copy *items[SHARD_JOINING_UPDATES_MAX]; /* the reserved ones; each with a reference */
     size_t count;
+    struct ps_near *near; /* that the backup has opened, and comes first; NULL: none. Borrowed */
 };
 /* There are @count from now on; those above it go when nobody has them any more. Errors:
  * ERR_EXHAUSTED, and there are fewer. */
@@ -97,6 +160,9 @@ void ps_follow_abandon(struct ps_shard *s);
 /* The shard was woken: connects, and goes on sending. Returns how many records were received, if
  * that is news; else 0. */
 uint64_t ps_follow_hear(struct ps_shard *s);
+/* The same of notes alone: at the end of a step, again and again until it is 0. Then the shard is
+ * woken for the next one. */
+uint64_t ps_follow_listen(struct ps_shard *s);
 uint64_t ps_follow_opening(const struct ps_shard *s);
 /* Why the backup does not follow at present; "": it does. */
 const char *ps_follow_problem(const struct ps_shard *s);
@@ -112,10 +178,18 @@ void ps_follow_end(struct ps_shard *s);
 #define PS_RECORD_FLOATS_MAX (UINT64_C(1) << 17) /* in one message */
 
 /* Sends the next message of @r on @stream, which is number @number of ps_standby_begin(), from
- * element *at on, which moves. 1: that was the last one. Errors: those of rpc_stream_send(). */
+ * element *at on, which moves; of a gradient that the backup sees, where it lies. 1: that was the
+ * last one. Errors: those of rpc_stream_send(). */
 int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
                    const struct ps_record *r, uint64_t *at, struct err *err);
+/* True if @r is short: it has no values, or the backup sees them on stream @number. */
+bool ps_record_note(const struct ps_record *r, uint64_t number, struct ps_note *out);
+/* It was said where its values lie: they are the backup's. */
+void ps_record_named(const struct ps_shard *s, const struct ps_record *r);
 uint64_t ps_record_floats(const struct ps_record *r); /* values that go with it */
+/* Among what was not received (@sign 1), or no more (-1). */
+void ps_record_show(const struct ps_shard *s, const struct ps_record *r, double sign);
+void ps_record_free(const struct ps_shard *s, struct ps_record *r); /* was shown */
 /* What the first message of a record says, into the event of @r, which keeps the message. Errors:
  * ERR_INVALID. */
 int ps_record_read(struct ps_request *r, const Gradus__V1__RecordRequest *m, struct err *err);
@@ -140,12 +214,22 @@ struct ps_record_stream {
     uint64_t number, arrived, total;
     struct buffer *buffer;
     float *given;
+    struct ps_shared_memory *memory; /* NULL: the primary offered none that can be opened */
+    struct {                         /* notes that come there; of a thread of their own, but: */
+        struct shared_notes notes;
+        struct gradient_wait waiter;
+        atomic_bool ready;       /* there is memory, for which the thread waits */
+        atomic_bool begun, over; /* of the call's callbacks */
+    } hears;
     struct gradient_wait waiter; /* keeps a reference */
     /* of the strand */
     struct ps_record_stream *next, **link; /* in the list of the shard's; NULL: not in it */
     struct strand_task begun, gone;
 };
 void ps_record_stream_unref(struct ps_record_stream *s);
+/* Reads notes of s->memory from now on. Errors: ERR_EXHAUSTED no thread. */
+int ps_hear_begin(struct ps_record_stream *s, struct err *err);
+void ps_hear_end(struct ps_record_stream *s); /* not begun is fine */
 /* On the strand: in the list of its shard's streams, or ended, if the shard is; out of the list. */
 void ps_record_stream_begin(struct ps_record_stream *s);
 void ps_record_stream_unlink(struct ps_record_stream *s);

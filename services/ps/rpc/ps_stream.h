@@ -64,12 +64,17 @@ void ps_answer(struct ps_request *r, const struct shard_action *a, const struct 
 
 /* ---- memory that its client shares (ps_shared_memory.c) ---- */
 
+/* The server opens memory, and @call comes through the local socket, which only processes of the
+ * same user can reach. A client from the network has no business with the memory of processes here:
+ * it could name memory of others. */
+bool ps_shared_memory_may_open(const struct ps *ps, struct rpc_call *call);
 /* Shared memory with one reference; borrows @s until the stream and all gradients have ended.
  * @rows: for rows, in blocks as large as the client likes; else each block has all elements of the
  * shard. NULL: the offer cannot be opened, or is not what it says. */
 struct ps_shared_memory *ps_shared_memory_open(struct ps_shard *s, bool rows,
                                                const Gradus__V1__SharedMemory *offer);
 void ps_shared_memory_unref(struct ps_shared_memory *w); /* NULL is fine */
+struct shared_notes_memory *ps_shared_memory_notes(const struct ps_shared_memory *w);
 /* Gradient block @number, from 1, as a buffer, once there is room for it; 1: wait for that. @w may
  * be NULL. Errors: ERR_INVALID it is not open, or in use; those of gradient_pool_get(). */
 int ps_shared_memory_gradient(struct ps_shared_memory *w, uint32_t number,

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "ps/data/buffer.h"
 
@@ -84,12 +86,47 @@ static void test_more_than_can_be(void **state)
     assert_int_equal(b.bytes, 0);
 }
 
+#define LARGE (UINT64_C(1) << 20)
+
+static size_t pages_touched(const struct buffer *b)
+{
+    static unsigned char pages[LARGE * sizeof(float) / 4096 + 32];
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t touched = 0;
+    assert_int_equal(mincore(b->floats.memory, b->floats.bytes, pages), 0);
+    for (size_t i = 0; i < b->floats.bytes / page; i++) {
+        touched += pages[i] & 1;
+    }
+    return touched;
+}
+
+/* Who gets a buffer of a cold pool does not wait for its pages. */
+static void test_cold(void **state)
+{
+    (void)state;
+    struct budget b = {0};
+    struct err err;
+    for (int cold = 0; cold < 2; cold++) {
+        struct buffer_pool p;
+        buffer_pool_init(&p, LARGE, 1, &b);
+        p.cold = cold;
+        struct buffer *one = buffer_get(&p, &err);
+        assert_non_null(one);
+        assert_true(cold ? pages_touched(one) == 0 : pages_touched(one) > 0);
+        assert_true(one->floats.data[0] == 0.0F && one->floats.data[LARGE - 1] == 0.0F);
+        buffer_put(one);
+        buffer_pool_release(&p);
+        assert_int_equal(b.bytes, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_reserved),
         cmocka_unit_test(test_more_than_can_be),
+        cmocka_unit_test(test_cold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
