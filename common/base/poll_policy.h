@@ -17,7 +17,7 @@
  * of it. A thread yields the processor before each look. What polling costs somebody else cannot be
  * seen, so the thread's own time in line stands for it: a loader that takes the processor for a
  * tenth of a step is no reason to stop, a program that always wants it is. The first answer after a
- * pause still wakes a thread, since the C core of gRPC cannot get a thread out of its queue. */
+ * pause still wakes a thread: to get it out of gRPC's queue before costs as much. */
 #ifndef GRADUS_BASE_POLL_POLICY_H
 #define GRADUS_BASE_POLL_POLICY_H
 

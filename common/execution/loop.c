@@ -26,13 +26,15 @@ struct message {
 };
 
 struct loop {
-    pthread_mutex_t lock; /* guards the mailbox and `stopping` */
+    pthread_mutex_t lock; /* guards the mailbox, `stopping` and `idling` */
     pthread_cond_t wake;
     struct message *messages; /* a ring of `capacity` */
     size_t capacity;
     size_t first;
     size_t count;
     bool stopping;
+    bool idling; /* idle.begin() runs, and idle.wake is to be called */
+    pthread_t idler;
     atomic_uint posting; /* threads inside loop_post() */
 
     /* For the loop's thread. */
@@ -65,6 +67,14 @@ struct loop *loop_new(size_t capacity)
 
 /* ---- messages ---- */
 
+/* Under the lock; there is something to do. */
+static void wake_idler(struct loop *loop)
+{
+    if (loop->idling && !pthread_equal(loop->idler, pthread_self())) {
+        loop->idle.wake(loop->idle.ctx);
+    }
+}
+
 int loop_post(struct loop *loop, void (*fn)(void *ctx), void *ctx, struct err *err)
 {
     atomic_fetch_add(&loop->posting, 1);
@@ -74,6 +84,9 @@ int loop_post(struct loop *loop, void (*fn)(void *ctx), void *ctx, struct err *e
     bool first = !stopping && !full && loop->count == 0;
     if (!stopping && !full) {
         loop->messages[(loop->first + loop->count++) % loop->capacity] = (struct message){fn, ctx};
+    }
+    if (first) {
+        wake_idler(loop);
     }
     pthread_mutex_unlock(&loop->lock);
     if (first) { /* with more messages in it, the loop is awake or was woken already */
@@ -277,6 +290,19 @@ bool loop_ready(struct loop *loop)
     return ready || (loop->timer_count > 0 && loop->heap[0]->deadline_ms <= chrono_now_ms());
 }
 
+uint64_t loop_next_timer_ms(const struct loop *loop)
+{
+    return loop->timer_count > 0 ? loop->heap[0]->deadline_ms : UINT64_MAX;
+}
+
+static void set_idling(struct loop *loop, bool idling)
+{
+    pthread_mutex_lock(&loop->lock);
+    loop->idling = idling && loop->idle.wake != NULL;
+    loop->idler = pthread_self();
+    pthread_mutex_unlock(&loop->lock);
+}
+
 /* Takes the next messages. A message that is posted between the two looks is found at the second
  * one, under the lock. */
 static size_t next_messages(struct loop *loop, struct message *batch, bool *over)
@@ -284,7 +310,9 @@ static size_t next_messages(struct loop *loop, struct message *batch, bool *over
     const struct loop_idle idle = loop->idle;
     const bool tells = idle.begin != NULL && !loop_ready(loop);
     if (tells) {
+        set_idling(loop, true);
         idle.begin(idle.ctx);
+        set_idling(loop, false);
     }
     pthread_mutex_lock(&loop->lock);
     wait_for_work(loop);
@@ -344,6 +372,7 @@ void loop_stop(struct loop *loop)
     pthread_mutex_lock(&loop->lock);
     loop->stopping = true;
     pthread_cond_signal(&loop->wake);
+    wake_idler(loop);
     pthread_mutex_unlock(&loop->lock);
 }
 

@@ -57,11 +57,16 @@ struct loop_idle {
     void (*begin)(void *ctx);
     void (*end)(void *ctx);
     void *ctx;
+    /* Any other thread, under the loop's lock: loop_ready() has become true, which @begin may sleep
+     * for in a place of its own. NULL: it does not. */
+    void (*wake)(void *ctx);
 };
 /* Sets it, on the loop's thread or before it runs. NULL: nobody is told, as at first. */
 void loop_set_idle(struct loop *loop, const struct loop_idle *idle);
 /* On the loop's thread: true if there is a message, a timer that is due, or the stop. */
 bool loop_ready(struct loop *loop);
+/* When the next timer is due; UINT64_MAX: there is none. */
+uint64_t loop_next_timer_ms(const struct loop *loop);
 
 /* Run messages and timers until loop_stop(). Messages posted before the stop still run; timers do
  * not. */

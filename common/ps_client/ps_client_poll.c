@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The job's thread polls for its own answers: while its loop has nothing to do and an exchange is
- * open, it takes the place of the connections' thread, so that an answer wakes nobody. Before it
- * waits or computes in any other way, with exchanges under way, it gives that place back.
+/* The job's thread waits for its own answers: while its loop has nothing to do and an exchange is
+ * open, it takes the place of the connections' thread, polls there and sleeps there, so that no
+ * answer is handed over. Before it waits or computes in any other way, with exchanges under way, it
+ * gives that place back.
  *
  * Meanwhile it looks at the bells of value blocks (shared_memory.h), too: values that a server has
  * filled are copied while the server computes and fills the rest. The message that follows is
@@ -63,7 +64,7 @@ static void idle_begin(void *ctx)
     struct ps_client *c = ctx;
     c->waiting = anything_open(c);
     if (c->waiting) {
-        (void)rpc_loop_wait(c->rpc_loop, ready, c);
+        (void)rpc_loop_wait(c->rpc_loop, ready, c, loop_next_timer_ms(c->loop));
     } else {
         rpc_loop_give_back(c->rpc_loop);
     }
@@ -78,9 +79,15 @@ static void idle_end(void *ctx)
     }
 }
 
+static void idle_wake(void *ctx)
+{
+    const struct ps_client *c = ctx;
+    rpc_loop_wake(c->rpc_loop);
+}
+
 void ps_client_poll_begin(struct ps_client *c)
 {
-    const struct loop_idle idle = {idle_begin, idle_end, c};
+    const struct loop_idle idle = {idle_begin, idle_end, c, idle_wake};
     if (c->polling != NULL) {
         loop_set_idle(c->loop, &idle);
     }

@@ -313,13 +313,15 @@ struct rpc_loop *rpc_loop_new(struct rpc_polling *polling, struct err *err);
 void rpc_loop_free(struct rpc_loop *loop); /* after its channels */
 
 /* For one other thread, the guest, which is about to sleep until a callback of @loop wakes it:
- * polls for events in the place of the loop's thread and runs their callbacks, as long as that
- * pays, until @ready(@ctx). True: it is ready. False: sleep now; the loop's thread takes events
- * again. Either way rpc_loop_waited() says when the wait is over. After true the loop's thread
- * still stands aside: a guest that goes on to wait for a callback elsewhere, or to compute while
- * something is under way, gives its place back first, or callbacks come a few hundredths of a
- * second late. */
-bool rpc_loop_wait(struct rpc_loop *loop, bool (*ready)(void *ctx), void *ctx);
+ * takes events in the place of the loop's thread and runs their callbacks until @ready(@ctx): it
+ * polls as long as that pays, and sleeps in the queue then, until @until_ms (chrono_now_ms();
+ * UINT64_MAX: for ever) or rpc_loop_wake(). True: it is ready. False: look, and sleep elsewhere;
+ * the loop's thread takes events again. Either way rpc_loop_waited() says when the wait is over.
+ * After true the loop's thread still stands aside: a guest that goes on to wait for a callback
+ * elsewhere, or to compute while something is under way, gives its place back first, or callbacks
+ * come a few hundredths of a second late. */
+bool rpc_loop_wait(struct rpc_loop *loop, bool (*ready)(void *ctx), void *ctx, uint64_t until_ms);
+void rpc_loop_wake(struct rpc_loop *loop); /* any thread: @ready is worth a look */
 void rpc_loop_waited(struct rpc_loop *loop);
 void rpc_loop_give_back(struct rpc_loop *loop); /* also when it has none; any thread */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client behind rpc.h: rpc_loop.c waits, rpc_channel.c connects, rpc_unary.c and rpc_stream.c
- * call. */
+/* The client behind rpc.h: rpc_loop.c waits (rpc_knock.c), rpc_channel.c connects, rpc_unary.c and
+ * rpc_stream.c call. */
 #ifndef GRADUS_RPC_RPC_CLIENT_H
 #define GRADUS_RPC_RPC_CLIENT_H
 
@@ -17,12 +17,26 @@ struct rpc_loop {
     atomic_bool inside;      /* its thread takes events, or runs one; set under the lock */
     struct rpc_waiter guest; /* used by the guest's thread */
 
+    struct rpc_knock *knock;
+
+    /* Used by the guest's thread: */
+    unsigned slept;  /* waits in the queue since it got the loop's thread out */
+    unsigned passed; /* waits to pass before it does so again */
+    unsigned pass;   /* how many the last time */
+
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t given_back;
+    pthread_cond_t given_back, left;
     bool taken;        /* the loop's thread is to stand aside */
     bool guest_inside; /* the guest takes events */
+    bool guest_asleep; /* in the queue */
+    bool guest_waits;  /* for the loop's thread to leave it */
     uint64_t visits;   /* of the guest */
 };
+
+/* rpc_knock.c: an event of our own, which gets whoever sleeps in a queue out of it. */
+struct rpc_knock *rpc_knock_new(grpc_completion_queue *cq);
+void rpc_knock_free(struct rpc_knock *k); /* after the queue's last event */
+void rpc_knock_at(struct rpc_knock *k); /* any thread; while an event is under way, that one does */
 
 bool rpc_loop_is_self(const struct rpc_loop *loop);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that poll: the pollers of a server, and a guest in the place of a loop's thread. Whatever
- * they decide, everything is answered, once, and nothing waits for somebody who does not look. */
+/* Threads that poll: the pollers of a server, and a guest in the place of a loop's thread, which
+ * may sleep there, too. Whatever they decide, everything is answered, once, and nothing waits for
+ * somebody who does not look. */
 #include "rpc_rig.h"
 
 #include <pthread.h>
@@ -8,6 +9,7 @@
 #include <time.h>
 
 #include "base/rng.h"
+#include "os/chrono.h"
 #include "support/wait_until.h"
 
 #define ROUNDS 300
@@ -73,11 +75,12 @@ static bool is_ready(void *ctx)
     return ready;
 }
 
-/* What a loop does: poll if it @polls, then sleep, and hear of what came. */
+/* What a loop does: take the place of the other thread if it @polls, or sleep, and hear of what
+ * came. */
 static void wait_for_post(struct box *b, bool polls)
 {
     if (polls) {
-        (void)rpc_loop_wait(b->loop, is_ready, b);
+        (void)rpc_loop_wait(b->loop, is_ready, b, UINT64_MAX);
     }
     pthread_mutex_lock(&b->lock);
     wait_until_signalled(b->count > b->seen, &b->changed, &b->lock);
@@ -214,6 +217,63 @@ static void test_the_end_needs_no_guest(void **state)
     finish(&p);
 }
 
+/* Nothing comes over the connection: the guest sleeps in the queue until another thread says that
+ * there is something to do, at any moment of its way to sleep. */
+static void *post_and_wake(void *arg)
+{
+    struct box *b = arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_mutex_lock(&b->lock);
+        wait_until_signalled(b->seen == (uint64_t)i, &b->changed, &b->lock);
+        pthread_mutex_unlock(&b->lock);
+        for (uint64_t spins = rng_u64(5, (uint64_t)i) % 20000; spins > 0; spins--) {
+            atomic_signal_fence(memory_order_seq_cst);
+        }
+        post(b);
+        rpc_loop_wake(b->loop);
+    }
+    return NULL;
+}
+
+static void test_a_guest_that_sleeps_is_woken(void **state)
+{
+    (void)state;
+    struct polled p;
+    pthread_t other;
+    start(&p, "0");
+    assert_int_equal(pthread_create(&other, NULL, post_and_wake, &p.box), 0);
+    unsigned in_queue = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        in_queue += rpc_loop_wait(p.box.loop, is_ready, &p.box, UINT64_MAX);
+        pthread_mutex_lock(&p.box.lock);
+        wait_until_signalled(p.box.count > p.box.seen, &p.box.changed, &p.box.lock);
+        p.box.seen++;
+        pthread_cond_broadcast(&p.box.changed);
+        pthread_mutex_unlock(&p.box.lock);
+        rpc_loop_waited(p.box.loop);
+    }
+    assert_int_equal(pthread_join(other, NULL), 0);
+    assert_true(in_queue > 0);
+    finish(&p);
+}
+
+static bool is_time(void *ctx)
+{
+    return chrono_now_ms() >= *(const uint64_t *)ctx;
+}
+
+static void test_a_guest_sleeps_until_its_time(void **state)
+{
+    (void)state;
+    struct polled p;
+    start(&p, "0");
+    uint64_t until_ms = chrono_now_ms() + 30;
+    assert_true(rpc_loop_wait(p.box.loop, is_time, &until_ms, until_ms));
+    rpc_loop_waited(p.box.loop);
+    assert_true(is_time(&until_ms));
+    finish(&p);
+}
+
 static void test_totals(void **state)
 {
     (void)state;
@@ -246,6 +306,8 @@ int main(void)
         cmocka_unit_test(test_nothing_is_lost_while_it_adapts),
         cmocka_unit_test(test_nothing_is_lost_without_polling),
         cmocka_unit_test(test_the_end_needs_no_guest),
+        cmocka_unit_test(test_a_guest_that_sleeps_is_woken),
+        cmocka_unit_test(test_a_guest_sleeps_until_its_time),
         cmocka_unit_test(test_totals),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -263,12 +264,80 @@ static void test_who_is_told_of_idleness(void **state)
     struct trace t = {.loop = loop};
     struct mark a = {&t, 'a', {0}}, b = {&t, 'b', {0}};
     struct idler i = {.posts = &b, .trace = &t};
-    const struct loop_idle idle = {idle_begin, idle_end, &i};
+    const struct loop_idle idle = {.begin = idle_begin, .end = idle_end, .ctx = &i};
     loop_set_idle(loop, &idle);
     assert_int_equal(loop_post(loop, run_mark, &a, NULL), 0);
     loop_run(loop);
     assert_string_equal(t.text, "a()b()b()"); /* not while there is something to do */
     assert_false(i.was_ready);
+    loop_free(loop);
+}
+
+static void run_nothing(void *ctx)
+{
+    (void)ctx;
+}
+
+/* One that sleeps in a place of its own, until it is woken. */
+struct sleeper {
+    struct loop *loop;
+    sem_t woken;
+    unsigned wakes;
+};
+
+static void sleep_begin(void *ctx)
+{
+    struct sleeper *s = ctx;
+    while (!loop_ready(s->loop)) {
+        (void)sem_wait(&s->woken);
+    }
+}
+
+static void sleep_end(void *ctx)
+{
+    (void)ctx;
+}
+
+static void sleep_wake(void *ctx)
+{
+    struct sleeper *s = ctx;
+    s->wakes++;
+    (void)sem_post(&s->woken);
+}
+
+static void run_again(void *ctx)
+{
+    const struct sleeper *s = ctx;
+    const unsigned wakes = s->wakes;
+    assert_int_equal(loop_post(s->loop, run_nothing, NULL, NULL), 0);
+    assert_int_equal(s->wakes, wakes); /* the loop's thread is awake */
+}
+
+static void *post_and_stop(void *arg)
+{
+    struct sleeper *s = arg;
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(loop_call(s->loop, run_again, s, NULL), 0);
+    }
+    loop_stop(s->loop);
+    return NULL;
+}
+
+static void test_who_sleeps_elsewhere_is_woken(void **state)
+{
+    (void)state;
+    struct loop *loop = loop_new(0);
+    struct sleeper s = {.loop = loop};
+    assert_int_equal(sem_init(&s.woken, 0, 0), 0);
+    const struct loop_idle idle = {sleep_begin, sleep_end, &s, sleep_wake};
+    loop_set_idle(loop, &idle);
+    assert_int_equal(loop_next_timer_ms(loop), UINT64_MAX);
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, post_and_stop, &s), 0);
+    loop_run(loop);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    assert_true(s.wakes <= 101);
+    (void)sem_destroy(&s.woken);
     loop_free(loop);
 }
 
@@ -298,6 +367,7 @@ int main(void)
         cmocka_unit_test(test_a_timer_in_the_past_keeps_nobody_out),
         cmocka_unit_test(test_posts_from_many_threads),
         cmocka_unit_test(test_who_is_told_of_idleness),
+        cmocka_unit_test(test_who_sleeps_elsewhere_is_woken),
         cmocka_unit_test(test_a_timer_that_is_due_makes_it_ready),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
