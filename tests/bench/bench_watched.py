@@ -49,13 +49,13 @@ class Scraper:
 
 
 def train(gradus, services, data, args, work, watched):
-    """(seconds of processor time, of the clock) of a job."""
+    """Seconds of processor time that a job takes of all services, and of the master, which does most of what looking is."""
     from bench_page import Viewer
     master = services[0]
     sets = {"data.dir": data, "training.epochs": args.epochs, "cluster.workers": WORKERS, "cluster.ps": PS}
     if watched:
         sets["training.tensorboard"] = work + "/boards"
-    before = sum(machine.cpu_seconds(s.process.pid) for s in services)
+    before = [machine.cpu_seconds(s.process.pid) for s in services]
     done = gradus("submit", os.path.join(ROOT, "examples", "digits.yaml"), "--master", master.address,
                   *[x for key, value in sets.items() for x in ("--set", f"{key}={value}")])
     if done.returncode != 0:
@@ -67,10 +67,10 @@ def train(gradus, services, data, args, work, watched):
         sys.exit(done.stderr)
     for look in looks:
         look.close()
-    spent = sum(machine.cpu_seconds(s.process.pid) for s in services) - before
+    spent = [machine.cpu_seconds(s.process.pid) - b for s, b in zip(services, before)]
     if watched and not os.path.isdir(f"{work}/boards/{job}/train"):
         sys.exit("no event files were written")
-    return spent
+    return sum(spent), spent[0]
 
 
 def main():
@@ -102,10 +102,11 @@ def main():
                 if run > 0:
                     alone.append(both[0])
                     watched.append(both[1])
-                    print(f"alone {both[0]:.1f} s, watched {both[1]:.1f} s", flush=True)
-            ratios = [w / a for a, w in zip(alone, watched)]
-            print(f"processor time of a job alone {statistics.median(alone):.2f} s, watched {statistics.median(watched):.2f} s: "
-                  f"{statistics.median(ratios):.3f} times ({min(ratios):.3f} to {max(ratios):.3f})")
+                    print(f"alone {both[0][0]:.1f} s, watched {both[1][0]:.1f} s", flush=True)
+            ratios = [w[0] / a[0] for a, w in zip(alone, watched)]
+            (all_alone, master_alone), (all_watched, master_watched) = ([statistics.median(x) for x in zip(*runs)] for runs in (alone, watched))
+            print(f"processor time of a job alone {all_alone:.2f} s, of that the master {master_alone:.2f} s; watched {all_watched:.2f} s and "
+                  f"{master_watched:.2f} s: {statistics.median(ratios):.3f} times ({min(ratios):.3f} to {max(ratios):.3f})")
         finally:
             for service in reversed(services):
                 service.stop()
