@@ -223,6 +223,8 @@
     X(joining_without_bound, STANDBY, "a primary makes any number of updates while one joins")     \
     X(follows_before_received, STANDBY, "a backup follows when it has the state, whatever waits")  \
     X(follows_without_version_before, STANDBY, "a backup follows that has one version of sync")    \
+    X(sent_not_said, STANDBY, "a backup does not hear which version a worker has")                 \
+    X(record_without_worker, STANDBY, "a backup does not hear whose gradient an update is of")     \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

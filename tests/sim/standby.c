@@ -152,6 +152,9 @@ void standby_say(struct world *w, struct sim_shard *s, const struct shard_action
         memcpy(&q->record.decision, a->record.decision.replicas,
                a->record.decision.bytes > 8 ? 8 : a->record.decision.bytes);
     }
+    if (a->record.sent_count > 0) {
+        memcpy(q->record.sent, a->record.sent, a->record.sent_count * sizeof *q->record.sent);
+    }
     if (kind == SHARD_RECORD_UPDATE) {
         fill_update(s, a, q);
     }
@@ -267,6 +270,7 @@ void standby_heard(struct world *w, struct sim_shard *s, uint32_t unary, uint32_
     uint8_t decision[8];
     memcpy(decision, &q.record.decision, sizeof decision);
     e.record.decision.replicas = decision;
+    e.record.sent = q.record.sent;
     for (uint32_t i = 0; i < SIM_ROUNDS_MAX; i++) {
         totals[i] =
             (struct exchange_totals){{e.record.version, i}, &q.totals[i], sizeof q.totals[i]};
@@ -332,18 +336,6 @@ static uint64_t sum_of(const struct sim_shard *s)
     return sum | 1;
 }
 
-void standby_made(struct world *w, const struct sim_shard *s)
-{
-    struct shard_info info;
-    struct sim_job *j = &w->jobs[s->job];
-    shard_info(s->core, &info);
-    const uint64_t version = s->snapshots[s->present].version;
-    if (info.role != SHARD_BACKUP && s->opened == j->opened && version < SIM_VERSIONS_MAX &&
-        standby_is_present(w, s)) {
-        j->standby.shards[s->number].made[version] = sum_of(s);
-    }
-}
-
 /* The bits of its primary. */
 static void check_bits(struct world *w, const struct sim_shard *s)
 {
@@ -355,6 +347,21 @@ static void check_bits(struct world *w, const struct sim_shard *s)
         violated(w, INVARIANT_STANDBY,
                  "version %llu of shard %u has other bits in the backup than in the primary",
                  (unsigned long long)version, s->number);
+    }
+}
+
+void standby_made(struct world *w, const struct sim_shard *s)
+{
+    struct shard_info info;
+    struct sim_job *j = &w->jobs[s->job];
+    shard_info(s->core, &info);
+    const uint64_t version = s->snapshots[s->present].version;
+    if (info.role != SHARD_BACKUP && s->opened == j->opened && version < SIM_VERSIONS_MAX &&
+        standby_is_present(w, s)) {
+        j->standby.shards[s->number].made[version] = sum_of(s);
+    }
+    if (info.role == SHARD_BACKUP && standby_is_known(w, s)) {
+        check_bits(w, s);
     }
 }
 

@@ -13,6 +13,7 @@ struct sim_record {
     struct shard_record what; /* without the bytes of its decision */
     uint64_t from;            /* the opening of the primary */
     uint64_t decision;        /* a bit for each replica */
+    uint32_t sent[SIM_WORKERS_MAX];
     bool has_gradient;
     uint64_t ids[SIM_EPOCHS_MAX]; /* of the gradient, and the generation that brought it */
     uint64_t generation;

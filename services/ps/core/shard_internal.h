@@ -135,6 +135,8 @@ struct shard_standby {
     void *state_slots; /* NULL: the rule has none */
     uint32_t updates;  /* said since */
     bool follows;      /* it can take over */
+    uint32_t *sent; /* workers, of the record that was said last */
+    size_t sent_capacity;
     /* SHARD_BACKUP */
     bool joins; /* it has not received its state */
     struct shard_held *held;
@@ -335,8 +337,6 @@ void shard_sums_repeat(struct shard *s, const struct exchange_totals *totals,
 
 /* ---- shard_record.c: what a primary says to its backup ---- */
 
-/* Errors: ERR_INVALID: updates with @c need what a worker read, which no backup has. */
-int shard_record_check(const struct consistency *c, bool keeps_bases, struct err *err);
 /* Say what comes next to the backup, if there is one. @q: the update's; NULL in sync, where it is
  * of the sum in nodes[0]. */
 void shard_record_update(struct shard *s, const struct shard_queued *q, struct shard_actions *out);

@@ -88,6 +88,7 @@ static void record_free(const struct ps_shard *s, struct ps_record *r)
         buf_release(&r->totals[i]);
     }
     free(r->decision);
+    free(r->sent);
     free(r);
 }
 
@@ -155,6 +156,11 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
     if (d->bytes > 0) {
         r->decision = mem_new(d->bytes, 1);
         r->what.decision.replicas = memcpy(r->decision, d->replicas, d->bytes);
+    }
+    if (a->record.sent_count > 0) {
+        const size_t bytes = a->record.sent_count * sizeof *r->sent;
+        r->sent = mem_new(1, bytes);
+        r->what.sent = memcpy(r->sent, a->record.sent, bytes);
     }
     if (a->record.kind == SHARD_RECORD_UPDATE) {
         r->gradient = a->buffer == NULL      ? NULL

@@ -68,6 +68,9 @@ static void write_update(const struct ps_record *r, struct room *room, Gradus__V
         room->push.n_norms = r->gradient->norm_count;
     }
     m->update->push = &room->push;
+    m->update->worker = w->worker;
+    m->update->sent = r->sent;
+    m->update->n_sent = w->sent_count;
 }
 
 static void write_pin(const struct ps_request *r, Gradus__V1__PinRequest *out)
@@ -242,6 +245,9 @@ static int read_update(struct ps_request *r, const Gradus__V1__UpdateRecord *m, 
         out->batch_end = m->push->batch_end;
         out->base_version = m->push->base_version;
     }
+    out->worker = m->worker;
+    out->sent = m->sent;
+    out->sent_count = m->n_sent;
     if (m->n_totals > SHARD_ROUNDS_MAX) {
         return err_set(err, ERR_INVALID, "the totals of %zu rounds; at most %d", m->n_totals,
                        SHARD_ROUNDS_MAX);

@@ -71,7 +71,8 @@ int ps_state_read(struct ps_request *r, const Gradus__V1__StateRecord *m, struct
 struct ps_record {
     struct ps_record *next;
     struct shard_record what;
-    uint8_t *decision;          /* that it borrows */
+    uint8_t *decision;          /* that it borrows, and */
+    uint32_t *sent;
     struct ps_request *request; /* whose event it tells; NULL: an update, a decision */
     struct ps_copy *gradient;   /* of an update with examples */
     struct ps_state *state;
