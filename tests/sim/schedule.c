@@ -478,6 +478,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     const uint32_t traced_percent = mode == SIM_TRACED ? 100 : all ? 8 : 0;
     const uint32_t tables_percent = mode == SIM_TABLES  ? 100
                                     : mode == SIM_STILL ? 50
+                                    : mode == SIM_STANDBY ? 30
                                     : all               ? 12
                                                         : 0;
     const uint32_t given_percent = mode == SIM_GIVEN ? 100 : some;

@@ -511,6 +511,7 @@ struct sim_counts {
     uint64_t events, messages, steps, dropped, recoveries, checkpoints, duplicates, old, speculated,
         stopped, resumed;
     uint64_t given_up, memory_waits, records_received, takeovers, joined, joined_takeovers;
+    uint64_t tables_joined;
     uint64_t rows_admitted, rows_evicted, rows_dropped, pins_given_up, tables_restored, deltas_read;
     uint64_t rows_ahead, versions_read;             /* with values, to compute; by followers */
     uint64_t traces, traces_answered, traces_whole; /* the last: of every node */
@@ -567,6 +568,7 @@ struct world {
     struct sim_job jobs[SIM_JOBS_MAX];
     struct sim_reference references[SIM_JOBS_MAX];
     struct budget tables_budget; /* of all servers */
+    struct sim_bytes *said_bytes; /* by primaries, of tables */
     uint64_t table_draws;
     struct sim_followers follow;
     struct sim_trace traces[SIM_TRACES_MAX];
