@@ -48,7 +48,7 @@
 #include "table/table_eviction.h"
 #include "table/table_gradient.h"
 
-#define TABLE_PINS_MAX 8     /* versions */
+#define TABLE_PINS_MAX 9     /* versions */
 #define TABLE_HOTTEST_MAX 20 /* keys */
 
 enum table_full {

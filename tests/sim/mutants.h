@@ -225,6 +225,7 @@
     X(follows_without_version_before, STANDBY, "a backup follows that has one version of sync")    \
     X(sent_not_said, STANDBY, "a backup does not hear which version a worker has")                 \
     X(record_without_worker, STANDBY, "a backup does not hear whose gradient an update is of")     \
+    X(rows_before_received, STANDBY, "rows are read of a version that the backup lacks")           \
     X(rows_of_first_table_said, STANDBY, "a record has the rows of a job's first table alone")     \
     X(state_of_present_rows, STANDBY, "a state has the rows of the moment when it leaves")         \
     X(state_of_rows_as_read, STANDBY, "a state has rows as they read, not as they lie")            \

@@ -88,7 +88,7 @@ bool standby_tables_say(struct world *w, const struct sim_shard *s, uint64_t ver
         last = b;
     }
     out->state = first;
-    if (rc != 0 && (tables_has(s, version) || !w->jobs[s->job].table_plans[1].tight)) {
+    if (rc != 0 && tables_has(s, version) && !w->jobs[s->job].table_plans[1].tight) {
         violated(w, INVARIANT_STANDBY, "the state of shard %u cannot be read: %s", s->number,
                  err.msg);
     }

@@ -382,10 +382,6 @@ static void check_standby(const struct job_reader *r)
                    "%" PRId64 "; allowed: at least 'ps: 2'",
                    spec->cluster.ps);
     }
-    if (spec->model.table_count > 0) {
-        job_report(r, "cluster.standby",
-                   "cluster.standby: rows of model.tables have no copies; allowed: none");
-    }
 }
 
 #define TENSORBOARD_BYTES_MAX 1000

@@ -90,7 +90,7 @@ struct shard_parked {
     bool partial;
     uint64_t step;
     uint32_t replica;
-    /* what it asks for */
+    /* what it asks for; rows: of the newest version */
     enum exchange_kind kind;
     bool has_pull;
     struct exchange_pull pull; /* with a clock: waits while its worker is too far ahead */
@@ -257,6 +257,8 @@ void shard_sync_apply(struct shard *s, uint64_t now_ms, struct shard_actions *ou
 /* Answer the request @p, or leave it: 0 answered, 1 it must wait, ERR_* refused for @err. */
 int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
                      struct err *err);
+void shard_answer_rows(const struct shard *s, void *tag, uint64_t version,
+                       struct shard_actions *out);
 /* True if @version is the present one or the one before it. Pins are asked for by their ids. */
 bool shard_readable(const struct shard *s, uint64_t version);
 /* Errors: ERR_EXHAUSTED. */

@@ -239,7 +239,9 @@ void shard_tables_keep_previous(struct shard_tables *t, bool keeps)
 {
     const bool changes = keeps != t->keeps_previous && !(MUTANT(previous_as_opened) && keeps);
     for (size_t i = 0; i < t->count && changes; i++) {
-        table_keep_previous(t->tables[i], keeps);
+        if (t->tables[i] != NULL) {
+            table_keep_previous(t->tables[i], keeps);
+        }
     }
     t->keeps_previous = keeps;
 }

@@ -90,7 +90,7 @@ static bool tell_tables(struct telling *t)
     const char *hottest = ((const Gradus__V1__StatsRequest *)t->stats->msg->body)->hottest;
     const struct ps_shard *s = t->shard;
     bool asked = false;
-    if (s->tables == NULL || s->let_go) { /* they are gone */
+    if (s->tables == NULL || s->tables->bytes == 0) { /* they are gone */
         return false;
     }
     const size_t count = s->tables->count;
@@ -117,7 +117,7 @@ static void tell_hottest(struct strand_task *task)
 {
     struct telling *t = telling_of(task);
     struct ps_shard *s = t->shard;
-    if (!s->let_go && table_hottest(s->tables->tables[t->hot], &t->hottest, HOTTEST_ROWS)) {
+    if (s->tables->bytes > 0 && table_hottest(s->tables->tables[t->hot], &t->hottest, HOTTEST_ROWS)) {
         (void)strand_post(&s->strand, task, tell_hottest); /* behind requests that came meanwhile */
         return;
     }

@@ -80,6 +80,7 @@ static void record_free(const struct ps_shard *s, struct ps_record *r)
     if (r->gradient != NULL) {
         ps_copy_unref(r->gradient);
     }
+    ps_said_rows_unref(r->rows);
     ps_state_free(r->state);
     if (r->request != NULL) {
         ps_request_unref(r->request);
@@ -106,6 +107,13 @@ static void trim(struct ps_follow *f, uint64_t received)
     f->end = f->first == NULL ? &f->first : f->end;
 }
 
+/* What it has to say is not whole, and never will be. */
+static void stick(struct ps_follow *f, const struct err *why)
+{
+    f->stuck = true;
+    text_copy(f->problem, sizeof f->problem, why->msg);
+}
+
 /* Sends as much as the stream takes. */
 static void send_all(struct ps_follow *f)
 {
@@ -115,6 +123,8 @@ static void send_all(struct ps_follow *f)
         if (rc == 1) {
             f->sending = f->sending->next;
             f->at = 0;
+        } else if (rc == ERR_RANGE) { /* rows of the state are not kept any more */
+            stick(f, &err);
         } else if (rc != 0) {
             if (rc != ERR_EXHAUSTED) { /* with that it goes on with the next receipt */
                 rpc_stream_cancel(f->stream);
@@ -130,10 +140,20 @@ static struct ps_copy *copy_of(struct ps_follow *f, const struct buffer *from)
     struct err err;
     struct ps_copy *c = ps_copies_take(&f->copies, f->shard, from, &err);
     if (c == NULL) {
-        f->stuck = true;
-        text_copy(f->problem, sizeof f->problem, err.msg);
+        stick(f, &err);
     }
     return c;
+}
+
+/* Likewise what @from has of tables. */
+static struct ps_said_rows *rows_of(struct ps_follow *f, const struct buffer *from)
+{
+    struct err err;
+    struct ps_said_rows *rows = ps_said_rows_new(f->shard, from, &err);
+    if (rows == NULL && err.code != 0) {
+        stick(f, &err);
+    }
+    return rows;
 }
 
 /* From now on it is the way to the backup that joins. */
@@ -166,6 +186,7 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
         r->gradient = a->buffer == NULL      ? NULL
                       : a->record.rounds > 0 ? f->reduced
                                              : copy_of(f, a->buffer);
+        r->rows = rows_of(f, a->buffer);
         f->reduced = a->record.rounds > 0 && a->buffer != NULL ? NULL : f->reduced;
         for (uint32_t i = 0; i < a->record.rounds; i++) {
             buf_add(&r->totals[i], s->sums.totals[i].data, s->sums.totals[i].len);
@@ -176,7 +197,7 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
     }
     if (joins) {
         r->state = ps_state_new(s, a, r->request);
-        f->state_bytes = ps_record_floats(r) * sizeof(float);
+        f->state_bytes = ps_state_bytes(r->state);
     }
     *f->end = r;
     f->end = &r->next;

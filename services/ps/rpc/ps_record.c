@@ -45,6 +45,7 @@ static void write_update(const struct ps_record *r, struct room *room, Gradus__V
     m->update = &room->update;
     m->update->examples = w->examples;
     m->update->pushes = w->pushes;
+    m->update->rows_bytes = r->rows == NULL ? 0 : r->rows->bytes;
     if (w->decision.bytes > 0) {
         write_decision(&w->decision, &room->decision);
         m->update->decision = &room->decision;
@@ -140,12 +141,17 @@ static void write_what(const struct ps_record *r, struct room *room, Gradus__V1_
     }
 }
 
+static uint64_t rows_floats(const struct ps_record *r)
+{
+    return r->rows == NULL ? 0 : r->rows->bytes / sizeof(float);
+}
+
 uint64_t ps_record_floats(const struct ps_record *r)
 {
     if (r->state != NULL) {
         return ps_state_floats(r->state);
     }
-    return r->gradient != NULL                 ? r->gradient->shard->elements
+    return r->gradient != NULL                 ? r->gradient->shard->elements + rows_floats(r)
            : r->what.kind == SHARD_RECORD_FILL ? r->request->event.elements
                                                : 0;
 }
@@ -158,7 +164,13 @@ static struct ps_part part_at(struct ps_shard *s, const struct ps_record *r, uin
         return ps_state_part(s, r->state, at);
     }
     struct ps_part part = {.count = ps_record_floats(r) - at};
-    if (r->gradient != NULL) {
+    if (r->gradient != NULL && at >= r->gradient->shard->elements) {
+        at -= r->gradient->shard->elements;
+        part.data = (const float *)(const void *)r->rows->data + at;
+        part.release = ps_said_rows_unref;
+        part.ctx = ps_said_rows_ref(r->rows);
+    } else if (r->gradient != NULL) {
+        part.count -= rows_floats(r);
         part.data = r->gradient->floats.data + at;
         part.release = ps_copy_unref;
         part.ctx = ps_copy_ref(r->gradient);
@@ -166,6 +178,13 @@ static struct ps_part part_at(struct ps_shard *s, const struct ps_record *r, uin
         part.data = (const float *)r->request->event.given + at;
     }
     return part;
+}
+
+/* Where the values of a state end, and its tables begin; the first message is sent by then. */
+static uint64_t values_end(const struct ps_record *r)
+{
+    const uint64_t floats = ps_record_floats(r);
+    return floats > 0 ? floats : 1;
 }
 
 /* That gRPC has; its reference keeps the shard. */
@@ -183,6 +202,46 @@ static void part_left(void *ctx)
     free(l);
 }
 
+/* Sends @n floats of @part as what @m says. */
+static int send_part(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
+                     Gradus__V1__RecordRequest *m, const struct ps_part *part, uint64_t n,
+                     uint64_t *at, struct err *err)
+{
+    const struct rpc_piece piece = {part->data, n * sizeof(float)};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    if (part->release != NULL) {
+        struct leaving *l = mem_new(1, sizeof *l);
+        *l = (struct leaving){s, *part, number, m->number, *at + n};
+        blob.release = part_left;
+        blob.ctx = l;
+    }
+    const int rc = rpc_stream_send(stream, &m->base, &blob, err);
+    if (rc == 0) {
+        *at += n;
+        meter_add(s->ps->meters.record_bytes, n * sizeof(float));
+    }
+    return rc;
+}
+
+/* Sends the next part of the tables of a state, whose values are sent, or says that all are. */
+static int send_tables(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
+                       const struct ps_record *r, uint64_t *at, struct err *err)
+{
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    struct ps_part part;
+    m.number = r->what.number;
+    m.of_tables = 1;
+    int rc = ps_said_tables_next(r->state->tables, *at == values_end(r), &part, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (part.data == NULL) {
+        rc = rpc_stream_send(stream, &m.base, NULL, err);
+        return rc != 0 ? rc : 1;
+    }
+    return send_part(s, stream, number, &m, &part, part.count, at, err);
+}
+
 int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
                    const struct ps_record *r, uint64_t *at, struct err *err)
 {
@@ -190,31 +249,23 @@ int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t numbe
     Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
     m.total = ps_record_floats(r);
     m.number = r->what.number;
+    const bool tables = r->state != NULL && r->state->tables != NULL;
+    if (tables && *at >= values_end(r)) {
+        return send_tables(s, stream, number, r, at, err);
+    }
     if (*at == 0) {
         write_what(r, &room, &m);
     }
     if (*at == m.total) {
         const int rc = rpc_stream_send(stream, &m.base, NULL, err);
-        return rc != 0 ? rc : 1;
+        *at += rc == 0 && tables;
+        return rc != 0 ? rc : !tables;
     }
     m.offset = *at;
     const struct ps_part part = part_at(s, r, *at);
     const uint64_t n = part.count < PS_RECORD_FLOATS_MAX ? part.count : PS_RECORD_FLOATS_MAX;
-    const struct rpc_piece piece = {part.data, n * sizeof(float)};
-    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
-    if (part.release != NULL) {
-        struct leaving *l = mem_new(1, sizeof *l);
-        *l = (struct leaving){s, part, number, m.number, *at + n};
-        blob.release = part_left;
-        blob.ctx = l;
-    }
-    const int rc = rpc_stream_send(stream, &m.base, &blob, err);
-    if (rc != 0) {
-        return rc;
-    }
-    *at += n;
-    meter_add(s->ps->meters.record_bytes, n * sizeof(float));
-    return *at == m.total ? 1 : 0;
+    const int rc = send_part(s, stream, number, &m, &part, n, at, err);
+    return rc == 0 && *at == m.total && !tables ? 1 : rc;
 }
 
 /* ---- from messages ---- */

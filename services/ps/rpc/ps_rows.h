@@ -71,6 +71,8 @@ void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
 /* The tables of the job of @s, empty or from a checkpoint later. Errors: ERR_INVALID, ERR_RANGE,
  * ERR_EXHAUSTED. */
 int ps_tables_open(struct ps_shard *s, uint64_t version, struct err *err);
+/* They begin anew at @version, empty. Errors: ERR_EXHAUSTED; there are none then. */
+int ps_tables_renew(struct ps_shard *s, uint64_t version, struct err *err);
 /* The version before is read in sync alone: by workers that are a step behind others. */
 void ps_tables_follow(struct ps_shard *s);
 /* Their part of the meters, as of now. */

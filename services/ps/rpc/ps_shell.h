@@ -35,6 +35,7 @@ struct ps_opening;
 struct ps_record_stream;
 struct ps_request;
 struct ps_rows;
+struct ps_said_tables;
 struct ps_stream;
 
 struct ps_meters {
@@ -187,6 +188,7 @@ struct ps_shard {
     bool copies_more, version_more; /* one of slots, and a kept one: for a backup that joins */
     bool pin_reserved;              /* a backup: memory for a version that is pinned is reserved */
     struct ps_record_stream *record_streams;
+    const void *tables_from; /* a backup that joins: the stream whose parts its tables have */
     const struct shard_event *stepped; /* the event whose actions are done */
     pthread_mutex_t standby_lock;      /* guards: */
     struct ps_standby *standby;        /* what it says of itself; NULL: nothing yet */
@@ -220,6 +222,7 @@ struct ps_request {
     char worker[SHARD_WORKER_BYTES + 1]; /* one byte more than any id has, and the NUL */
     void *kept;                          /* the bytes of its decision, totals, or given values */
     struct ps_rows *rows;                /* the rows that it reads of tables; NULL: none */
+    const void *tables_from;             /* of a state: the stream that brought the tables */
     struct shard_event event;
     bool answered; /* of the strand */
     uint64_t arrived_ns;
