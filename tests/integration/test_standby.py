@@ -378,11 +378,6 @@ class Refused(Standby):
     def test_one_server(self):
         self.refused("on two servers, and cluster.ps is 1", cluster__ps=1)
 
-    def test_tables(self):
-        done = gradus("validate", SOURCE + "/examples/ratings-mf.yaml", "--set", "cluster.ps=2", "--set", "cluster.standby=follower")
-        self.assertEqual(done.returncode, 2, done.stdout)
-        self.assertIn("rows of model.tables have no copies", " ".join(done.stderr.split()))
-
 
 if __name__ == "__main__":
     main()

@@ -135,7 +135,7 @@ struct shard_standby {
     void *state_slots; /* NULL: the rule has none */
     uint32_t updates;  /* said since */
     bool follows;      /* it can take over */
-    uint32_t *sent; /* workers, of the record that was said last */
+    uint32_t *sent;    /* workers, of the record that was said last */
     size_t sent_capacity;
     /* SHARD_BACKUP */
     bool joins; /* it has not received its state */

@@ -88,8 +88,7 @@ static void close_up_rows(const struct table *t, char *at, size_t room, size_t n
     memmove(to.sightings, from.sightings, n * sizeof *to.sightings);
     memmove(to.values, from.values, n * table_dim(t) * sizeof *to.values);
     for (size_t k = 0; k < rule->slot_count; k++) {
-        memmove(to.slots[k], from.slots[k],
-                n * slot_floats(rule, k, table_dim(t)) * sizeof(float));
+        memmove(to.slots[k], from.slots[k], n * slot_floats(rule, k, table_dim(t)) * sizeof(float));
     }
 }
 
@@ -141,8 +140,8 @@ static int read_part(struct tables_state *st, struct table *t, char *made, size_
     struct table_stats stats;
     size_t n = 0;
     char *at = made + sizeof(struct header);
-    int rc = st->counts ? read_counts(st, t, at, room, &n, err)
-                        : read_rows(st, t, at, room, &n, err);
+    int rc =
+        st->counts ? read_counts(st, t, at, room, &n, err) : read_rows(st, t, at, room, &n, err);
     table_stats(t, &stats);
     const struct header h = {(uint32_t)st->table, what, n, stats.rows, stats.counted};
     memcpy(made, &h, sizeof h);
@@ -161,8 +160,8 @@ int tables_state_next(struct tables_state *st, void **part, size_t *bytes, struc
         }
         const size_t each = each_bytes(t, what_is_next(st, t));
         const size_t room = TABLES_STATE_PART_BYTES > each ? TABLES_STATE_PART_BYTES / each : 1;
-        char *made = mem_try_aligned(1, sizeof(struct header) + room * each,
-                                     "a part of the tables", err);
+        char *made =
+            mem_try_aligned(1, sizeof(struct header) + room * each, "a part of the tables", err);
         if (made == NULL) {
             return ERR_EXHAUSTED;
         }

@@ -275,7 +275,6 @@ static int post(struct ps_record_stream *s, struct err *err)
         r->event.gradient = s->buffer;
         r->event.elements = s->shard->elements;
     }
-    r->tables_from = s;
     s->request = NULL;
     s->buffer = NULL;
     ps_request_post(r);

@@ -117,7 +117,8 @@ static void tell_hottest(struct strand_task *task)
 {
     struct telling *t = telling_of(task);
     struct ps_shard *s = t->shard;
-    if (s->tables->bytes > 0 && table_hottest(s->tables->tables[t->hot], &t->hottest, HOTTEST_ROWS)) {
+    if (s->tables->bytes > 0 &&
+        table_hottest(s->tables->tables[t->hot], &t->hottest, HOTTEST_ROWS)) {
         (void)strand_post(&s->strand, task, tell_hottest); /* behind requests that came meanwhile */
         return;
     }

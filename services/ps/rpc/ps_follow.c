@@ -67,32 +67,6 @@ static void unref(struct ps_follow *f)
 
 /* ---- the list of records ---- */
 
-static void show(const struct ps_shard *s, const struct ps_record *r, double sign)
-{
-    const uint64_t floats = ps_record_floats(r);
-    meter_change(s->ps->meters.unreceived, sign);
-    meter_change(s->ps->meters.unreceived_bytes, sign * (double)(floats * sizeof(float)));
-}
-
-static void record_free(const struct ps_shard *s, struct ps_record *r)
-{
-    show(s, r, -1);
-    if (r->gradient != NULL) {
-        ps_copy_unref(r->gradient);
-    }
-    ps_said_rows_unref(r->rows);
-    ps_state_free(r->state);
-    if (r->request != NULL) {
-        ps_request_unref(r->request);
-    }
-    for (size_t i = 0; i < SHARD_ROUNDS_MAX; i++) {
-        buf_release(&r->totals[i]);
-    }
-    free(r->decision);
-    free(r->sent);
-    free(r);
-}
-
 /* Forgets those that were received; one that is being sent is finished first, or the stream would
  * have a part of it. */
 static void trim(struct ps_follow *f, uint64_t received)
@@ -102,7 +76,7 @@ static void trim(struct ps_follow *f, uint64_t received)
         struct ps_record *r = f->first;
         f->first = r->next;
         f->sending = f->sending == r ? r->next : f->sending;
-        record_free(f->shard, r);
+        ps_record_free(f->shard, r);
     }
     f->end = f->first == NULL ? &f->first : f->end;
 }
@@ -203,7 +177,7 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
     f->end = &r->next;
     f->sending = f->sending == NULL ? r : f->sending;
     meter_add(s->ps->meters.records, 1);
-    show(s, r, 1);
+    ps_record_show(s, r, 1);
     send_all(f);
 }
 

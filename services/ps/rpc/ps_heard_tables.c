@@ -47,19 +47,19 @@ static int put_in(struct ps_shard *s, const struct heard_part *p, struct err *er
 {
     if (p->first) {
         int rc = ps_tables_renew(s, p->version, err);
-        s->tables_from = rc == 0 ? p->stream : NULL;
+        s->tables_from = rc == 0 ? p->stream->call : NULL;
         if (rc != 0) {
             return rc;
         }
     }
-    const bool takes = p->bytes > 0 && s->tables_from == p->stream; /* else another stream brings it */
+    const bool takes =
+        p->bytes > 0 && s->tables_from == p->stream->call; /* else another stream brings it */
     return takes ? tables_state_take(s->tables, p->data, p->bytes, err) : 0;
 }
 
 static void run_part(struct strand_task *task)
 {
-    struct heard_part *p =
-        (struct heard_part *)((char *)task - offsetof(struct heard_part, task));
+    struct heard_part *p = (struct heard_part *)((char *)task - offsetof(struct heard_part, task));
     struct ps_record_stream *stream = p->stream;
     struct ps_shard *s = stream->shard;
     struct err err;
@@ -94,7 +94,7 @@ int ps_heard_part(struct ps_record_stream *s, struct rpc_spans *spans, bool firs
     return 0;
 }
 
-int ps_heard_whole(const struct ps_shard *s, const void *stream, struct err *err)
+int ps_heard_whole(const struct ps_shard *s, const struct rpc_call *stream, struct err *err)
 {
     return s->tables == NULL || !joins(s) || s->tables_from == stream
                ? 0

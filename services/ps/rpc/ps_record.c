@@ -156,6 +156,32 @@ uint64_t ps_record_floats(const struct ps_record *r)
                                                : 0;
 }
 
+void ps_record_show(const struct ps_shard *s, const struct ps_record *r, double sign)
+{
+    const uint64_t floats = ps_record_floats(r);
+    meter_change(s->ps->meters.unreceived, sign);
+    meter_change(s->ps->meters.unreceived_bytes, sign * (double)(floats * sizeof(float)));
+}
+
+void ps_record_free(const struct ps_shard *s, struct ps_record *r)
+{
+    ps_record_show(s, r, -1);
+    if (r->gradient != NULL) {
+        ps_copy_unref(r->gradient);
+    }
+    ps_said_rows_unref(r->rows);
+    ps_state_free(r->state);
+    if (r->request != NULL) {
+        ps_request_unref(r->request);
+    }
+    for (size_t i = 0; i < SHARD_ROUNDS_MAX; i++) {
+        buf_release(&r->totals[i]);
+    }
+    free(r->decision);
+    free(r->sent);
+    free(r);
+}
+
 /* What of the values of @r lies in one piece from element @at on. Initial values are copied by
  * gRPC: they come once. */
 static struct ps_part part_at(struct ps_shard *s, const struct ps_record *r, uint64_t at)

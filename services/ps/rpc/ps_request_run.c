@@ -80,7 +80,7 @@ static void step_record(struct ps_shard *s, struct ps_request *r)
     if (record->kind == SHARD_RECORD_PIN && r->event.slots && update_slot_count(s->update) > 0) {
         r->event.slots_buffer = buffer_get(&s->slot_copies, NULL); /* the core asks for it */
     }
-    if (record->kind == SHARD_RECORD_STATE && ps_heard_whole(s, r->tables_from, &err) != 0) {
+    if (record->kind == SHARD_RECORD_STATE && ps_heard_whole(s, r->call, &err) != 0) {
         refuse_record(s, r, &err);
         return;
     }

@@ -122,8 +122,7 @@ static void part_left(void *ctx)
     free(p);
 }
 
-int ps_said_tables_next(struct ps_said_tables *t, bool first, struct ps_part *part,
-                        struct err *err)
+int ps_said_tables_next(struct ps_said_tables *t, bool first, struct ps_part *part, struct err *err)
 {
     void *data;
     size_t bytes;
@@ -143,9 +142,7 @@ int ps_said_tables_next(struct ps_said_tables *t, bool first, struct ps_part *pa
     atomic_fetch_add(&t->refs, 1);
     atomic_fetch_add(&t->leaving, 1);
     (void)ps_shard_ref(t->shard);
-    *part = (struct ps_part){.data = data,
-                             .count = bytes / sizeof(float),
-                             .release = part_left,
-                             .ctx = p};
+    *part = (struct ps_part){
+        .data = data, .count = bytes / sizeof(float), .release = part_left, .ctx = p};
     return 0;
 }

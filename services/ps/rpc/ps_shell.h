@@ -35,7 +35,6 @@ struct ps_opening;
 struct ps_record_stream;
 struct ps_request;
 struct ps_rows;
-struct ps_said_tables;
 struct ps_stream;
 
 struct ps_meters {
@@ -188,10 +187,10 @@ struct ps_shard {
     bool copies_more, version_more; /* one of slots, and a kept one: for a backup that joins */
     bool pin_reserved;              /* a backup: memory for a version that is pinned is reserved */
     struct ps_record_stream *record_streams;
-    const void *tables_from; /* a backup that joins: the stream whose parts its tables have */
-    const struct shard_event *stepped; /* the event whose actions are done */
-    pthread_mutex_t standby_lock;      /* guards: */
-    struct ps_standby *standby;        /* what it says of itself; NULL: nothing yet */
+    const struct rpc_call *tables_from; /* a backup that joins: the stream that brings tables */
+    const struct shard_event *stepped;  /* the event whose actions are done */
+    pthread_mutex_t standby_lock;       /* guards: */
+    struct ps_standby *standby;         /* what it says of itself; NULL: nothing yet */
 
     struct strand_task wake;
     void (*run_wake)(struct strand_task *task); /* steps the shard; who made it has set it */
@@ -222,7 +221,6 @@ struct ps_request {
     char worker[SHARD_WORKER_BYTES + 1]; /* one byte more than any id has, and the NUL */
     void *kept;                          /* the bytes of its decision, totals, or given values */
     struct ps_rows *rows;                /* the rows that it reads of tables; NULL: none */
-    const void *tables_from;             /* of a state: the stream that brought the tables */
     struct shard_event event;
     bool answered; /* of the strand */
     uint64_t arrived_ns;
@@ -243,9 +241,9 @@ struct ps_request {
     struct ps_request **link;
 };
 
-/* What follows are the files from top to bottom: each calls only those below it. At the top are
- * ps_service.c, ps.c and the methods (on_*.c). Of files with headers of their own, ps_memory.c is
- * below ps_apply.c, ps_rows.c below ps_answer.c, ps_shared_memory.c and ps_eras.c at the bottom. */
+/* The files from top to bottom: each calls only those below it. At the top ps_service.c, ps.c, the
+ * methods (on_*.c). Of files with headers of their own, ps_memory.c is below ps_apply.c, ps_rows.c
+ * below ps_answer.c, ps_shared_memory.c and ps_eras.c at the bottom. */
 
 /* ---- methods ---- */
 
@@ -345,7 +343,7 @@ void ps_apply(struct ps_shard *s, const struct shard_action *apply,
               const struct shard_action *replies, size_t count);
 /* Copy what s->slots_to asks for; a large copy by another thread, while the strand waits. */
 void ps_keep_slots(struct ps_shard *s);
-/* SHARD_KEEP, SHARD_FORGET: also slot 0, for rules that want it as the worker read it. */
+/* Also slot 0, for rules that want it as the worker read it. */
 void ps_base_keep(struct ps_shard *s, uint64_t version);
 void ps_base_forget(struct ps_shard *s, uint64_t version);
 
@@ -458,13 +456,12 @@ int ps_check_opening(struct ps *ps, const Gradus__V1__OpenShardRequest *r, struc
 /* Keeps a reference. Errors: ERR_EXHAUSTED; ERR_EXISTS; ERR_UNAVAILABLE draining;
  * those of ps_check_opening(). */
 int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err);
-/* The CloseShard of a shard that is not there has come: an OpenShard of it that comes later is
- * refused. */
+/* The CloseShard of a shard that is not there has come: a later OpenShard of it is refused. */
 void ps_close_early(struct ps *ps, const Gradus__V1__ShardRef *ref);
 void ps_remove(struct ps *ps, struct ps_shard *s); /* not in it: fine */
 bool ps_drained(struct ps *ps);                    /* it is, or will be */
 bool ps_lingers(struct ps *ps); /* a shard that is in the table no more, but in memory */
-/* References to all shards (of @job, when that is not NULL and not empty); returns their number. */
+/* References to all shards (of @job, when that is not NULL, not ""); returns their number. */
 size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MAX]);
 
 /* ---- ps_spans.c: times, and spans for those who have seen trace_on() ---- */

@@ -9,6 +9,8 @@
 #include "ps/data/tables_state.h"
 #include "ps/rpc/ps_shell.h"
 
+struct ps_said_tables;
+
 /* ---- a primary ---- */
 
 /* The memory of a gradient that is on its way: one of a shard's, which is on the budget; a moment
@@ -56,7 +58,8 @@ struct ps_said_rows {
     bool counted; /* on the budget */
     unsigned char *data;
 };
-/* Those of @gradient, which may be NULL; NULL: it has none, or (with an error) there is no memory. */
+/* Those of @gradient, which may be NULL; NULL: it has none, or (with an error) there is no memory.
+ */
 struct ps_said_rows *ps_said_rows_new(struct ps_shard *s, const struct buffer *gradient,
                                       struct err *err);
 struct ps_said_rows *ps_said_rows_ref(struct ps_said_rows *r);
@@ -70,14 +73,14 @@ struct ps_state {
     Gradus__V1__Ledger position;
     Gradus__V1__Era *eras, **era_list;
     struct ledger ledger;
-    struct snapshot *values; /* ps_values_acquire() */
-    struct buffer *slots;    /* NULL: the rule has none */
+    struct snapshot *values;       /* ps_values_acquire() */
+    struct buffer *slots;          /* NULL: the rule has none */
     struct ps_said_tables *tables; /* NULL: the job has none */
 };
 /* @a: SHARD_EMIT, of the event of @r, which outlives it. Returns owned. */
 struct ps_state *ps_state_new(struct ps_shard *s, const struct shard_action *a,
                               const struct ps_request *r);
-void ps_state_free(struct ps_state *st); /* NULL is fine */
+void ps_state_free(struct ps_state *st);             /* NULL is fine */
 uint64_t ps_state_floats(const struct ps_state *st); /* but for tables */
 uint64_t ps_state_bytes(const struct ps_state *st);  /* with them, about */
 /* What lies there from float @at on, which is below ps_state_floats(). */
@@ -100,7 +103,7 @@ int ps_said_tables_next(struct ps_said_tables *t, bool first, struct ps_part *pa
 struct ps_record {
     struct ps_record *next;
     struct shard_record what;
-    uint8_t *decision;          /* that it borrows, and */
+    uint8_t *decision; /* that it borrows, and */
     uint32_t *sent;
     struct ps_request *request; /* whose event it tells; NULL: an update, a decision */
     struct ps_copy *gradient;   /* of an update with examples, */
@@ -147,13 +150,17 @@ void ps_follow_end(struct ps_shard *s);
 int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
                    const struct ps_record *r, uint64_t *at, struct err *err);
 uint64_t ps_record_floats(const struct ps_record *r); /* values that go with it */
+/* On the gauges, times @sign. */
+void ps_record_show(const struct ps_shard *s, const struct ps_record *r, double sign);
+void ps_record_free(const struct ps_shard *s, struct ps_record *r);
 /* What the first message of a record says, into the event of @r, which keeps the message. Errors:
  * ERR_INVALID. */
 int ps_record_read(struct ps_request *r, const Gradus__V1__RecordRequest *m, struct err *err);
 
 /* ---- tables at a backup (ps_heard_tables.c) ---- */
 
-/* Room for the rows that record @m brings; NULL: it has none. Errors: ERR_INVALID; ERR_EXHAUSTED. */
+/* Room for the rows that record @m brings; NULL: it has none. Errors: ERR_INVALID; ERR_EXHAUSTED.
+ */
 int ps_heard_rows(struct ps_shard *s, const Gradus__V1__UpdateRecord *m,
                   struct tables_gradient **out, struct err *err);
 /* Takes a part of the state's tables to the strand, where the shard puts it in, if it has none yet;
@@ -161,7 +168,7 @@ int ps_heard_rows(struct ps_shard *s, const Gradus__V1__UpdateRecord *m,
 int ps_heard_part(struct ps_record_stream *s, struct rpc_spans *spans, bool first, uint64_t version,
                   struct err *err);
 /* On the strand: all parts that came on @stream are in. Errors: ERR_UNAVAILABLE they are not. */
-int ps_heard_whole(const struct ps_shard *s, const void *stream, struct err *err);
+int ps_heard_whole(const struct ps_shard *s, const struct rpc_call *stream, struct err *err);
 
 /* ---- what SetMembership says (ps_change.c) ---- */
 
