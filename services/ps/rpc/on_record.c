@@ -157,7 +157,7 @@ static int begin(struct ps_record_stream *s, struct rpc_msg *msg, struct err *er
     s->parts = false;
     int rc = ps_record_read(s->request, m, err);
     const enum shard_record_kind kind = s->request->event.record.kind;
-    const bool update = m->number > 0 && kind == SHARD_RECORD_UPDATE;
+    const bool update = rc == 0 && m->number > 0 && kind == SHARD_RECORD_UPDATE;
     const uint64_t rows = update ? m->update->rows_bytes / sizeof(float) : 0;
     if (rc == 0 && !(m->number > 0 ? fits(s->shard, kind, m->total, rows) : m->total == 0)) {
         rc = err_set(err, ERR_INVALID,
