@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs with sparse tables and `cluster.standby: follower`: a server may die, and rows, slots and what admission counts go on elsewhere."""
 
+import json
 import signal
 
 from cluster import gradus
@@ -58,6 +59,9 @@ class TablesSync(Tables):
         done = gradus("set", job, "cluster.standby=follower", "--master", self.master.address)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.wait_followed(job)
+        done = gradus("table", job, "--json", "--master", self.master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(json.loads(done.stdout)["shards"]), 2)  # rows of backups are not counted again
         self.servers[1].stop(signal.SIGKILL)
         self.wait_taken_over(job)
         self.assert_as_quiet(job, 1)
