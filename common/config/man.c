@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/release.h"
 
 static void add_char(char c, struct buf *out)
 {
@@ -88,8 +89,8 @@ void man_begin(const char *name, int chapter, const char *summary, struct buf *o
 {
     buf_add_str(out, ".TH ");
     add_upper(name, out);
-    buf_printf(out, " %d \"\" \"Gradus " GRADUS_VERSION "\" \"Gradus\"\n.nh\n.ad l\n.SH NAME\n",
-               chapter);
+    buf_printf(out, " %d \"\" \"Gradus %s\" \"Gradus\"\n.nh\n.ad l\n.SH NAME\n", chapter,
+               release_version());
     add_plain(name, strlen(name), out);
     buf_add_str(out, " \\- ");
     add_text(summary, strlen(summary), out);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/release.h"
 #include "os/chrono.h"
 
 static double resident_bytes(void)
@@ -60,7 +61,7 @@ static void collect(void *ctx)
 
 void meter_process(struct meter_registry *r, const char *service)
 {
-    const struct meter_label labels[] = {{"version", GRADUS_VERSION}, {"service", service}};
+    const struct meter_label labels[] = {{"version", release_version()}, {"service", service}};
     meter_set(meter_gauge(r, "build_info", "What is running; always 1", labels, 2), 1);
     meter_set(meter_gauge(r, "process_start_time_seconds", "Unix time of the start", NULL, 0),
               (double)chrono_wall_ms() / 1000);

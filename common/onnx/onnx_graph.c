@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/release.h"
 #include "onnx/onnx_graph_impl.h"
 
 #define NODE_INPUTS_MAX 8 /* of onnx_graph_op() */
@@ -50,7 +51,7 @@ struct onnx_graph *onnx_graph_new(const char *name, int64_t version)
     g->model.has_model_version = true;
     g->model.model_version = version;
     g->model.producer_name = mem_strdup("gradus");
-    g->model.producer_version = mem_strdup(GRADUS_VERSION);
+    g->model.producer_version = mem_strdup(release_version());
     use_operators(g, "", ONNX_OPSET);
     return g;
 }

@@ -15,6 +15,7 @@
 #include "os/chrono.h"
 #include "os/log_tail.h"
 #include "base/mem.h"
+#include "base/release.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "rpc/rpc.h"
 #include "execution/loop.h"
@@ -113,7 +114,7 @@ static void start_call(struct membership *m, const char *method, const ProtobufC
 static void call_join(struct membership *m)
 {
     Gradus__V1__JoinRequest r = GRADUS__V1__JOIN_REQUEST__INIT;
-    char version[] = GRADUS_VERSION;
+    char *version = mem_strdup(release_version());
     r.role = (Gradus__V1__NodeRole)m->role;
     r.incarnation = m->node.incarnation;
     r.name = m->name[0] != '\0' || m->name_taken ? m->name : m->node.id;
@@ -122,7 +123,9 @@ static void call_join(struct membership *m)
     r.version = version;
     r.host = m->host;
     r.pid = (uint64_t)getpid();
+    r.protocol = RELEASE_PROTOCOL;
     start_call(m, "Join", &r.base);
+    free(version);
 }
 
 static Gradus__V1__NodeRef node_ref(struct membership *m)
@@ -211,6 +214,13 @@ static void read_answer(struct membership *m, struct membership_event *e, const 
     }
 }
 
+static void tell_unready(struct membership *m, const char *why)
+{
+    if (m->events->unready != NULL) {
+        m->events->unready(m->ctx, why[0] == '\0' ? NULL : why);
+    }
+}
+
 static void heard_back(struct membership *m, const struct answer *a)
 {
     const struct membership_events *on = m->events;
@@ -226,6 +236,7 @@ static void heard_back(struct membership *m, const struct answer *a)
     for (size_t i = 0; i < r->n_stop_openings && on->stop_opening != NULL; i++) {
         on->stop_opening(m->ctx, r->stop_openings[i]);
     }
+    tell_unready(m, r->unready);
 }
 
 static void tell(struct membership *m, const struct membership_actions *todo,
@@ -243,11 +254,13 @@ static void tell(struct membership *m, const struct membership_actions *todo,
     }
     if (todo->joined) {
         assert(answer != NULL && answer->reply != NULL); /* only an answer makes a node join */
-        set_joined(m, ((const Gradus__V1__JoinResponse *)answer->reply->body)->id);
+        const Gradus__V1__JoinResponse *r = (const Gradus__V1__JoinResponse *)answer->reply->body;
+        set_joined(m, r->id);
         m->name_taken = false;
         if (on->joined != NULL) {
             on->joined(m->ctx, &m->node);
         }
+        tell_unready(m, r->unready);
     }
     if (todo->trouble && on->trouble != NULL) {
         (void)tls_explain(m->credentials, rpc_channel_target(m->channel), &m->last);

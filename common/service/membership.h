@@ -69,6 +69,9 @@ struct membership_events {
     void (*stop_job)(void *ctx, const char *job);
     /* Drop the shards of one opening: the job goes on with other servers. */
     void (*stop_opening)(void *ctx, uint64_t opening);
+    /* After each answer that names this node: why the master would not have it ended now, or NULL.
+     */
+    void (*unready)(void *ctx, const char *why);
     /* List what this node holds, before each heartbeat. */
     void (*jobs)(void *ctx, struct membership_jobs *jobs);
     /* Adds what keeps the node busy. */

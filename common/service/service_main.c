@@ -10,7 +10,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/float_mode.h"
 #include "base/mem.h"
+#include "base/release.h"
 #include "config/config.h"
 #include "config/man.h"
 #include "service/address.h"
@@ -314,7 +316,7 @@ static int obey(struct service_context *sc, const struct config_command *command
         config_print(command, &line, &text);
         code = print_and_free(&text);
     } else if (line.ask == CONFIG_VERSION) {
-        buf_printf(&text, "%s %s\n", sc->program, GRADUS_VERSION);
+        buf_printf(&text, "%s %s\n", sc->program, release_version());
         code = print_and_free(&text);
     } else {
         code = check_and_run(sc, parent);
@@ -327,6 +329,7 @@ static int obey(struct service_context *sc, const struct config_command *command
 int service_main(int argc, char **argv, const struct service *svc)
 {
     struct service_context sc = {.svc = svc};
+    float_mode_flush();
     tls_keep_at_exit();
     (void)snprintf(sc.program, sizeof sc.program, "gradus-%s", svc->name);
     if (argc > 1 && strcmp(argv[1], "--probe") == 0) {

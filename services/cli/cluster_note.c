@@ -54,5 +54,10 @@ void cluster_note(const Gradus__V1__Job *job, uint64_t workers_min, uint64_t ps,
         if (job->n_workers > 0) {
             buf_printf(out, ": it goes on with %zu and takes more as they join", job->n_workers);
         }
+    } else if (job->servers != 0 && job->servers != ps) {
+        buf_printf(out, "job %s asks for %" PRIu64 " parameter server%s, and the cluster has ",
+                   job->id, ps, ps == 1 ? "" : "s");
+        add_counts(counts, out);
+        buf_printf(out, ": it goes on with %" PRIu32 " and moves when it can", job->servers);
     }
 }

@@ -117,11 +117,12 @@ const struct cli_command cmd_set = {
     .examples = "  gradus set digits-1 training.mode=async\n"
                 "  gradus set digits-1 training.epochs=20 cluster.workers=2..8 --json\n"
                 "  gradus set digits-1 update.learning_rate=0.01 update.clip_norm=1\n",
-    .notes = "Keys of `training` can change, but for batch_size, split_batches, seed and wire; "
-             "keys of `update`, but for rule and accumulate; cluster.workers and cluster.standby; "
-             "priority. A running "
-             "job changes at a step boundary; nothing is lost or "
-             "applied twice. Ctrl-C stops waiting; the change may still happen.",
+    .notes =
+        "Keys of `training` can change, but for batch_size, split_batches, seed and wire; "
+        "keys of `update`, but for rule and accumulate; cluster.workers, cluster.ps and "
+        "cluster.standby; priority. A running job changes at a step boundary; nothing is lost "
+        "or applied twice. To another number of parameter servers it moves by way of a "
+        "checkpoint, as soon as they are there. Ctrl-C stops waiting; the change may still happen.",
     .shares = CLI_MASTER | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],

@@ -2,6 +2,7 @@
 /* gradus version: print the version of this program. */
 #include <stdio.h>
 
+#include "base/release.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 
@@ -10,11 +11,11 @@ static int run(const struct cli_args *args)
     const struct cli_common *o = args->options;
     if (o->json) {
         struct buf out = {0};
-        output_object(&out, "version", GRADUS_VERSION, (const char *)NULL);
+        output_object(&out, "version", release_version(), (const char *)NULL);
         (void)fputs(buf_str(&out), stdout);
         buf_release(&out);
     } else {
-        (void)puts("gradus " GRADUS_VERSION);
+        (void)printf("gradus %s\n", release_version());
     }
     return CLI_OK;
 }

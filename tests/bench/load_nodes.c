@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/release.h"
 #include "base/text.h"
 #include "bench/load.h"
 #include "os/chrono.h"
@@ -299,6 +300,7 @@ static void join(void *ctx)
     q.name = n->id; /* none at first */
     q.address = n->address;
     q.version = version;
+    q.protocol = RELEASE_PROTOCOL;
     q.host = host;
     load_ask(n, LOAD_JOIN, "Join", &q.base, joined);
 }

@@ -152,12 +152,12 @@ class Jobs:
 class Service:
     """One service process, started and ready."""
 
-    def __init__(self, kind, *args, log, listen="127.0.0.1:0", limits=None):
-        """limits: of open files, soft and hard."""
+    def __init__(self, kind, *args, log, listen="127.0.0.1:0", limits=None, programs=BIN):
+        """limits: of open files, soft and hard; programs: their directory."""
         self.jobs = None
         self.log = open(log, "w")
         self.process = subprocess.Popen(
-            [os.path.join(BIN, f"gradus-{kind}"), "--listen=" + listen, "--http-listen=127.0.0.1:0",
+            [os.path.join(programs, f"gradus-{kind}"), "--listen=" + listen, "--http-listen=127.0.0.1:0",
              "--exit-with-parent", *args],
             stdout=subprocess.PIPE, stderr=self.log, text=True,
             preexec_fn=limits and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limits)))
@@ -350,8 +350,8 @@ class ClusterTest(unittest.TestCase):
 
     # ---- services by hand ----
 
-    def start(self, kind, *args, limits=None):
-        service = Service(kind, *args, log=os.path.join(self.dir, f"{kind}-{len(self.services)}.log"), limits=limits)
+    def start(self, kind, *args, **how):
+        service = Service(kind, *args, log=os.path.join(self.dir, f"{kind}-{len(self.services)}.log"), **how)
         self.services.append(service)
         return service
 

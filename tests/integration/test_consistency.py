@@ -178,7 +178,7 @@ class Changes(Digits, FaultTest):
         job = self.train()
         generation = self.now(job)["generation"]
         for key, named in (("training.mode=asink", "training.mode"), ("training.modus=async", "training.modus"),
-                           ("model.loss=mean_squared_error", "model.loss"), ("cluster.ps=3", "cluster.ps"),
+                           ("model.loss=mean_squared_error", "model.loss"), ("cluster.partitions=3", "cluster.partitions"),
                            ("training.batch_size=8", "training.batch_size")):
             self.assertIn(named, self.set_keys(job, "training.staleness=7", key, expect=2))
         status = self.status(self.master, job)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """With `cluster.standby: follower` a parameter server may die: its shards go on elsewhere, and no step is lost."""
 
+import json
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 
@@ -265,20 +265,25 @@ class OtherModesRefill(Refill):
 class Rolling(Standby):
     """Each process of the cluster is ended in order and started again, where it was and under its name, the next one when all is back."""
 
+    programs = BIN  # of what is started again
+
     def again(self, old, kind, *args):
         name = self.node_of(old)
         self.assertEqual(old.stop(), 0)
-        return self.start(kind, f"--master={self.master.address}", f"--listen={old.address}", f"--name={name}", *args)
+        return self.start(kind, f"--master={self.master.address}", f"--listen={old.address}", f"--name={name}", *args,
+                          programs=self.programs)
 
     def wait_as_written(self, job):
-        """For the same as wait_followed(), by the command of docs/operations.md."""
+        """By the command of docs/operations.md; then servers say that they are ready."""
         with open(SOURCE + "/docs/operations.md") as f:
-            command = re.search(r"^ +(until gradus status .*backupFollows.*)$", f.read(), re.M).group(1).replace("digits-1", job)
-        if shutil.which("jq"):
-            subprocess.run(["bash", "-c", command], check=True, timeout=TIMEOUT,
-                           env={**os.environ, "GRADUS_MASTER": self.master.address, "PATH": BIN + ":" + os.environ["PATH"]})
-            self.assertTrue(all(shard["backup_follows"] for shard in self.shards(job)))
-        self.wait_followed(job)
+            command = re.search(r"^ +(gradus nodes --wait .*)$", f.read(), re.M).group(1)
+        subprocess.run(["bash", "-c", command], check=True, timeout=TIMEOUT, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "GRADUS_MASTER": self.master.address, "PATH": BIN + ":" + os.environ["PATH"]})
+        self.assertEqual(self.now(job)["state"], "RUNNING")
+        self.assertTrue(all(shard["backup_follows"] for shard in self.shards(job)))
+        for server in self.servers:
+            self.wait_for("a server that is ready", lambda server=server: subprocess.run(
+                [BIN + "/gradus-ps", "--probe", server.http + "/readyz"], capture_output=True).returncode == 0)
 
     def restart_all(self, ps, workers=2, **sets):
         """Of a job that runs meanwhile; how many shards were taken over."""
@@ -294,7 +299,7 @@ class Rolling(Standby):
             self.workers[i] = self.again(self.workers[i], "worker", f"--slow-down={self.slow_down}")
             self.wait_used(self.workers[i])
         self.assertEqual(self.master.stop(), 0)
-        self.master = self.start("master", *self.master_args, f"--listen={self.master.address}")
+        self.master = self.start("master", *self.master_args, f"--listen={self.master.address}", programs=self.programs)
         self.wait_as_written(job)
         self.assertEqual(self.now(job)["adoptions"], 1)
         return job, taken
@@ -311,6 +316,21 @@ class Rolling(Standby):
 
     def test_bounded(self):
         self.assert_each_once(*self.restart_all(2, workers=3, training__mode="bounded", training__staleness=2, training__replicas=0))
+
+
+class Upgrade(Rolling):
+    """The same, and what is started again is of the next release, which the others meet meanwhile."""
+
+    programs = os.path.join(BIN, "next")
+
+    def restart_all(self, *args, **sets):
+        job, taken = super().restart_all(*args, **sets)
+        nodes = json.loads(gradus("nodes", "--json", "--master", self.master.address).stdout)["nodes"]
+        versions = {subprocess.run([f"{where}/gradus-ps", "--version"], capture_output=True, text=True).stdout.split()[1]
+                    for where in (BIN, self.programs)}
+        self.assertEqual(len(versions), 2)
+        self.assertEqual({node["version"] for node in nodes if node["alive"]}, {max(versions, key=len)})
+        return job, taken
 
 
 class Master(Standby):

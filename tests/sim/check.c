@@ -153,7 +153,7 @@ void check_applied(struct world *w, struct sim_shard *s, const struct shard_acti
         violated(w, INVARIANT_EXAMPLES, "shard %u applies %llu examples as %llu", s->number,
                  (unsigned long long)ids_examples(j, &g->ids), (unsigned long long)a->examples);
     }
-    const uint32_t rounds = eras_rounds(j, s->eras, s->era_count, a->version - 1);
+    const uint32_t rounds = eras_rounds(s->layout, s->eras, s->era_count, a->version - 1);
     if (s->begun != (rounds > 0 && is_sync(s)) || (s->begun && s->settled < rounds)) {
         violated(w, INVARIANT_ORDER, "shard %u applies after %u of %u rounds of sums", s->number,
                  s->settled, rounds);
@@ -281,6 +281,7 @@ void check_record(struct world *w, const struct job_record *r)
     check_resumed(w, job, r);
     check_era_record(w, r);
     check_steady(w, job, r);
+    check_servers(w, job, r);
     if (j->state != 0 && j->state != r->state) {
         check_yielded(w, job, r);
         TRACE(w, 0, "%s is %s: %s", r->id, job_state_name(r->state), r->reason);

@@ -18,6 +18,8 @@ struct view { /* of a job, by the master */
     bool over;
     bool holds, was; /* nodes, now and before this step */
     size_t workers;
+    uint32_t ps; /* servers that it needs to start */
+    bool moves;  /* it has priority over those that wait */
     uint64_t memory;
 };
 
@@ -42,6 +44,8 @@ static struct view look(struct world *w, uint32_t job, const struct job_record *
                          .over = over,
                          .holds = !over && (r->state == JOB_STARTING || r->state == JOB_RUNNING ||
                                             (r->state == JOB_RECOVERING && r->ps.count > 0)),
+                         .ps = servers_needed(r),
+                         .moves = w->jobs[job].servers.moves_us > 0,
                          .workers = over ? 0 : r->workers.count,
                          .memory = r->ps_memory};
 }
@@ -84,6 +88,9 @@ static struct free_nodes count_free(struct world *w)
     struct free_nodes n = {0};
     struct master_node_info info;
     for (size_t i = 0; master_node_at(w->master, i, 0, &info); i++) {
+        if (info.alive && info.draining) {
+            continue;
+        }
         if (info.alive && info.role == MASTER_WORKER) {
             n.workers += info.job_count == 0;
             n.workers_alive++;
@@ -102,15 +109,17 @@ static void check_at_quota(struct world *w, const struct view *v, const struct v
     const struct sim_fair *f = &w->schedule->fair;
     size_t running = 0;
     size_t workers = 0;
+    bool moves = false;
     for (size_t i = 0; i < count; i++) {
         if (views[i].job != v->job && views[i].plan->owner == v->plan->owner) {
-            running += views[i].holds || views[i].state == JOB_RECOVERING;
+            running += views[i].holds || views[i].moves || views[i].state == JOB_RECOVERING;
+            moves = moves || views[i].moves; /* with workers that nobody shows */
             workers += views[i].workers;
         }
     }
     bool at = (f->running_max > 0 && running >= f->running_max) ||
               (f->workers_max > 0 && workers + v->plan->least > f->workers_max) ||
-              f->memory_max > 0;
+              f->memory_max > 0 || (f->workers_max > 0 && moves);
     if (!at) {
         violated(w, INVARIANT_QUEUE, "%s waits for a quota at which its owner is not",
                  w->jobs[v->job].id);
@@ -135,8 +144,8 @@ static void check_waiting(struct world *w, const struct view *v, const struct vi
         check_at_quota(w, v, views, count);
     }
     struct free_nodes n = count_free(w);
-    bool fits = v->waiting == JOB_WAITS_NODES && w->quiet && n.workers >= v->plan->least &&
-                n.ps >= v->plan->ps;
+    bool fits =
+        v->waiting == JOB_WAITS_NODES && w->quiet && n.workers >= v->plan->least && n.ps >= v->ps;
     if (!fits) {
         j->fits_us = 0;
     } else if (j->fits_us == 0) {
@@ -152,7 +161,7 @@ static void check_order(struct world *w, const struct view *v, const struct view
 {
     const struct sim_knobs *k = &w->schedule->knobs;
     struct free_nodes n = count_free(w);
-    if (k->full_part > 0 || k->room_workers > 0 || k->full_modes_part > 0) {
+    if (v->moves || k->full_part > 0 || k->room_workers > 0 || k->full_modes_part > 0) {
         return; /* a server may be too small for a job, for good */
     }
     for (size_t i = 0; i < count; i++) {
@@ -160,10 +169,10 @@ static void check_order(struct world *w, const struct view *v, const struct view
         if (!waits(o) || (o->waiting != JOB_WAITS_NODES && o->waiting != JOB_WAITS_TURN)) {
             continue;
         }
-        bool served = n.workers_alive >= o->plan->least && n.ps_alive >= o->plan->ps;
+        bool served = n.workers_alive >= o->plan->least && n.ps_alive >= o->ps;
         bool higher = o->plan->priority > v->plan->priority && served;
         bool older = o->plan->priority == v->plan->priority && o->state == v->state &&
-                     o->plan->least <= v->plan->least && o->plan->ps <= v->plan->ps &&
+                     o->plan->least <= v->plan->least && o->ps <= v->ps &&
                      w->jobs[o->job].submit_order < w->jobs[v->job].submit_order;
         if (higher || older) {
             violated(w, INVARIANT_QUEUE, "%s begins before %s", w->jobs[v->job].id,
@@ -262,7 +271,7 @@ static size_t could_have(struct world *w, const struct sim_job_plan *plan)
             kept = kept || (stays && !w->jobs[job].pausing &&
                             w->schedule->jobs[job].priority >= plan->priority);
         }
-        count += info.alive && info.role == MASTER_WORKER && !kept;
+        count += info.alive && !info.draining && info.role == MASTER_WORKER && !kept;
     }
     return count;
 }

@@ -299,16 +299,16 @@ bool disk_read(struct world *w, const char *directory, struct tensor *values, st
     if (dir == NULL || !is_complete(w->disk, dir)) {
         return false;
     }
-    const struct sim_job *j = &w->jobs[dir->job];
-    for (uint32_t s = 0; s < j->shard_count; s++) {
+    const struct sim_layout *l = &w->jobs[dir->job].layouts[dir->shard_count];
+    for (uint32_t s = 0; s < dir->shard_count; s++) {
         const struct part *p = directory_part(dir, s, dir->opened);
         if (p == NULL || p->checksum != dir->checksums[s]) {
             violated(w, INVARIANT_MANIFEST, "%s names a file that is %s: shard %u", directory,
                      p == NULL ? "gone" : "another one", s);
         }
-        for (uint32_t i = 0; i < j->shard_elements[s]; i++) {
-            values->v[j->map[s][i]] = p->values.v[i];
-            slot->v[j->map[s][i]] = p->slot.v[i];
+        for (uint32_t i = 0; i < l->shard_elements[s]; i++) {
+            values->v[l->map[s][i]] = p->values.v[i];
+            slot->v[l->map[s][i]] = p->slot.v[i];
         }
         cut->version = p->version;
         cut->examples = p->examples;
@@ -325,10 +325,11 @@ struct sim_saved *disk_new_saved(struct disk *d)
     return file;
 }
 
-void disk_tables(struct world *w, const char *directory, struct sim_saved *files[SIM_SHARDS_MAX])
+uint32_t disk_tables(struct world *w, const char *directory,
+                     struct sim_saved *files[SIM_SHARDS_MAX])
 {
     struct directory *dir = directory_find(w->disk, directory);
-    for (uint32_t s = 0; s < w->jobs[dir->job].shard_count; s++) {
+    for (uint32_t s = 0; s < dir->shard_count; s++) {
         struct directory *base = base_of(w->disk, dir);
         const struct part *p = directory_part(dir, s, dir->opened);
         files[s] = p->tables;
@@ -341,6 +342,7 @@ void disk_tables(struct world *w, const char *directory, struct sim_saved *files
             files[s]->next = next;
         }
     }
+    return dir->shard_count;
 }
 
 /* Complete ones of the job that were made after @dir. */

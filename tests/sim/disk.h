@@ -31,6 +31,7 @@ struct directory {
     char base[80]; /* of which it is a delta; "": none */
     uint64_t base_checksums[SIM_SHARDS_MAX];
     uint64_t generation, step, version, examples, opened, checksums[SIM_SHARDS_MAX];
+    uint32_t shard_count;
     struct flat_ledger ledger;
     struct best best;
     char encoding[16];

@@ -344,6 +344,7 @@ static void finish_manifest(struct world *w, struct op *op)
     dir->manifest = true;
     dir->generation = op->generation;
     dir->step = op->step;
+    dir->shard_count = op->shard_count;
     dir->version = op->versions[0];
     dir->examples = op->examples;
     dir->ledger = op->ledger;
@@ -353,8 +354,7 @@ static void finish_manifest(struct world *w, struct op *op)
     memcpy(dir->checksums, op->checksums, sizeof dir->checksums);
     if (w->jobs[op->job].tables) {
         struct sim_saved *files[SIM_SHARDS_MAX];
-        disk_tables(w, op->name, files);
-        tables_check_files(w, op->job, files, op->shard_count);
+        tables_check_files(w, op->job, files, disk_tables(w, op->name, files));
     }
     w->counts.checkpoints++;
 }

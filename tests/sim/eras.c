@@ -47,11 +47,11 @@ uint32_t eras_read(struct world *w, const struct sim_job *j, const struct job_er
     return (uint32_t)count;
 }
 
-uint32_t eras_for_core(const struct sim_job *j, const struct sim_era *eras, uint32_t count,
+uint32_t eras_for_core(const struct sim_layout *l, const struct sim_era *eras, uint32_t count,
                        struct era *out)
 {
     for (uint32_t i = 0; i < count; i++) {
-        out[i] = (struct era){eras[i].version, j->shard_count > 1 ? eras[i].rounds : 0};
+        out[i] = (struct era){eras[i].version, l->shard_count > 1 ? eras[i].rounds : 0};
     }
     return count;
 }
@@ -66,16 +66,16 @@ const struct sim_era *era_in(const struct sim_era *eras, uint32_t count, uint64_
     return in;
 }
 
-uint32_t eras_rounds(const struct sim_job *j, const struct sim_era *eras, uint32_t count,
+uint32_t eras_rounds(const struct sim_layout *l, const struct sim_era *eras, uint32_t count,
                      uint64_t step)
 {
-    return j->shard_count > 1 && count > 0 ? era_in(eras, count, step)->rounds : 0;
+    return l->shard_count > 1 && count > 0 ? era_in(eras, count, step)->rounds : 0;
 }
 
-uint32_t eras_rounds_max(const struct sim_job *j, const struct sim_era *eras, uint32_t count)
+uint32_t eras_rounds_max(const struct sim_layout *l, const struct sim_era *eras, uint32_t count)
 {
     uint32_t most = 0;
-    for (uint32_t i = 0; i < count && j->shard_count > 1; i++) {
+    for (uint32_t i = 0; i < count && l->shard_count > 1; i++) {
         most = eras[i].rounds > most ? eras[i].rounds : most;
     }
     return most;
@@ -186,6 +186,7 @@ void eras_asked(struct world *w, struct sim_job *j, uint64_t request, const stru
         violated(w, INVARIANT_ORDER, "more than %d clients want to change a job", SIM_ASKED_MAX);
     }
     j->update.asked[j->update.waiting].request = request;
+    j->update.asked[j->update.waiting].servers = false;
     j->update.asked[j->update.waiting].file = file_sum(spec->text);
     j->update.asked[j->update.waiting++].era = era_of_text(j, spec->text);
 }
@@ -217,6 +218,7 @@ static void check_told(struct world *w, const struct sim_job *j)
 static void answered(struct world *w, struct sim_job *j, uint32_t i, const struct err *err)
 {
     const struct sim_era era = j->update.asked[i].era;
+    const bool servers = j->update.asked[i].servers;
     const struct job_record *row = disk_row(w, (uint32_t)(j - w->jobs));
     if (err->code == ERR_EXHAUSTED && row != NULL &&
         file_sum(row->text) == j->update.asked[i].file) {
@@ -229,6 +231,9 @@ static void answered(struct world *w, struct sim_job *j, uint32_t i, const struc
     /* It may be stored all the same; the job ended in the middle. */
     if (err->code == ERR_UNAVAILABLE || strstr(err->msg, " ended ") != NULL) {
         j->update.unsure = true;
+    }
+    if (err->code == 0 && servers) {
+        check_told_servers(w, (uint32_t)(j - w->jobs));
     }
     if (err->code == 0) {
         /* One of other keys leaves it where it was to change, which a job that went back may not

@@ -88,6 +88,7 @@ static void send(struct world *w, uint32_t node, const struct worker_fill_part *
 {
     struct sim_worker_job *j = w->nodes[node].job;
     const struct sim_job *job = &w->jobs[j->job];
+    const struct sim_layout *l = j->layout;
     const struct sim_place *place = &j->fill.places[part->shard];
     struct tensor initial;
     uint32_t index;
@@ -102,7 +103,7 @@ static void send(struct world *w, uint32_t node, const struct worker_fill_part *
     u->req.first = part->first;
     u->req.count = part->count;
     for (uint64_t i = 0; i < part->count; i++) {
-        u->req.given.v[i] = initial.v[job->map[part->shard][part->first + i]];
+        u->req.given.v[i] = initial.v[l->map[part->shard][part->first + i]];
     }
     unary_send(w, index);
 }
@@ -139,10 +140,10 @@ void given_start(struct world *w, uint32_t node, const struct mail *m)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     struct sim_fill *f = &j->fill;
-    const struct sim_job *job = &w->jobs[j->job];
     const struct unary_request *q = &w->unaries[m->index].req;
+    const struct sim_layout *l = &w->jobs[j->job].layouts[q->planned];
     uint64_t elements[SIM_SHARDS_MAX];
-    if (q->shard_count != job->shard_count) {
+    if (q->shard_count != l->shard_count) {
         violated(w, INVARIANT_ORDER, "StartJob of a job with given values says where %u shards are",
                  q->shard_count);
     }
@@ -157,12 +158,13 @@ void given_start(struct world *w, uint32_t node, const struct mail *m)
     if (f->active) {
         return;
     }
-    for (uint32_t s = 0; s < job->shard_count; s++) {
-        elements[s] = job->shard_elements[s];
+    j->layout = l;
+    for (uint32_t s = 0; s < l->shard_count; s++) {
+        elements[s] = l->shard_elements[s];
     }
     f->active = true;
     f->since_us = w->now_us;
-    worker_fill_init(&f->core, elements, job->shard_count,
+    worker_fill_init(&f->core, elements, l->shard_count,
                      1 + world_draw(w, "fill chunk", j->serial, 4));
     given_go_on(w, node);
 }

@@ -32,12 +32,10 @@ uint32_t node_at(struct world *w, const char *address)
     return node;
 }
 
-/* The plan of a job never changes; the first one that is seen says where its elements are. */
+/* With so many servers the plan of a job is always the same; the first one that is seen says where
+ * its elements are. */
 static void learn_plan(struct world *w, struct sim_job *j, const struct plan *plan)
 {
-    if (plan == NULL || j->has_plan) {
-        return;
-    }
     uint64_t offsets[64] = {0};
     uint64_t at = 0;
     for (size_t v = 0; v < plan->variable_count && v < 64; v++) {
@@ -50,16 +48,19 @@ static void learn_plan(struct world *w, struct sim_job *j, const struct plan *pl
         violated(w, INVARIANT_ORDER, "a plan of %u shards and %u elements", plan->shard_count,
                  (unsigned)at);
     }
-    j->has_plan = true;
+    struct sim_layout *l = &j->layouts[plan->shard_count];
+    if (l->shard_count != 0) {
+        return;
+    }
     j->elements = (uint32_t)at;
-    j->shard_count = plan->shard_count;
+    l->shard_count = plan->shard_count;
     for (uint32_t s = 0; s < plan->shard_count; s++) {
         size_t count;
         const struct partition *p = plan_shard(plan, s, &count);
-        j->shard_elements[s] = (uint32_t)plan->shard_elements[s];
+        l->shard_elements[s] = (uint32_t)plan->shard_elements[s];
         for (size_t i = 0; i < count; i++) {
             for (uint64_t k = 0; k < p[i].count; k++) {
-                j->map[s][p[i].offset + k] = (uint16_t)(offsets[p[i].variable] + p[i].first + k);
+                l->map[s][p[i].offset + k] = (uint16_t)(offsets[p[i].variable] + p[i].first + k);
             }
         }
     }
@@ -170,6 +171,10 @@ void master_call_fill(struct world *w, struct unary_request *q, const struct mas
     }
     q->first = c->first;
     q->count = c->count;
-    learn_plan(w, j, c->plan);
+    if (c->plan != NULL) {
+        learn_plan(w, j, c->plan);
+        q->planned = c->plan->shard_count;
+        j->shard_count = c->kind == MASTER_CALL_OPEN ? q->planned : j->shard_count;
+    }
     fill_places(w, j, q, c);
 }

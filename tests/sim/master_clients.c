@@ -84,6 +84,12 @@ void master_submit(struct world *w, uint32_t job)
     }
 }
 
+/* A job that never ran waits for all that it wants. */
+static bool may_want(const struct world *w, const struct job_record *r, const struct job_spec *spec)
+{
+    return (uint64_t)spec->cluster.ps <= w->schedule->ps_count || r->servers > 0;
+}
+
 static void client_set(struct world *w, struct sim_job *j, const struct sim_fault *f)
 {
     const char *sets[SIM_CHANGE_SETS];
@@ -98,9 +104,10 @@ static void client_set(struct world *w, struct sim_job *j, const struct sim_faul
     }
     char *base = mem_strdup(r->text);
     struct job_spec spec = {0};
-    if (client_parse(base, sets, count, &spec, w, false)) {
+    if (client_parse(base, sets, count, &spec, w, false) && may_want(w, r, &spec)) {
         for (size_t i = 0; i < count; i++) {
-            j->changed = j->changed || strncmp(sets[i], "update.", strlen("update.")) != 0;
+            j->changed = j->changed || (strncmp(sets[i], "update.", strlen("update.")) != 0 &&
+                                        strncmp(sets[i], "cluster.ps=", 11) != 0);
         }
         struct consistency to;
         consistency_of(&spec, &to);
@@ -108,7 +115,14 @@ static void client_set(struct world *w, struct sim_job *j, const struct sim_faul
         struct master_event e = {.kind = MASTER_SET,
                                  .request = CLIENT_REQUEST + ++w->client_request};
         e.set = (struct master_set_event){.job = j->id, .spec = &spec, .base = base};
+        char *words[SIM_CHANGE_SETS];
+        for (size_t i = 0; i < count; i++) {
+            words[i] = (char *)(uintptr_t)sets[i];
+        }
+        e.set.words = (struct job_set_words){"", words, count};
         eras_asked(w, j, e.request, &spec);
+        j->update.asked[j->update.waiting - 1].servers =
+            count == 1 && strncmp(sets[0], "cluster.ps=", 11) == 0;
         TRACE(w, 0, "is asked to set %s %s %s of %s", f->change[0], f->change[1], f->change[2],
               j->id);
         master_event(w, &e);

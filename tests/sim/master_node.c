@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/release.h"
 #include "base/rng.h"
 
 #define PATIENT_MS 100000000
@@ -37,6 +38,9 @@ static void call(struct world *w, const struct master_call *c)
         j->opened = c->generation;
         memset(j->granted, 0, sizeof j->granted);
     }
+    if (c->kind == MASTER_CALL_INSPECT || c->kind == MASTER_CALL_START) {
+        check_worker_given(w, u->req.job, to);
+    }
     standby_called(j, c);
     if (c->kind == MASTER_CALL_ASSIGN) {
         for (size_t i = 0; i < c->lease_count; i++) {
@@ -67,6 +71,7 @@ static void answer_client(struct world *w, const struct master_reply *r)
           r->err.code == 0 ? "ok" : err_code_name(r->err.code), r->err.code == 0 ? "" : ", ",
           r->err.code == 0 ? "" : r->err.msg);
     eras_answered(w, r);
+    drain_answered(w, r);
     if (r->job != NULL) {
         check_record(w, r->job);
     }
@@ -113,6 +118,9 @@ static void answer(struct world *w, const struct master_reply *r)
     out->lease = r->lease;
     if (u->kind == UNARY_LEASE && r->err.code == 0 && r->lease_kind == MASTER_LEASE_GRANTED) {
         check_lease(w, u->req.job, u->req.name, u->req.generation, &r->lease);
+    }
+    if (u->kind == UNARY_HEARTBEAT && r->err.code == 0 && r->unready == NULL) {
+        standby_told_ready(w, u->req.name);
     }
     unary_answer(w, index, attempt);
 }
@@ -169,11 +177,15 @@ static void act(struct world *w)
         case MASTER_LOG:
             TRACE(w, 0, "%s %s", a->log.event, a->log.text);
             check_stop_log(w, a->log.event, a->log.text);
+            drain_logged(w, a->log.event, a->log.text);
             if (strcmp(a->log.event, "node_lost") == 0) {
                 check_lost(w, a->log.text);
             }
             if (strcmp(a->log.event, "job_state") == 0) {
                 check_patience(w, a->log.text);
+            }
+            if (strcmp(a->log.event, "job_moves") == 0) {
+                check_moves_log(w, a->log.text);
             }
             if (strcmp(a->log.event, "job_preempted") == 0) {
                 check_preempted(w, a->log.text);
@@ -193,6 +205,10 @@ static void step(struct world *w, struct master_event *e)
     master_step(w->master, e, &w->actions);
     act(w);
     check_fair(w);
+    drain_check(w);
+    if (w->master != NULL) {
+        check_wanted(w);
+    }
 }
 
 void master_event(struct world *w, struct master_event *e)
@@ -278,7 +294,8 @@ static void fill_join(struct world *w, const struct unary *u, struct master_even
         .name = "",
         .address = address,
         .http_address = "",
-        .version = GRADUS_VERSION,
+        .version = release_version(),
+        .protocol = RELEASE_PROTOCOL,
         .host = "host",
         .pid = u->from,
     };

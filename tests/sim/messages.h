@@ -105,6 +105,7 @@ struct unary_request {
     uint32_t lease_count;
     struct sim_place places[SIM_SHARDS_MAX]; /* ASSIGN, EVALUATE; START when values are given */
     uint32_t shard_count;
+    uint32_t planned; /* OPEN, START: the servers of its plan */
     struct sim_era eras[SIM_ERAS_MAX];
     uint32_t era_count;
     char pin_id[64], directory[80];

@@ -129,6 +129,13 @@
     X(yield_without_checkpoint, FAIR, "a job whose checkpoint fails gives up its nodes")           \
     X(yield_does_not_stand, FAIR, "workers go on while what a job yields with is written")         \
     X(yield_keeps_nodes, FAIR, "a job that yields tells no node to drop it")                       \
+    X(resize_waits_for_all, CHANGE, "a job waits for the servers that it wants, with none")        \
+    X(resize_plan_of_file, CHANGE, "the plan is for as many servers as are wanted")                \
+    X(resize_keeps_nobody, FAIR, "a job that moves keeps no worker")                               \
+    X(resize_before_servers, CHANGE, "a job moves before the servers are there")                   \
+    X(resize_is_recovery, CHANGE, "a job that moves counts that as a recovery")                    \
+    X(resize_not_withdrawn, CHANGE, "a move that does not fit stays wanted")                       \
+    X(resize_never, CHANGE, "a job never moves to the servers that it wants")                      \
     X(resume_anew, FAIR, "a job that is resumed begins anew")                                      \
     X(queue_by_age, FAIR, "the queue does not look at priorities")                                 \
     X(quota_one_more, FAIR, "an owner may have one running job more")                              \
@@ -231,6 +238,15 @@
     X(state_of_rows_as_read, STANDBY, "a state has rows as they read, not as they lie")            \
     X(state_without_notes, STANDBY, "a state does not say how often a row was seen")               \
     X(state_without_counts, STANDBY, "a state does not have what admission has counted")           \
+    X(joining_is_ready, STANDBY, "a server may be ended while the backup of its shard joins")      \
+    X(backup_is_ready, STANDBY, "a server may be ended while a backup on it joins")                \
+    X(drained_is_free, DRAIN, "a node that drains is given jobs")                                  \
+    X(backup_on_drained, DRAIN, "backups join on servers that drain")                              \
+    X(drained_for_good, DRAIN, "who takes a drain back is not heard")                              \
+    X(moved_before_stored, DRAIN, "a shard moves before it is stored that its backup follows")     \
+    X(moves_to_one_that_joins, DRAIN, "a shard moves to a backup that does not follow yet")        \
+    X(drains_last_worker, DRAIN, "a job loses the workers that it needs to one who drains them")   \
+    X(moved_is_backup, DRAIN, "who takes over a job without backups promotes no backup")           \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

@@ -202,7 +202,7 @@ void numbers_step(const struct sim_job *j, uint32_t replicas, uint64_t step, str
     ledger_release(&ledger);
     uint64_t totals = 0;
     const uint64_t version = step + given_slots_version(j); /* of the shards */
-    const uint32_t rounds = eras_rounds(j, j->eras, j->era_count, version);
+    const uint32_t rounds = era_in(j->eras, j->era_count, version)->rounds;
     for (uint32_t round = 0; round < rounds; round++) {
         totals = numbers_sums(sum.there ? sum.t.v : NULL, NULL, j->elements, round, totals);
     }

@@ -51,6 +51,7 @@
     X(UPDATES, updates) /* any of these: clients change update sections */                         \
     X(STILL, still)     /* any of these: processes stand still, and masters die */                 \
     X(STANDBY, standby) /* any of these: shards have backups, and servers end */                   \
+    X(DRAIN, drain)     /* any of these: nodes are emptied while jobs run */                       \
     X(ALL, all)         /* each of those before late, in proportion; some are traced */
 
 enum sim_mode {
@@ -89,7 +90,9 @@ extern const char *const sim_mode_names[SIM_MODE_COUNT];
     X(RAISE, raise) /* the user's code raises on a worker of job `number`, which fails */          \
     X(TRACE, trace) /* a client wants a trace, as `number` says; it goes away at the end */        \
     X(COPY, copy)   /* another process wants the name of node */                                   \
-    X(PROBE, probe) /* somebody has found nobody at node, which beats */
+    X(PROBE, probe) /* somebody has found nobody at node, which beats */                           \
+    X(DRAIN, drain) /* a client empties node, and takes that back at the end; number 1: before     \
+                       that the node leaves, when it is empty */
 
 enum sim_fault_kind {
 #define X(NAME, name) FAULT_##NAME,
@@ -181,5 +184,11 @@ bool schedule_freezes(const struct sim_schedule *s);
  * heard before it would be given up. */
 bool schedule_is_steady(const struct sim_schedule *s);
 void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *out);
+
+struct sim_layout {       /* where the elements of a job are, with so many servers */
+    uint32_t shard_count; /* 0: it was never planned so */
+    uint32_t shard_elements[SIM_SHARDS_MAX];
+    uint16_t map[SIM_SHARDS_MAX][SIM_ELEMENTS_MAX];
+};
 
 #endif

@@ -131,16 +131,16 @@ static void reserve(struct world *w, struct sim_shard *s, size_t gradients)
     settle(w, s->node);
 }
 
-static uint32_t rounds_of(const struct world *w, const struct sim_shard *s)
+static uint32_t rounds_of(const struct sim_shard *s)
 {
-    return eras_rounds_max(&w->jobs[s->job], s->eras, s->era_count);
+    return eras_rounds_max(s->layout, s->eras, s->era_count);
 }
 
 void budget_open(struct world *w, struct sim_shard *s, const struct consistency *c, size_t workers)
 {
     if (budget_is_tight(w)) {
         gradient_share_join(&s->share, &w->nodes[s->node].budget, s->elements);
-        reserve(w, s, plan_memory_gradients(c, workers, rounds_of(w, s)));
+        reserve(w, s, plan_memory_gradients(c, workers, rounds_of(s)));
     }
 }
 
@@ -156,7 +156,7 @@ void budget_membership(struct world *w, struct sim_shard *s, const struct shard_
     shard_info(s->core, &info);
     bool changes = e->ledger != NULL && e->consistency != NULL;
     const struct consistency *next = changes ? e->consistency : &info.consistency;
-    uint32_t rounds = rounds_of(w, s);
+    uint32_t rounds = rounds_of(s);
     if (e->era_count > 0) {
         rounds = era_rounds_max(e->eras, e->era_count);
     }
@@ -176,7 +176,7 @@ void budget_membership_done(struct world *w, struct sim_shard *s, uint64_t gener
     shard_info(s->core, &info);
     size_t gradients = (size_t)(s->reserve_before / s->share.unit);
     if (info.generation != generation_before) {
-        gradients = plan_memory_gradients(&info.consistency, workers, rounds_of(w, s));
+        gradients = plan_memory_gradients(&info.consistency, workers, rounds_of(s));
     }
     reserve(w, s, gradients);
     snapshots_trim(w, s);

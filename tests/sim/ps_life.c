@@ -13,9 +13,9 @@ static void load_tables(struct world *w, struct sim_shard *s, const struct unary
     struct sim_saved *files[SIM_SHARDS_MAX];
     s->tables = tables_open(w, s, q->version);
     if (s->tables != NULL && q->directory[0] != '\0') {
-        disk_tables(w, q->directory, files);
-        tables_restore(w, j, s->tables->real->tables, files, j->shard_count);
-        tables_expected(j, files, j->shard_count, s->number, j->shard_count, s->tables->models);
+        const uint32_t count = disk_tables(w, q->directory, files);
+        tables_restore(w, j, s->tables->real->tables, files, count);
+        tables_expected(files, count, s->number, s->layout->shard_count, s->tables->models);
     }
     tables_applied(w, s);
 }
@@ -74,12 +74,13 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
     s->opened = q->joins && q->generation > j->opened ? j->opened : q->generation;
     s->fence = q->fence;
     s->version_first = q->version;
-    s->elements = j->shard_elements[q->shard];
+    s->layout = &j->layouts[q->planned];
+    s->elements = s->layout->shard_elements[q->shard];
     s->previous = SIM_NONE;
     s->buffers = 2;
     s->room = q->worker_count;
     s->modes = 1U << q->consistency.mode;
-    memcpy(s->map, j->map[q->shard], sizeof s->map);
+    memcpy(s->map, s->layout->map[q->shard], sizeof s->map);
     uint32_t done[SIM_SPLITS_MAX];
     memcpy(done, q->ledger.done, sizeof done);
     struct ledger ledger = {q->ledger.shape, q->ledger.epoch, q->ledger.split_count, done};
@@ -100,8 +101,9 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
                               .given = j->given && q->directory[0] == '\0',
                               .has_slots = true,
                               .eras = eras,
-                              .era_count = q->joins ? 0 /* its state says them */
-                                                    : eras_for_core(j, q->eras, q->era_count, eras),
+                              .era_count =
+                                  q->joins ? 0 /* its state says them */
+                                           : eras_for_core(s->layout, q->eras, q->era_count, eras),
                               .ledger = &ledger,
                               .workers = workers,
                               .worker_count = q->worker_count};
@@ -158,4 +160,21 @@ void shard_release(struct world *w, struct sim_shard *s)
     tables_close(w, s->tables);
     standby_release(s);
     free(s);
+}
+
+/* A shard that has all elements needs no rounds for the same sums. */
+void shard_sum_alone(struct sim_shard *s, const struct shard_action *a, const struct gradient *g)
+{
+    struct shard_info info;
+    shard_info(s->core, &info);
+    if (s->layout->shard_count > 1 || info.consistency.mode != TRAINING_SYNC) {
+        return;
+    }
+    const uint32_t rounds = s->eras[a->era].rounds;
+    for (uint32_t i = 0; i < rounds; i++) {
+        s->totals[i].value = numbers_sums(g == NULL ? NULL : g->t.v, s->map, s->elements, i,
+                                          i == 0 ? 0 : s->totals[i - 1].value);
+    }
+    s->settled = rounds;
+    s->begun = rounds > 0;
 }

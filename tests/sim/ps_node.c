@@ -196,8 +196,8 @@ static enum shard_event_kind kind_of(enum master_call_kind call)
     }
 }
 
-void ps_membership(struct world *w, const struct unary_request *q, struct ps_told *told,
-                   struct shard_event *e)
+void ps_membership(struct world *w, const struct sim_layout *layout, const struct unary_request *q,
+                   struct ps_told *told, struct shard_event *e)
 {
     for (uint32_t i = 0; i < q->worker_count; i++) {
         told->workers[i] = w->names[q->workers[i]];
@@ -214,7 +214,7 @@ void ps_membership(struct world *w, const struct unary_request *q, struct ps_tol
             (struct ledger){q->ledger.shape, q->ledger.epoch, q->ledger.split_count, told->done};
         e->ledger = &told->ledger;
         e->eras = told->eras;
-        e->era_count = eras_for_core(&w->jobs[q->job], q->eras, q->era_count, told->eras);
+        e->era_count = eras_for_core(layout, q->eras, q->era_count, told->eras);
     }
 }
 
@@ -316,7 +316,7 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
     e.fence = q->fence;
     struct ps_told told;
     if (e.kind == SHARD_MEMBERSHIP) {
-        ps_membership(w, q, &told, &e);
+        ps_membership(w, s->layout, q, &told, &e);
         e.promote = q->promote;
         e.has_backup = q->has_backup;
         e.backup = q->backup.opening;

@@ -189,7 +189,7 @@ static void reduce(struct world *w, struct sim_shard *s, const struct shard_acti
     const uint32_t round = a->round.round;
     const struct gradient *g = a->buffer;
     if (a->round.step != s->snapshots[s->present].version ||
-        round >= eras_rounds(&w->jobs[s->job], s->eras, s->era_count, a->round.step) ||
+        round >= eras_rounds(s->layout, s->eras, s->era_count, a->round.step) ||
         s->begun != (round > 0) || (s->begun && s->settled != round)) {
         violated(w, INVARIANT_ORDER, "shard %u reduces round %u of step %llu", s->number, round,
                  (unsigned long long)a->round.step);
@@ -209,7 +209,7 @@ static void reduce(struct world *w, struct sim_shard *s, const struct shard_acti
 static void settle(struct world *w, struct sim_shard *s, const struct shard_action *a)
 {
     struct sim_sums t = {0};
-    const uint32_t all = (1U << w->jobs[s->job].shard_count) - 1;
+    const uint32_t all = (1U << s->layout->shard_count) - 1;
     if (a->totals_bytes == sizeof t) {
         memcpy(&t, a->totals, sizeof t);
     }
@@ -256,6 +256,7 @@ static void apply(struct world *w, struct sim_shard *s, const struct shard_actio
                  (unsigned long long)present->version, (unsigned long long)a->version);
     }
     check_applied(w, s, a, g);
+    shard_sum_alone(s, a, g);
     given_check(w, s, "is updated");
     if (s->previous != SIM_NONE) {
         s->snapshots[s->previous].refs--;

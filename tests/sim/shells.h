@@ -25,6 +25,7 @@ void timer_set(struct world *w, uint32_t node, enum event_kind kind, uint32_t ar
 /* process.c */
 void node_start(struct world *w, uint32_t node);
 void node_kill(struct world *w, uint32_t node);
+void node_leaves(struct world *w, uint32_t node); /* SIGTERM; fault.c */
 /* Counts an action of the node; true: the machine has just died, do nothing more. */
 bool node_acts(struct world *w, uint32_t node);
 /* Counts a push of the node; true: it has just stopped for good, do nothing more. */
@@ -84,6 +85,13 @@ bool client_parse(const char *text, const char *const *sets, size_t set_count,
                   struct job_spec *spec, struct world *w, bool must);
 bool master_resume(struct world *w, uint32_t job); /* false: it cannot be asked now */
 
+/* drain.c: nodes that are emptied */
+void drain_begin(struct world *w, uint32_t fault);
+void drain_ask(struct world *w, uint32_t node);
+void drain_answered(struct world *w, const struct master_reply *r);
+void drain_logged(struct world *w, const char *event, const char *text);
+void drain_check(struct world *w); /* after a step of the master */
+
 /* ps_node.c */
 void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
 void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
@@ -98,8 +106,8 @@ struct ps_told {
     struct ledger ledger;
     struct era eras[SIM_ERAS_MAX];
 };
-void ps_membership(struct world *w, const struct unary_request *q, struct ps_told *told,
-                   struct shard_event *e);
+void ps_membership(struct world *w, const struct sim_layout *layout, const struct unary_request *q,
+                   struct ps_told *told, struct shard_event *e);
 void ps_take_membership(struct world *w, struct sim_shard *s, const struct unary_request *q,
                         struct shard_event *e);
 void ps_flatten(struct flat_ledger *to, const struct ledger *from);
@@ -121,6 +129,7 @@ void followers_check(struct world *w, struct sim_shard *s); /* after a step of t
 
 /* standby.c: backups of shards */
 void standby_called(struct sim_job *j, const struct master_call *c); /* by the master */
+void standby_told_ready(struct world *w, uint32_t name);             /* the server may be ended */
 void standby_open(struct sim_shard *s, const struct unary_request *q, struct shard_options *o);
 void standby_release(struct sim_shard *s);
 /* SHARD_EMIT, in a step of @r (NULL: of none that waits for an answer). */
@@ -175,6 +184,7 @@ void budget_push(struct world *w, struct sim_shard *s, uint32_t fault);
 /* An event, and what the core wants then; false: the server died in the middle. */
 bool shard_do(struct world *w, struct sim_shard *s, struct shard_event *e);
 void snapshots_trim(struct world *w, struct sim_shard *s);
+void shard_sum_alone(struct sim_shard *s, const struct shard_action *a, const struct gradient *g);
 void shard_take(struct world *w, struct sim_shard *s, struct shard_event *e);
 struct gradient *gradient_new(struct world *w);
 struct sim_request *request_new(struct world *w, struct sim_shard *s);
@@ -209,7 +219,7 @@ void worker_begin_core(struct world *w, uint32_t node, uint64_t generation);
 void job_feed(struct world *w, uint32_t node, struct worker_event *e);
 void job_go_on(struct world *w, uint32_t node);
 /* What was still to land in @set from @shard does not. */
-void values_lost(const struct sim_job *job, struct worker_values *set, uint32_t shard);
+void values_lost(const struct sim_layout *l, struct worker_values *set, uint32_t shard);
 
 void exchange_send(struct world *w, uint32_t node, const struct worker_request *r);
 
@@ -225,13 +235,13 @@ void rows_along(struct world *w, struct sim_worker_job *j, const struct pending_
 void rows_broken(struct world *w, uint32_t node); /* some of them will not */
 void rows_due(struct world *w, uint32_t node, uint32_t serial, uint32_t number);
 void rows_fill(const struct world *w, const struct sim_worker_job *j, struct tensor *t);
-uint32_t rows_ask(const struct sim_job *job, const struct ledger_batch *batch, uint32_t shard,
-                  unsigned char *out);
+uint32_t rows_ask(const struct sim_job *job, const struct sim_layout *l,
+                  const struct ledger_batch *batch, uint32_t shard, unsigned char *out);
 /* What the computation brings of tables; sums; what of it goes to a shard. */
 void rows_gradient(struct world *w, const struct sim_worker_job *j, const struct tensor *params,
                    struct worker_buffer *to);
 void rows_add(struct world *w, struct worker_buffer *to, const struct worker_buffer *from);
-void rows_send(const struct sim_job *job, const struct worker_buffer *from, uint32_t shard,
+void rows_send(const struct sim_layout *l, const struct worker_buffer *from, uint32_t shard,
                struct exchange *x);
 void rows_release(struct sim_worker_job *j);
 
@@ -277,7 +287,9 @@ struct disk_cut { /* of a checkpoint: a shard's part, by elements of the model *
 bool disk_read(struct world *w, const char *directory, struct tensor *values, struct tensor *slot,
                struct disk_cut *cut);
 /* Tables of a complete checkpoint, of each shard. */
-void disk_tables(struct world *w, const char *directory, struct sim_saved *files[SIM_SHARDS_MAX]);
+/* Returns the number of files. */
+uint32_t disk_tables(struct world *w, const char *directory,
+                     struct sim_saved *files[SIM_SHARDS_MAX]);
 bool disk_newest(struct world *w, uint32_t job, char directory[80], uint64_t *step);
 bool disk_store(struct world *w, const struct job_record *r);           /* false: it is full */
 const struct job_record *disk_row(const struct world *w, uint32_t job); /* NULL: none */
@@ -380,13 +392,13 @@ struct sim_era era_of_section(const struct sim_job *j, uint64_t version, const c
 struct sim_era era_of_text(const struct sim_job *j, const char *text);
 uint32_t eras_read(struct world *w, const struct sim_job *j, const struct job_era *eras,
                    size_t count, struct sim_era *out);
-uint32_t eras_for_core(const struct sim_job *j, const struct sim_era *eras, uint32_t count,
+uint32_t eras_for_core(const struct sim_layout *l, const struct sim_era *eras, uint32_t count,
                        struct era *out);
 const struct sim_era *era_in(const struct sim_era *eras, uint32_t count, uint64_t version);
 /* Rounds that shards exchange: in a step, and at most. */
-uint32_t eras_rounds(const struct sim_job *j, const struct sim_era *eras, uint32_t count,
+uint32_t eras_rounds(const struct sim_layout *l, const struct sim_era *eras, uint32_t count,
                      uint64_t step);
-uint32_t eras_rounds_max(const struct sim_job *j, const struct sim_era *eras, uint32_t count);
+uint32_t eras_rounds_max(const struct sim_layout *l, const struct sim_era *eras, uint32_t count);
 void eras_stored(struct world *w, uint32_t job, const struct job_record *r); /* its row */
 bool eras_are_of(const struct world *w, const struct sim_shard *s); /* does the row speak of it? */
 void eras_known(struct sim_job *j, const struct job_spec *spec);    /* as it is submitted */
@@ -396,6 +408,15 @@ void check_era(struct world *w, const struct sim_shard *s, const struct shard_ac
 void check_eras_told(struct world *w, const struct sim_job *j, const struct sim_era *eras,
                      uint32_t count); /* by a call; 0: it says nothing of them */
 void check_era_record(struct world *w, const struct job_record *r);
+
+/* check_servers.c */
+uint32_t servers_wanted(const struct job_record *r); /* by its file */
+uint32_t servers_needed(const struct job_record *r); /* to start */
+void check_servers(struct world *w, uint32_t job, const struct job_record *r);
+void check_moves_log(struct world *w, const char *text); /* a line of its log */
+void check_told_servers(struct world *w, uint32_t job);
+void check_worker_given(struct world *w, uint32_t job, uint32_t node);
+void check_wanted(struct world *w);
 
 /* check.c */
 __attribute__((noreturn, format(printf, 3, 4))) void

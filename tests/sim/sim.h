@@ -30,6 +30,7 @@
 #include "membership/membership_core.h"
 #include "trace/recording.h"
 #include "sim/budget.h"
+#include "sim/drain.h"
 #include "sim/followers.h"
 #include "sim/messages.h"
 #include "sim/plans.h"
@@ -77,6 +78,7 @@ struct sim_shard { /* on a parameter server */
     uint32_t leftover_beats; /* answered heartbeats in a row that named it, of an earlier start */
     struct shard_written written;
     uint32_t elements;
+    const struct sim_layout *layout;
     uint16_t map[SIM_ELEMENTS_MAX]; /* element of the shard → of the model */
     uint32_t has;                   /* elements with values: a bit for each */
     struct shard *core;
@@ -195,6 +197,7 @@ struct sim_worker_job {
     uint32_t job;
     uint16_t name; /* the node's when it was started */
     uint32_t shard_count;
+    const struct sim_layout *layout; /* that it was started with */
     struct worker *core;
     struct consistency consistency; /* of the last assignment that it took */
     struct worker_actions actions;
@@ -288,6 +291,7 @@ struct sim_node {
     uint64_t heard_us;                     /* when it was heard of again after a time-out, */
     uint64_t beat_us;                      /* when that came to the master's machine, */
     uint16_t beat_name;                    /* and as whom it came */
+    struct sim_drain drain;                /* drain.c */
     struct sim_recorder recorder;          /* a server's */
     struct sim_worker_job *job;            /* a worker's; memory is kept */
     struct worker_starts starts;           /* that it has heard of */
@@ -321,16 +325,22 @@ struct sim_job {
             uint64_t request;
             struct sim_era era;
             uint64_t file; /* the checksum of what the job's would be */
+            bool servers;  /* it wants another number of them, and nothing else */
         } asked[SIM_ASKED_MAX];
     } update;
     enum job_state state;
-    bool has_plan, tables, given;
+    bool tables, given;
     bool from;  /* of a source that workers look at when it begins */
     bool named; /* its row names a checkpoint: it never begins anew */
     struct sim_table_plan table_plans[SIM_TABLE_COUNT];
-    uint32_t shard_count, elements;
-    uint32_t shard_elements[SIM_SHARDS_MAX];
-    uint16_t map[SIM_SHARDS_MAX][SIM_ELEMENTS_MAX];
+    uint32_t shard_count, elements;                /* as it was opened last */
+    struct sim_layout layouts[SIM_SHARDS_MAX + 1]; /* by the number of servers */
+    struct {                                       /* check_servers.c */
+        uint64_t moves_us, wants_us, recoveries;   /* since then it does; 0: it does not */
+        bool due;                                  /* its master has said that it does */
+        uint32_t workers;                          /* that it had last: a bit for each node; */
+        uint32_t life, lives[SIM_NODES_MAX];       /* the processes of the master and of these */
+    } servers;
     struct consistency first; /* of the job file */
     bool changed, partial;    /* was it ever */
     struct {                  /* after it had ended (check_resumed.c) */
@@ -445,6 +455,7 @@ enum event_kind {
     EVENT_ROWS_DUE,   /* a worker has waited long enough for rows: its job, the exchange */
     EVENT_FILL_DUE,   /* a worker brings initial values again: its job */
     EVENT_UNPAUSE,    /* arg: a job, at the end of all faults */
+    EVENT_DRAIN,      /* a client asks once more what node arg has */
     EVENT_AGAIN, /* a client resumes a job that has ended: arg; it asks until that is answered */
 };
 
@@ -471,6 +482,7 @@ struct event {
     X(GIVEN, "what workers bring is there before anybody reads it, and is not taken twice")        \
     X(FENCE, "a request of an old generation, or of a stranger, changes nothing")                  \
     X(STANDBY, "what a shard has shown its backup has, and a generation has one primary of it")    \
+    X(READY, "a server is told to stay while a shard or backup on it is not covered")              \
     X(SKEW, "shards of a sync job are one step apart at most")                                     \
     X(BITS, "sync training gives the bits of the reference")                                       \
     X(ROWS, "tables have the rows of their batches, of one version, on any number of servers")     \
@@ -486,6 +498,8 @@ struct event {
     X(BEATS, "no node is given up that beats")                                                     \
     X(STEADY, "no step is lost as long as servers live, and speak before they are given up")       \
     X(PAUSED, "a paused job holds nothing, has its checkpoint, and waits to be resumed")           \
+    X(DRAIN, "who drains gets nothing, keeps nothing that can go, and who needs him keeps him")    \
+    X(SERVERS, "a job moves to the servers that it wants when they are there, with its workers")   \
     X(QUEUE, "higher priorities go first, quotas hold, nobody waits for what is free")             \
     X(CLEAN, "nothing is left when a job is over")                                                 \
     X(MEMORY, "memory for gradients has its limit, and nobody waits for what he may have")         \
@@ -511,9 +525,10 @@ struct sim_counts {
     uint64_t events, messages, steps, dropped, recoveries, checkpoints, duplicates, old, speculated,
         stopped, resumed;
     uint64_t given_up, memory_waits, records_received, takeovers, joined, joined_takeovers;
-    uint64_t tables_joined;
+    uint64_t drained, drained_running, shards_moved,
+        workers_drained; /* the second: of jobs that ran on */
     uint64_t rows_admitted, rows_evicted, rows_dropped, pins_given_up, tables_restored, deltas_read;
-    uint64_t rows_ahead, versions_read;             /* with values, to compute; by followers */
+    uint64_t rows_ahead, moves, versions_read;      /* with values, to compute; by followers */
     uint64_t traces, traces_answered, traces_whole; /* the last: of every node */
     uint64_t faults[FAULT_KIND_COUNT], states[JOB_STATE_END];
 };
@@ -562,6 +577,7 @@ struct world {
     uint32_t row_count;
     struct sim_timer master_timer;
     uint64_t client_request; /* of SUBMIT, CANCEL … */
+    uint32_t drains;         /* nodes that a client wants emptied */
     uint64_t again_us;       /* when a job was resumed last; 0: none was */
     uint64_t submits;
 

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "master/core/job_follow.h"
 
 #define SAY_TIMEOUT_MS 1000
 #define SAY_AGAIN_US (40 * SIM_MS)
@@ -292,7 +293,7 @@ void standby_heard(struct world *w, struct sim_shard *s, uint32_t unary, uint32_
     const uint32_t node = s->node;
     const uint32_t life = w->nodes[node].life;
     if (state || e.record.kind == SHARD_RECORD_MEMBERSHIP) {
-        ps_membership(w, &q, &told, &e);
+        ps_membership(w, s->layout, &q, &told, &e);
         e.elements = state ? s->elements : 0;
         ps_take_membership(w, s, &q, &e);
     } else {
@@ -544,5 +545,43 @@ void standby_shows(struct world *w, struct sim_shard *s, const struct sim_reques
     *shown = a->version > *shown ? a->version : *shown;
     if (r->exchange != SIM_NONE) {
         note_push(w, s, &w->exchanges[r->exchange], a);
+    }
+}
+
+/* @shard as the master knows it. */
+static void check_covered(struct world *w, uint32_t job, const struct master_follow *told,
+                          uint32_t shard, uint32_t name)
+{
+    const struct master_shard_location *at = &told->shards[shard];
+    const char *backup = told->job->shards[shard].backup;
+    const struct sim_shard *s = ps_shard_there(w, node_at(w, at->address), job, shard);
+    struct shard_info info;
+    const bool has = backup[0] != '\0' && name_of(w, backup) == name;
+    if (s == NULL || s->fence.opening != at->opening || (!has && name_of(w, at->node) != name)) {
+        return;
+    }
+    shard_info(s->core, &info);
+    if (!info.follows) {
+        violated(w, INVARIANT_READY,
+                 "a server may be ended that has %s shard %u of job %u, whose "
+                 "backup does not follow",
+                 has ? "the backup of" : "", shard, job + 1);
+    }
+}
+
+void standby_told_ready(struct world *w, uint32_t name)
+{
+    for (uint32_t i = 0; i < w->schedule->job_count; i++) {
+        const struct sim_job *j = &w->jobs[i];
+        struct master_follow told = {0};
+        struct err err = {0};
+        if (!w->schedule->jobs[i].standby || !j->known ||
+            master_follow(w->master, j->id, &told, &err) != 0) {
+            continue;
+        }
+        for (uint32_t k = 0; k < told.shard_count; k++) {
+            check_covered(w, i, &told, k, name);
+        }
+        free(told.shards);
     }
 }

@@ -112,5 +112,4 @@ void standby_tables_load(struct world *w, struct sim_shard *s, const struct sim_
     }
     s->tables->models[s->present] = said->state->model;
     tables_check(w, s, w->jobs[s->job].shard_count, version, s->present);
-    w->counts.tables_joined++;
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/release.h"
+
 #define ON_TIME_US (400 * SIM_MS)
 
 /* Another process wants the name, at an address of its own: a pod that was made anew. It is never
@@ -26,7 +28,8 @@ void standstill_copy(struct world *w, uint32_t node)
         .name = w->names[n->name],
         .address = address,
         .http_address = "",
-        .version = GRADUS_VERSION,
+        .version = release_version(),
+        .protocol = RELEASE_PROTOCOL,
         .host = "host",
     };
     TRACE(w, 0, "is asked for the name %s by another process", w->names[n->name]);

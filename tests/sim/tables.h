@@ -222,8 +222,8 @@ void saved_rows(const struct table_config *c, uint32_t table, const struct sim_s
 void tables_restore(struct world *w, const struct sim_job *j, struct table *const *tables,
                     struct sim_saved *const *files, uint32_t count);
 /* What shard @shard of @shards must have then. */
-void tables_expected(const struct sim_job *j, struct sim_saved *const *files, uint32_t count,
-                     uint32_t shard, uint32_t shards, struct sim_rows *out);
+void tables_expected(struct sim_saved *const *files, uint32_t count, uint32_t shard,
+                     uint32_t shards, struct sim_rows *out);
 /* Whatever number of shards they are restored on, they are the same tables. */
 void tables_check_files(struct world *w, uint32_t job, struct sim_saved *const *files,
                         uint32_t count);

@@ -219,13 +219,13 @@ void tables_restore(struct world *w, const struct sim_job *j, struct table *cons
     w->counts.tables_restored++;
 }
 
-void tables_expected(const struct sim_job *j, struct sim_saved *const *files, uint32_t count,
-                     uint32_t shard, uint32_t shards, struct sim_rows *out)
+void tables_expected(struct sim_saved *const *files, uint32_t count, uint32_t shard,
+                     uint32_t shards, struct sim_rows *out)
 {
     memset(out, 0, sizeof *out);
     for (uint32_t k = 0; k < SIM_KEYS; k++) {
         const uint32_t bucket = tables_bucket(k);
-        const uint32_t from = table_shard_of(sim_keys[k], j->shard_count);
+        const uint32_t from = table_shard_of(sim_keys[k], count);
         for (uint32_t t = 0; t < SIM_TABLE_COUNT && from < count; t++) {
             if (table_shard_of(sim_keys[k], shards) == shard) {
                 out->of[t][k] = files[from]->expected.of[t][k];
@@ -258,7 +258,7 @@ void tables_check_files(struct world *w, uint32_t job, struct sim_saved *const *
         t.real = tables;
         s.tables = &t;
         tables_restore(w, j, tables->tables, files, count);
-        tables_expected(j, files, count, i, shards, &model);
+        tables_expected(files, count, i, shards, &model);
         tables_check(w, &s, shards, files[0]->version, 0);
         shard_tables_free(tables);
     }

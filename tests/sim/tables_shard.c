@@ -27,7 +27,7 @@ struct sim_tables *tables_open(struct world *w, const struct sim_shard *s, uint6
     struct sim_tables *t = mem_new(1, sizeof *t);
     t->models = mem_new(SIM_SNAPSHOTS_MAX, sizeof *t->models);
     for (uint32_t i = 0; i < SIM_TABLE_COUNT; i++) {
-        tables_config(j, i, s->number, j->shard_count, &configs[i]);
+        tables_config(j, i, s->number, s->layout->shard_count, &configs[i]);
     }
     if (shard_tables_new(configs, SIM_TABLE_COUNT, version, &w->tables_budget, &t->real, &err) !=
         0) {
@@ -189,7 +189,7 @@ static bool read_all(struct world *w, const struct sim_shard *s, uint64_t versio
         return false;
     }
     for (uint32_t k = 0; k < SIM_KEYS; k++) {
-        if (table_shard_of(sim_keys[k], j->shard_count) != s->number) {
+        if (table_shard_of(sim_keys[k], s->layout->shard_count) != s->number) {
             continue;
         }
         rows_read(j, table, k, &model->of[table][k], version, expected);
@@ -207,7 +207,6 @@ static bool read_all(struct world *w, const struct sim_shard *s, uint64_t versio
 /* Of the plain table each batch's rows are there, once. */
 static void check_sightings(struct world *w, const struct sim_shard *s, const struct sim_rows *rows)
 {
-    const struct sim_job *j = job_of(w, s);
     uint32_t sightings[SIM_KEYS] = {0};
     for (uint32_t e = 0; e < SIM_EPOCHS_MAX; e++) {
         for (uint64_t left = s->applied.epoch[e]; left != 0; left &= left - 1) {
@@ -218,7 +217,7 @@ static void check_sightings(struct world *w, const struct sim_shard *s, const st
         }
     }
     for (uint32_t k = 0; k < SIM_KEYS; k++) {
-        if (table_shard_of(sim_keys[k], j->shard_count) == s->number &&
+        if (table_shard_of(sim_keys[k], s->layout->shard_count) == s->number &&
             sightings[k] != rows->of[0][k].sightings) {
             violated(w, INVARIANT_ROWS, "shard %u has seen key %u %u times, its batches %u times",
                      s->number, k, rows->of[0][k].sightings, sightings[k]);
@@ -260,7 +259,7 @@ static void check_all(struct world *w, const struct sim_shard *s, uint32_t slot)
     const uint64_t version = s->snapshots[slot].version;
     const struct sim_tables *t = s->tables;
     uint32_t table = 0, key = 0;
-    tables_check(w, s, j->shard_count, version, slot);
+    tables_check(w, s, s->layout->shard_count, version, slot);
     for (uint32_t i = 0; i < SIM_TABLE_COUNT; i++) {
         if (version > s->version_first && t->kept && version > t->kept_from) {
             (void)read_all(w, s, version - 1, i);
@@ -273,7 +272,7 @@ static void check_all(struct world *w, const struct sim_shard *s, uint32_t slot)
     check_limit(w, s, version);
     if (j->first.mode == TRAINING_SYNC && !j->partial && !j->changed &&
         rows_differ(j, rows_reference(w, s->job, version), &t->models[slot], s->number,
-                    j->shard_count, &table, &key)) {
+                    s->layout->shard_count, &table, &key)) {
         violated(w, INVARIANT_ROWS,
                  "version %llu of shard %u: key %u of table %u is not what its batches make of it",
                  (unsigned long long)version, s->number, key, table);
@@ -430,8 +429,8 @@ void tables_part(struct world *w, const struct sim_shard *s, uint64_t version, u
     }
     uint32_t all = 0;
     for (uint32_t k = 0; k < SIM_KEYS; k++) {
-        all +=
-            model->of[table][k].there && table_shard_of(sim_keys[k], j->shard_count) == s->number;
+        all += model->of[table][k].there &&
+               table_shard_of(sim_keys[k], s->layout->shard_count) == s->number;
     }
     if (*rows > all || ((cursor->end || chunk.n < n) && *rows != all)) {
         violated(w, INVARIANT_ROWS, "a reader of version %llu of shard %u gets %u rows of %u",
@@ -455,8 +454,8 @@ void tables_answer(struct world *w, struct sim_shard *s, const unsigned char *as
             keys[n++] = sim_keys[*asked++];
         }
     }
-    int rc = shard_tables_gather(s->tables->real, version, counts, keys, s->number, j->shard_count,
-                                 values, &err);
+    int rc = shard_tables_gather(s->tables->real, version, counts, keys, s->number,
+                                 s->layout->shard_count, values, &err);
     if (rc != 0) {
         if (!tables_has(s, version) || !j->table_plans[1].tight) {
             violated(w, INVARIANT_READ, "rows of version %llu of shard %u are refused: %s",

@@ -117,11 +117,11 @@ static uint64_t lands_us(const struct sim_worker_job *j, enum worker_set set)
 }
 
 /* Values that nobody may compute with. */
-void values_lost(const struct sim_job *job, struct worker_values *set, uint32_t shard)
+void values_lost(const struct sim_layout *l, struct worker_values *set, uint32_t shard)
 {
     set->shard[shard].lost = true;
-    for (uint32_t k = job->shard_elements[shard] / 2; k < job->shard_elements[shard]; k++) {
-        set->t.v[job->map[shard][k]] = -1e9F;
+    for (uint32_t k = l->shard_elements[shard] / 2; k < l->shard_elements[shard]; k++) {
+        set->t.v[l->map[shard][k]] = -1e9F;
     }
 }
 
@@ -280,12 +280,13 @@ static void fill_gradient(struct world *w, const struct sim_worker_job *j,
 {
     const struct sim_job *job = &w->jobs[j->job];
     const struct worker_buffer *buffer = &j->buffers[r->buffer];
-    x->elements = job->shard_elements[r->shard];
-    for (uint32_t i = 0; i < job->shard_elements[r->shard]; i++) {
-        x->values.v[i] = buffer->t.v[job->map[r->shard][i]];
+    const struct sim_layout *l = j->layout;
+    x->elements = l->shard_elements[r->shard];
+    for (uint32_t i = 0; i < l->shard_elements[r->shard]; i++) {
+        x->values.v[i] = buffer->t.v[l->map[r->shard][i]];
     }
     if (job->tables && buffer->examples > 0) {
-        rows_send(job, buffer, r->shard, x);
+        rows_send(l, buffer, r->shard, x);
     }
     x->ids = buffer->ids;
     if (buffer->examples != r->ask.push.examples) {
@@ -326,7 +327,7 @@ void exchange_send(struct world *w, uint32_t node, const struct worker_request *
     x->ask = r->ask;
     x->with_rows = r->brings_rows;
     if (r->brings_rows) {
-        (void)rows_ask(&w->jobs[j->job], &r->rows_of, r->shard, x->along);
+        (void)rows_ask(&w->jobs[j->job], j->layout, &r->rows_of, r->shard, x->along);
     }
     if (pushes) {
         fill_gradient(w, j, r, x);
@@ -340,8 +341,8 @@ void exchange_send(struct world *w, uint32_t node, const struct worker_request *
     }
     if (r->ask.kind == EXCHANGE_ROWS) {
         const bool all = j->computing.kind != WORKER_DO_COMPUTE;
-        x->rows_bytes =
-            rows_ask(&w->jobs[j->job], all ? NULL : &j->computing.compute.batch, r->shard, x->rows);
+        x->rows_bytes = rows_ask(&w->jobs[j->job], j->layout,
+                                 all ? NULL : &j->computing.compute.batch, r->shard, x->rows);
     }
     if (r->ask.kind == EXCHANGE_TOTALS) {
         x->sums = j->totals[r->ask.totals.of.round];

@@ -21,7 +21,7 @@ static void land_later(struct world *w, const struct pending_exchange *p, struct
     set->shard[p->shard].lands_us = w->now_us + 1 + world_draw(w, "land", w->answers, k->early_us);
     set->shard[p->shard].stream = p->stream;
     if (world_draw(w, "lost", w->answers, 1000000) < k->lost_part) {
-        values_lost(&w->jobs[j->job], set, p->shard);
+        values_lost(j->layout, set, p->shard);
     }
 }
 
@@ -47,8 +47,8 @@ void worker_exchanged(struct world *w, uint32_t node, uint32_t exchange)
         }
         if (x->has_values && p->pulls) {
             struct worker_values *set = &j->sets[p->set];
-            for (uint32_t k = 0; k < job->shard_elements[p->shard]; k++) {
-                const uint32_t element = job->map[p->shard][k];
+            for (uint32_t k = 0; k < j->layout->shard_elements[p->shard]; k++) {
+                const uint32_t element = j->layout->map[p->shard][k];
                 set->t.v[element] = job_is_row(job, element) ? -1e9F : x->values.v[k];
             }
             set->shard[p->shard].version = x->version;
@@ -71,7 +71,7 @@ static void lose_rest(struct world *w, struct sim_worker_job *j, uint32_t stream
         struct worker_values *set = &j->sets[i];
         for (uint32_t s = 0; s < j->shard_count; s++) {
             if (set->shard[s].lands_us > w->now_us && set->shard[s].stream == stream) {
-                values_lost(&w->jobs[j->job], set, s);
+                values_lost(j->layout, set, s);
             }
         }
     }

@@ -119,14 +119,14 @@ void worker_begin_core(struct world *w, uint32_t node, uint64_t generation)
     const struct sim_job *job = &w->jobs[j->job];
     struct worker_config config = {
         .generation = generation,
-        .shard_count = job->shard_count,
+        .shard_count = j->layout->shard_count,
         .tables = job->tables,
         .shape = {job->records, job->batch_records,
                   job->split_batches > 0 ? job->split_batches : 1},
     };
     j->core = worker_new(&config);
     j->started = true;
-    j->shard_count = job->shard_count;
+    j->shard_count = j->layout->shard_count;
 }
 
 static void start(struct world *w, uint32_t node, const struct mail *m)
@@ -148,6 +148,7 @@ static void start(struct world *w, uint32_t node, const struct mail *m)
     if (!j->started) {
         j->core_start = q->start;
         j->name = n->name;
+        j->layout = &w->jobs[j->job].layouts[q->planned];
         worker_begin_core(w, node, q->generation);
     }
     if (j->core_start != q->start) { /* what it knows, holds and has measured is over */
@@ -219,7 +220,7 @@ static void assign(struct world *w, uint32_t node, const struct mail *m)
         a->ledger = &ledger;
         e.assign.places = read_places(q, &places);
         e.assign.eras = eras;
-        e.assign.era_count = eras_for_core(&w->jobs[j->job], q->eras, q->era_count, eras);
+        e.assign.era_count = eras_for_core(j->layout, q->eras, q->era_count, eras);
         a->consistency = q->consistency;
         j->consistency = q->consistency;
         bool sync = q->consistency.mode == TRAINING_SYNC;

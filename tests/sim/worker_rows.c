@@ -33,8 +33,8 @@ static void rows_of(const struct sim_job *job, const struct ledger_batch *batch,
 }
 
 /* Those that are of the shard, for each table how many and their numbers. */
-uint32_t rows_ask(const struct sim_job *job, const struct ledger_batch *batch, uint32_t shard,
-                  unsigned char *out)
+uint32_t rows_ask(const struct sim_job *job, const struct sim_layout *l,
+                  const struct ledger_batch *batch, uint32_t shard, unsigned char *out)
 {
     unsigned char *at = out;
     for (uint32_t t = 0; t < SIM_TABLE_COUNT; t++) {
@@ -43,7 +43,7 @@ uint32_t rows_ask(const struct sim_job *job, const struct ledger_batch *batch, u
         *count = 0;
         rows_of(job, batch, t, wanted);
         for (uint32_t k = 0; k < SIM_KEYS; k++) {
-            if (wanted[k] && table_shard_of(sim_keys[k], job->shard_count) == shard) {
+            if (wanted[k] && table_shard_of(sim_keys[k], l->shard_count) == shard) {
                 *at++ = (unsigned char)k;
                 ++*count;
             }
@@ -52,8 +52,9 @@ uint32_t rows_ask(const struct sim_job *job, const struct ledger_batch *batch, u
     return (uint32_t)(at - out);
 }
 
-static void take(struct world *w, const struct sim_job *job, const struct ledger_batch *batch,
-                 uint32_t shard, const struct exchange *x, struct sim_values *to)
+static void take(struct world *w, const struct sim_job *job, const struct sim_layout *l,
+                 const struct ledger_batch *batch, uint32_t shard, const struct exchange *x,
+                 struct sim_values *to)
 {
     const unsigned char *at = x->rows;
     for (uint32_t t = 0; t < SIM_TABLE_COUNT; t++) {
@@ -61,7 +62,7 @@ static void take(struct world *w, const struct sim_job *job, const struct ledger
         bool wanted[SIM_KEYS];
         rows_of(job, batch, t, wanted);
         for (uint32_t k = 0; k < SIM_KEYS; k++) {
-            if (wanted[k] && table_shard_of(sim_keys[k], job->shard_count) == shard) {
+            if (wanted[k] && table_shard_of(sim_keys[k], l->shard_count) == shard) {
                 memcpy(to->of[t][k], at, bytes);
                 at += bytes;
             }
@@ -103,7 +104,7 @@ void rows_add(struct world *w, struct worker_buffer *to, const struct worker_buf
 }
 
 /* Those of the shard, as bytes. Who has none may say so, or nothing. */
-void rows_send(const struct sim_job *job, const struct worker_buffer *from, uint32_t shard,
+void rows_send(const struct sim_layout *l, const struct worker_buffer *from, uint32_t shard,
                struct exchange *x)
 {
     size_t rows = 0;
@@ -113,7 +114,7 @@ void rows_send(const struct sim_job *job, const struct worker_buffer *from, uint
         struct sim_gradient_arrays arrays;
         size_t n = 0;
         for (size_t i = 0; i < g->n; i++) {
-            if (table_shard_of(g->keys[i], job->shard_count) == shard) {
+            if (table_shard_of(g->keys[i], l->shard_count) == shard) {
                 arrays.keys[n] = g->keys[i];
                 arrays.sightings[n] = g->sightings[i];
                 memcpy(arrays.values + n * g->dim, g->values + i * g->dim, g->dim * sizeof(float));
@@ -174,15 +175,15 @@ void rows_along(struct world *w, struct sim_worker_job *j, const struct pending_
     if (x->with_rows && !p->brings_rows) {
         violated(w, INVARIANT_READ, "shard %u sends rows that nobody asked for", p->shard);
     }
-    for (uint32_t k = 0; k < job->shard_elements[p->shard] && p->brings_rows; k++) {
-        j->ahead.t.v[job->map[p->shard][k]] = x->with_rows ? x->values.v[k] : NOWHERE;
+    for (uint32_t k = 0; k < j->layout->shard_elements[p->shard] && p->brings_rows; k++) {
+        j->ahead.t.v[j->layout->map[p->shard][k]] = x->with_rows ? x->values.v[k] : NOWHERE;
     }
     if (p->brings_rows) {
         j->ahead.shard[p->shard].opened = x->opened;
         j->ahead.shard[p->shard].ids = x->ids;
         j->ahead.shard[p->shard].of = p->rows_of;
         if (x->with_rows) {
-            take(w, job, &p->rows_of, p->shard, x, &j->ahead.table_rows);
+            take(w, job, j->layout, &p->rows_of, p->shard, x, &j->ahead.table_rows);
         }
     }
 }
@@ -269,11 +270,12 @@ void rows_came(struct world *w, uint32_t node, const struct pending_exchange *p,
         violated(w, INVARIANT_READ, "rows of shard %u are answered without any", p->shard);
     } else {
         check_cut(w, j, p, x);
-        for (uint32_t k = 0; k < job->shard_elements[p->shard]; k++) {
-            j->rows.v[job->map[p->shard][k]] = x->values.v[k];
+        for (uint32_t k = 0; k < j->layout->shard_elements[p->shard]; k++) {
+            j->rows.v[j->layout->map[p->shard][k]] = x->values.v[k];
         }
-        take(w, job, j->computing.kind == WORKER_DO_COMPUTE ? &j->computing.compute.batch : NULL,
-             p->shard, x, &j->table_rows);
+        take(w, job, j->layout,
+             j->computing.kind == WORKER_DO_COMPUTE ? &j->computing.compute.batch : NULL, p->shard,
+             x, &j->table_rows);
     }
     if (j->rows_wait && !is_open(j)) {
         go_on(w, node);

@@ -26,7 +26,10 @@ const struct field job_cluster_fields[] = {
      .def = "1",
      .min = 1,
      .max = NODES_MAX,
-     .help = "Parameter servers that hold the variables"},
+     .help =
+         "Parameter servers that hold the variables. Changed while the job runs, it moves to as "
+         "many by way of a checkpoint, as soon as they are there; until then it goes on with "
+         "those that it has"},
     {.path = "standby",
      .type = FIELD_ENUM,
      .offset = CLUSTER_AT(standby),

@@ -28,6 +28,21 @@ bool job_spec_has_data(const struct job_spec *spec)
     return spec->data.train.file != NULL && spec->data.train.file[0] != '\0';
 }
 
+const char *job_spec_without_copies(const struct job_spec *spec)
+{
+    const struct training_spec *t = &spec->training;
+    if (spec->model.table_count > 0) {
+        return "rows of model.tables have no copies";
+    }
+    if (t->mode == TRAINING_SYNC) {
+        return NULL;
+    }
+    const bool base = spec->update.rule != NULL && spec->update.rule->base != RULE_BASE_NONE;
+    return base || t->staleness_policy == POLICY_DELAY_COMPENSATION
+               ? "a copy has not what each worker read, which delay compensation wants"
+               : NULL;
+}
+
 uint64_t job_spec_replicas(const struct job_spec *spec)
 {
     int64_t given = spec->training.replicas;
@@ -46,7 +61,7 @@ const char *job_spec_fixed(const char *key)
         const char *key, *reason;
     } fixed[] = {
         {"training", "a section; its keys can be set one by one"},
-        {"cluster", "a section; workers and standby in it can be set"},
+        {"cluster", "a section; workers, ps and standby in it can be set"},
         {"update", "a section; its keys can be set one by one"},
         {"update.rule",
          "fixed when the job was submitted: it decides what the servers keep of each "
@@ -64,8 +79,6 @@ const char *job_spec_fixed(const char *key)
          "fixed when the job was submitted: it decides how values are rounded"},
         {"training.wire.parameters",
          "fixed when the job was submitted: it decides how values are rounded"},
-        {"cluster.ps",
-         "fixed when the job was submitted: it decides which server holds which variable"},
     };
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
         if (strcmp(key, fixed[i].key) == 0) {
@@ -74,7 +87,7 @@ const char *job_spec_fixed(const char *key)
     }
     bool free = strncmp(key, "training.", strlen("training.")) == 0 ||
                 strncmp(key, "update.", strlen("update.")) == 0 ||
-                strcmp(key, "cluster.workers") == 0 || strcmp(key, "cluster.standby") == 0 ||
-                strcmp(key, "priority") == 0;
+                strcmp(key, "cluster.workers") == 0 || strcmp(key, "cluster.ps") == 0 ||
+                strcmp(key, "cluster.standby") == 0 || strcmp(key, "priority") == 0;
     return free ? NULL : "fixed when the job was submitted";
 }

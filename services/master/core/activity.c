@@ -106,6 +106,10 @@ const char *activity_words(const struct master *m, const struct job *j, uint64_t
                            struct buf *words)
 {
     buf_reset(words);
+    if (resize_is_wanted(j) && !j->resizing) {
+        buf_printf(words, "wants %" PRId64 " parameter servers: %zu can serve it",
+                   j->spec.cluster.ps, resize_servers(m, j));
+    }
     for (size_t i = 0; i < j->worker_count; i++) {
         say_silence(m, j->workers[i].node, now_ms, words);
     }

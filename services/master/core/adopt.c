@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "base/mutant.h"
+#include "base/release.h"
 #include "base/text.h"
 #include "master/core/core.h"
 
@@ -71,7 +72,7 @@ static struct node *take_node(struct master *m, const struct job_handover_node *
                                      .pid = from->pid,
                                      .address = from->address,
                                      .http_address = from->http_address,
-                                     .version = GRADUS_VERSION,
+                                     .version = from->version,
                                      .host = from->host};
     n = node_add(m, &is, from->id);
     n->unheard = true;
@@ -114,13 +115,17 @@ static void take_backups(struct master *m, struct job *j)
     }
 }
 
+/* May have been written by a master of another release, which speaks with nodes as this one does.
+ */
+static bool is_readable(const struct job_handover *h)
+{
+    return h->opening != 0 && h->format == RELEASE_HANDOVER && h->protocol == RELEASE_PROTOCOL;
+}
+
 bool adopt_begin(struct master *m, struct job *j)
 {
     const struct job_handover *h = &j->record.handover;
-    /* one that has no backup may have been one, and was not told yet that it is the primary */
-    const bool follows = j->spec.cluster.standby != STANDBY_NONE;
-    if (h->opening == 0 || h->server_count != (size_t)j->spec.cluster.ps ||
-        strcmp(h->version, GRADUS_VERSION) != 0 || !are_sound(m, h) || MUTANT(never_adopts)) {
+    if (!is_readable(h) || h->server_count == 0 || !are_sound(m, h) || MUTANT(never_adopts)) {
         return false;
     }
     j->shards = mem_new(h->server_count, sizeof *j->shards);
@@ -131,7 +136,10 @@ bool adopt_begin(struct master *m, struct job *j)
         j->shards[i].opened = true;
         j->shards[i].opening = /* rows of before have one for all */
             h->servers[i].opening != 0 ? h->servers[i].opening : h->opening;
-        j->shards[i].promote = h->servers[i].backup == 0 && follows;
+        /* it may have been a backup, and was not told yet that it is the primary */
+        j->shards[i].promote =
+            h->servers[i].backup == 0 &&
+            (j->spec.cluster.standby != STANDBY_NONE || !MUTANT(moved_is_backup));
         node_take(n, j);
         shard_opened(&j->shards[i]);
     }
@@ -144,6 +152,7 @@ bool adopt_begin(struct master *m, struct job *j)
     take_backups(m, j);
     standby_show(j);
     j->opening = h->opening;
+    j->record.servers = (uint32_t)h->server_count; /* rows of before do not say it */
     j->adopts = j->chosen = j->resume = true;
     action_log(m, LOG_LEVEL_INFO, "job_adopts",
                "job=%s generation=%" PRIu64 " servers=%zu workers=%zu", j->record.id,
@@ -378,6 +387,7 @@ void adopt_end(struct master *m, struct job *j)
     j->adoption = (struct adoption){0};
     j->record.adoptions++;
     j->refill = true;
+    m->reschedule = true; /* it may have been about to move */
     m->counts.adoptions++;
     if (a.pin[0] != '\0') {
         sync_point_adopt(m, j, &a);

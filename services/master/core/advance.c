@@ -40,7 +40,7 @@ static struct step data_known(struct master *m, struct job *j)
     if (start_data_known(m, j) != 0) {
         return STAY; /* it ends */
     }
-    if (quota_memory_is_reached(m, j)) {
+    if (!j->moves && quota_memory_is_reached(m, j)) {
         job_must_yield(j, "has seen that its owner may not have the memory that it needs now");
         return STAY;
     }
@@ -365,6 +365,7 @@ static struct step next_step(struct master *m, struct job *j)
         j->released = false;
         return job_is_sync(j) ? released_sync(m, j) : released_async(m, j);
     }
+    drain_job(m, j);
     standby_refill(m, j);
     if (standby_names(m, j)) {
         return go(PHASE_REGROUP);

@@ -157,6 +157,29 @@ static bool waits(const struct job *j)
            (j->resume && !job_is_starting(j));
 }
 
+/* With so many servers it runs, or is to run. */
+static size_t servers_of(const struct job *j, const struct job_spec *spec)
+{
+    return waits(j) || j->shard_count == 0 ? (size_t)spec->cluster.ps : j->shard_count;
+}
+
+/* It can move to other servers. */
+static int check_servers(const struct job *j, const struct job_spec *spec, struct err *err)
+{
+    if (spec->cluster.ps == j->spec.cluster.ps || j->train.records == 0) {
+        return 0;
+    }
+    if (j->cannot_save && !waits(j) && (size_t)spec->cluster.ps != j->shard_count) {
+        return err_set(err, ERR_STATE,
+                       "job %s: it moves to other parameter servers by way of a checkpoint, and %s",
+                       j->record.id, j->warning == NULL ? "none can be written" : j->warning);
+    }
+    struct plan plan = {0};
+    int rc = start_plan(j, spec, (size_t)spec->cluster.ps, &plan, err);
+    plan_release(&plan);
+    return rc < 0 ? err_wrap(err, "cluster.ps") : rc;
+}
+
 /* Outside of sync some rules need each variable on one server. The variables of a job that runs
  * stay where they are; one that starts again gets another plan. */
 static int check_whole(const struct job *j, const struct job_spec *spec, struct err *err)
@@ -172,7 +195,7 @@ static int check_whole(const struct job *j, const struct job_spec *spec, struct 
                        j->record.id, spec->update.rule->name);
     }
     struct plan plan = {0};
-    int rc = start_plan(j, spec, &plan, err);
+    int rc = start_plan(j, spec, servers_of(j, spec), &plan, err);
     plan_release(&plan);
     return rc;
 }
@@ -293,6 +316,7 @@ static int check(const struct master *m, const struct job *j, const struct maste
     struct consistency wanted;
     consistency_of(set->spec, &wanted);
     int rc = check_standby(m, j, set->spec, err);
+    rc = rc != 0 ? rc : check_servers(j, set->spec, err);
     rc = rc != 0 ? rc : check_whole(j, set->spec, err);
     if (rc == 0 && j->has_plan) {
         rc = plan_update_check(&j->plan, &set->spec->update, err);
@@ -301,6 +325,30 @@ static int check(const struct master *m, const struct job *j, const struct maste
         return rc;
     }
     return start_check_replicas(&wanted, j->epoch_records, err);
+}
+
+/* The number of servers is all that changes. */
+static bool servers_alone(const struct job *j, const struct master_set_event *set)
+{
+    static const char key[] = "cluster.ps=";
+    bool alone = set->words.set_count > 0 && set->spec->cluster.ps != j->spec.cluster.ps;
+    for (size_t i = 0; i < set->words.set_count; i++) {
+        alone = alone && strncmp(set->words.sets[i], key, sizeof key - 1) == 0;
+    }
+    return alone;
+}
+
+/* Nothing that runs need know: the job moves when it can (resize_due.c), and the client that has
+ * asked for that waits, unless the servers are not there. */
+static void change_servers(struct master *m, struct job *j)
+{
+    const uint64_t version = job_is_sync(j) || j->shard_count == 0
+                                 ? j->record.step + j->version_shift
+                                 : j->shards[0].version;
+    change_take(m, j, j->record.step, version);
+    change_settle(j);
+    job_store(m, j);
+    m->reschedule = true;
 }
 
 void on_set(struct master *m, const struct master_event *e)
@@ -320,6 +368,8 @@ void on_set(struct master *m, const struct master_event *e)
         row_reply(m, j, e->request, false); /* in force already: no worker has to stop */
         return;
     }
+    const bool servers = servers_alone(j, set);
+    resize_answer(m, j); /* another client, whose change is in the file already */
     j->change = mem_new(1, sizeof *j->change);
     *j->change = *set->spec;
     memset(set->spec, 0, sizeof *set->spec);
@@ -330,6 +380,8 @@ void on_set(struct master *m, const struct master_event *e)
     if (waits(j)) {
         change_at_once(m, j);
         m->reschedule = true;
+    } else if (servers) {
+        change_servers(m, j);
     } else {
         job_touch(j);
     }

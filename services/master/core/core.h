@@ -10,6 +10,7 @@
 #include "master/core/job.h"
 #include "master/core/job_shard.h"
 #include "master/core/node.h"
+#include "master/core/resize.h"
 
 struct master {
     struct master_config config;
@@ -33,8 +34,8 @@ struct master {
     size_t swept_count;    /* jobs that have ended and have nothing left to free */
     bool touched, changed; /* one of the live jobs may be touched, or changed */
     struct supply {
-        size_t alive, free;
-    } supply[3]; /* free nodes by role, while jobs are given nodes */
+        size_t alive, free, draining; /* alive: without those that drain */
+    } supply[3];                      /* free nodes by role, while jobs are given nodes */
     struct call_table calls;
     uint64_t next_number;  /* next number of nodes, calls and manifests */
     uint64_t next_name[3]; /* of nodes by role */
@@ -98,6 +99,12 @@ uint64_t node_patience_ms(const struct master *m, const struct node *n);
 bool node_is_seen_silent(const struct node *n, uint64_t limit_ms);
 bool node_is_given_up(const struct master *m, const struct node *n, uint64_t limit_ms);
 
+/* node_ready.c: the shard without a backup for which @n should not be ended, as text */
+const char *node_waits_for_backups(struct master *m, const struct node *n); /* NULL: none, or it
+                                                                has lasted too long */
+void node_unready(const struct master *m, const struct node *n, char *out,
+                  size_t bytes); /* or "" */
+
 /* node_events.c */
 void node_lost(struct master *m, struct node *n, const char *why);
 void nodes_tick(struct master *m);
@@ -106,6 +113,16 @@ void on_heartbeat(struct master *m, const struct master_event *e);
 void on_leave(struct master *m, const struct master_event *e);
 void on_drop(struct master *m, const struct master_event *e);
 void on_unreachable(struct master *m, const struct master_event *e);
+
+/* drained.c, drain.c: what a node that is to be emptied has goes elsewhere */
+bool drain_concerns(const struct job *j);        /* it has something on such a node */
+size_t drain_workers(const struct job *j);       /* so many of its workers are */
+void drain_job(struct master *m, struct job *j); /* moves what can be moved now */
+/* What @j has on @n cannot leave it now: why, in words; NULL: it can, and will. */
+const char *drain_problem(struct master *m, struct job *j, const struct node *n);
+
+/* drain_request.c */
+void on_drain(struct master *m, const struct master_event *e);
 
 /* call_send.c */
 void call_start(struct master *m, struct job *j, struct node *n, enum master_call_kind kind,
@@ -143,6 +160,11 @@ void job_touch(struct job *j);   /* a fact is recorded */
 bool job_is_sync(const struct job *j);
 bool job_is_starting(const struct job *j); /* for the first time, or from a checkpoint */
 bool job_is_pinning(const struct job *j);  /* a sync point at which all stand */
+/* When @n may be asked again: UINT64_MAX: never; 0: it has refused nothing. */
+uint64_t job_refused_until(const struct job *j, const struct node *n);
+/* Servers with which to start, when @free could be had: as many as its file says, or, when there
+ * are only so many, as it ran with. */
+size_t job_servers_to_start(const struct job *j, size_t free);
 void job_enter(struct master *m, struct job *j, enum job_state state, const char *reason);
 void job_say(struct job *j, const char *reason); /* a new reason, same state */
 struct job_worker *job_worker_of(struct job *j, const struct node *n); /* NULL: none */
@@ -196,6 +218,7 @@ void on_checkpoint(struct master *m, const struct master_event *e);
 
 /* pause.c: jobs that give up their nodes and start again from a checkpoint of that moment */
 bool job_yields(const struct job *j);     /* it is to yield, and has not yielded yet */
+bool job_leaves(const struct job *j);     /* and then others may have its nodes */
 bool job_yields_now(const struct job *j); /* and its checkpoint may be tried */
 void yield_take_back(struct job *j);      /* there is no need to yield any more */
 /* its checkpoint failed; training goes on meanwhile */
@@ -304,14 +327,16 @@ void schedule(struct master *m);
 /* True if there are enough servers, busy ones included, that are not too small for it. */
 bool placement_has_room(const struct master *m, const struct job *j);
 bool schedule_waits(const struct job *j); /* to be started */
-/* When @n may be asked again: UINT64_MAX: never; 0: it has refused nothing. */
-uint64_t placement_refused_until(const struct job *j, const struct node *n);
+/* May the node be given one job more, @j? NULL: any. */
+bool placement_is_free(const struct master *m, const struct node *n, const struct job *j);
 
 /* start.c */
 void start_begin(struct master *m, struct job *j); /* its nodes are chosen */
-/* Makes the plan for the case that @spec is the file of the job, whose data are known. @out is
- * zeroed. Errors: those of model_new(), plan_make_job() and plan_update_check(). */
-int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err);
+/* Makes the plan for the case that @spec is the file of the job, whose data are known, and it has
+ * so many servers. @out is zeroed. Errors: those of model_new(), plan_make_job() and
+ * plan_update_check(). */
+int start_plan(const struct job *j, const struct job_spec *spec, size_t servers, struct plan *out,
+               struct err *err);
 void start_forget_fields(struct job *j); /* the names and variables that an inspection told */
 /* Has a checkpoint to say first how its records were encoded, which no worker can find out? */
 bool start_recalls(const struct job *j);

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/mutant.h"
+#include "base/release.h"
 #include "master/core/core.h"
 
 static void note_node(struct job_handover_node *to, const struct node *n, uint64_t start)
@@ -14,6 +15,7 @@ static void note_node(struct job_handover_node *to, const struct node *n, uint64
     job_record_set(&to->address, n->address);
     job_record_set(&to->http_address, n->http_address);
     job_record_set(&to->host, n->host);
+    job_record_set(&to->version, n->version);
     to->pid = n->pid;
     to->incarnation = n->incarnation;
     to->start = start;
@@ -100,7 +102,8 @@ void handover_note(struct job *j)
         return;
     }
     h->opening = j->opening;
-    h->version = mem_strdup(GRADUS_VERSION);
+    h->format = RELEASE_HANDOVER;
+    h->protocol = RELEASE_PROTOCOL;
     h->servers = job_handover_nodes(j->shard_count);
     h->server_count = j->shard_count;
     for (size_t i = 0; i < j->shard_count; i++) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "master/core/core.h"
 
 bool job_is_sync(const struct job *j)
@@ -23,6 +24,25 @@ bool job_is_pinning(const struct job *j)
     const struct sync_point *s = &j->sync_point;
     bool stands = (s->yield || s->decides) && j->work != WORK_NONE;
     return (j->work == WORK_PIN || stands) && s->quiesced;
+}
+
+uint64_t job_refused_until(const struct job *j, const struct node *n)
+{
+    for (size_t i = 0; i < JOB_REFUSED_MAX; i++) {
+        if (j->refused[i].node == n->number) {
+            return j->refused[i].until_ms;
+        }
+    }
+    return 0;
+}
+
+size_t job_servers_to_start(const struct job *j, size_t free)
+{
+    const size_t wanted = (size_t)j->spec.cluster.ps, had = j->record.servers;
+    if (had == 0 || free >= wanted || MUTANT(resize_waits_for_all)) {
+        return wanted;
+    }
+    return had < wanted || free >= had ? had : wanted;
 }
 
 /* ---- facts ---- */

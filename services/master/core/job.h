@@ -150,11 +150,12 @@ struct shard_state { /* of one parameter server, in the order of shards */
     uint64_t opening; /* the number of this one's; several shards may have the same */
     bool promote;     /* it was a backup, and has not heard yet that it is the primary */
     struct shard_backup backup;
-    bool opened;      /* OpenShard was sent */
-    bool answered;    /* and answered */
-    unsigned without; /* heartbeats since then that did not name the job */
-    uint64_t version; /* as it said last */
-    char *file;       /* of the checkpoint that is being written */
+    bool opened;                   /* OpenShard was sent */
+    bool answered;                 /* and answered */
+    unsigned without;              /* heartbeats since then that did not name the job */
+    uint64_t alone_ms, alone_sent; /* node_ready.c: for how long it has had no backup */
+    uint64_t version;              /* as it said last */
+    char *file;                    /* of the checkpoint that is being written */
     uint64_t bytes, checksum;
     uint64_t file_version;
     bool delta;      /* that file is */
@@ -329,7 +330,11 @@ struct job {
     bool hold_limit;                   /* sync: it is where a hold ends */
     bool hold_checkpoint, hold_cancel; /* asked for and not begun */
     uint64_t saved_ms,
-        saved_epoch;         /* its last checkpoint, or its start; training.checkpoint_within */
+        saved_epoch;  /* its last checkpoint, or its start; training.checkpoint_within */
+    bool resizing;    /* it is to move to as many servers as its file says (resize_due.c), */
+    bool moves;       /* and has stopped for that: its nodes are kept for it until it runs again */
+    bool cannot_save; /* a server could not write a checkpoint when it opened its shard */
+    char *move_refused;      /* why it did not move; to be shown when it runs; owned; NULL: none */
     char *preempted_by;      /* the id of the job that it is to make way for; owned; NULL: none */
     bool victim;             /* preempt.c: it would make way */
     bool awaited;            /* other jobs make way for it: it gets the next nodes */

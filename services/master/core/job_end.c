@@ -52,6 +52,7 @@ static void end(struct master *m, struct job *j, enum job_state state, const cha
     j->adopts = false;
     j->adoption = (struct adoption){0};
     j->record.paused = false;
+    resize_let_go(m, j);
     release_nodes(m, j);
     job_names_clear(&j->record.workers);
     free(j->record.workers.items);
@@ -85,11 +86,16 @@ void job_stored(struct master *m, struct job *j)
  */
 static void give_up_nodes(struct master *m, struct job *j)
 {
+    if (j->moves) {
+        resize_keep(m, j);
+    }
     release_nodes(m, j);
     job_names_clear(&j->record.ps);
     j->restartable = true;
-    m->reschedule = true; /* its owner uses less now */
-    change_at_once(m, j);
+    m->reschedule = true;                 /* its owner uses less now */
+    if (!j->moves || j->change != NULL) { /* else a client waits until it has moved */
+        change_at_once(m, j);
+    }
 }
 
 /* Stops all that runs of the job, and answers requests that wait for it. */
@@ -111,6 +117,7 @@ static void stop_training(struct master *m, struct job *j, const char *why)
     j->adoption = (struct adoption){0};
     j->yield_again_ms = 0;
     j->yield_failures = 0;
+    j->resizing = false;
     free(j->preempted_by);
     j->preempted_by = NULL;
 }
@@ -135,6 +142,7 @@ static void recover(struct master *m, struct job *j, const char *why)
         return;
     }
     bool again = j->resume && !j->adopts; /* its recovery failed */
+    resize_let_go(m, j);
     stop_training(
         m, j, action_printf(m, "job %s goes back to its last checkpoint: %s", j->record.id, why));
     j->resume = true;
@@ -167,7 +175,16 @@ static void yield(struct master *m, struct job *j, const char *where)
         j->record.preemptions++;
         m->counts.preemptions++;
     }
+    const bool moves = j->resizing && !job_leaves(j);
+    if (moves) {
+        j->record.recoveries += MUTANT(resize_is_recovery) ? 1 : 0;
+        why = action_printf(m, "moves from %zu to %" PRId64 " parameter servers %s", j->shard_count,
+                            j->spec.cluster.ps, where);
+    } else {
+        resize_let_go(m, j);
+    }
     stop_training(m, j, action_printf(m, "job %s gives up its nodes %s", j->record.id, where));
+    j->moves = moves;
     j->resume = j->resume || j->record.state != JOB_STARTING;
     j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
     job_record_set(&j->resume_reason, why);
@@ -200,6 +217,7 @@ static void restart(struct master *m, struct job *j, const char *why)
     calls_forget_job(&m->calls, j);
     job_record_set(&j->resume_reason, why);
     if (j->record.paused) {
+        resize_let_go(m, j);
         job_enter(m, j, JOB_PAUSED, action_printf(m, "by request; its start failed: %s", why));
     } else {
         job_enter(m, j, JOB_PENDING, action_printf(m, "starts again: %s", why));
@@ -274,7 +292,9 @@ static void release_spec(struct job *j)
     free(j->resume_reason);
     free(j->restore);
     free(j->warning);
+    free(j->move_refused);
     start_avoid_clear(j);
+    j->move_refused = NULL;
     j->resume_reason = NULL;
     j->restore = NULL;
     j->warning = NULL;

@@ -12,13 +12,13 @@ static void release_nodes(struct job_handover_node *nodes, size_t count)
         free(nodes[i].address);
         free(nodes[i].http_address);
         free(nodes[i].host);
+        free(nodes[i].version);
     }
     free(nodes);
 }
 
 void job_handover_release(struct job_handover *h)
 {
-    free(h->version);
     release_nodes(h->servers, h->server_count);
     release_nodes(h->workers, h->worker_count);
     release_nodes(h->others, h->other_count);
@@ -48,7 +48,8 @@ struct job_handover_node *job_handover_nodes(size_t count)
         nodes[i] = (struct job_handover_node){.id = mem_strdup(""),
                                               .address = mem_strdup(""),
                                               .http_address = mem_strdup(""),
-                                              .host = mem_strdup("")};
+                                              .host = mem_strdup(""),
+                                              .version = mem_strdup("")};
     }
     return nodes;
 }
@@ -62,6 +63,7 @@ static struct job_handover_node *copy_nodes(const struct job_handover_node *from
         to[i].address = mem_strdup(from[i].address);
         to[i].http_address = mem_strdup(from[i].http_address);
         to[i].host = mem_strdup(from[i].host);
+        to[i].version = mem_strdup(from[i].version);
     }
     return to;
 }
@@ -72,7 +74,6 @@ void job_handover_copy(struct job_handover *to, const struct job_handover *from)
     if (from->opening == 0) {
         return;
     }
-    to->version = mem_strdup(from->version);
     to->servers = copy_nodes(from->servers, from->server_count);
     to->workers = copy_nodes(from->workers, from->worker_count);
     to->others = copy_nodes(from->others, from->other_count);

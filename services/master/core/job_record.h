@@ -127,7 +127,7 @@ struct job_history {
 
 /* What a later master needs to take a running job over as it is (adopt.c). */
 struct job_handover_node {
-    char *id, *address, *http_address, *host; /* owned */
+    char *id, *address, *http_address, *host, *version; /* owned */
     uint64_t pid, incarnation;
     uint64_t start;                   /* of a worker: number of its StartJob */
     uint64_t opening, backup_opening; /* of a shard and its backup */
@@ -142,8 +142,8 @@ struct job_handover_pin {                /* a version on which work goes on whil
     struct ledger ledger; /* owned */
 };
 struct job_handover {
-    uint64_t opening; /* of its shards; 0: it does not run, and there is nothing else */
-    char *version;    /* of the programs; owned */
+    uint64_t opening;          /* of its shards; 0: it does not run, and there is nothing else */
+    uint32_t format, protocol; /* of the master that noted it: base/release.h */
     struct job_handover_node *servers, *workers; /* in the order of shards, and of shares; owned */
     struct job_handover_node *others; /* servers that have backups alone: behind `servers`; owned */
     size_t server_count, worker_count, other_count;
@@ -172,6 +172,7 @@ struct job_record {
     int32_t priority;
     bool paused;        /* by a client: holds across restarts of the master */
     uint64_t ps_memory; /* bytes that its shards take, as far as known; else 0 */
+    uint32_t servers;   /* with so many it ran last; 0: never. Its file says how many it wants */
     /* place among the jobs that wait, from 1; 0: it does not wait; not stored */
     uint64_t queue_position;
     enum job_waiting waiting; /* the same */

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/mutant.h"
+#include "base/release.h"
 #include "base/text.h"
 #include "master/core/core.h"
 
@@ -147,9 +148,11 @@ static int join_check(struct master *m, const struct master_join_event *join, st
                        "'.' or '-'",
                        JOB_ID_BYTES_MAX);
     }
-    if (strcmp(join->version, GRADUS_VERSION) != 0) {
-        return err_set(err, ERR_STATE, "version %.40s; this master is %s", join->version,
-                       GRADUS_VERSION);
+    if (join->protocol != RELEASE_PROTOCOL) {
+        return err_set(err, ERR_STATE,
+                       "version %.40s, which speaks protocol %" PRIu32 "; this master is %s and "
+                       "speaks %d",
+                       join->version, join->protocol, release_version(), RELEASE_PROTOCOL);
     }
     const struct node *same = join->name[0] == '\0' ? NULL : node_named(m, join->name);
     if (same != NULL && same->alive && same->incarnation != join->incarnation &&
@@ -210,6 +213,13 @@ static void replace_old(struct master *m, const struct master_join_event *join)
     }
 }
 
+static void answer_join(struct master *m, const struct master_event *e, const struct node *n)
+{
+    struct master_reply *reply = reply_add(m, e->request);
+    reply->node = n->id;
+    reply->unready = node_waits_for_backups(m, n);
+}
+
 void on_join(struct master *m, const struct master_event *e)
 {
     const struct master_join_event *join = &e->join;
@@ -217,7 +227,7 @@ void on_join(struct master *m, const struct master_event *e)
         struct node *n = m->nodes[i];
         if (n->alive && n->incarnation == join->incarnation && (int)n->role == join->role) {
             node_heard(m, n); /* its first answer was lost */
-            reply_add(m, e->request)->node = n->id;
+            answer_join(m, e, n);
             return;
         }
     }
@@ -244,7 +254,7 @@ void on_join(struct master *m, const struct master_event *e)
     char quoted[256];
     action_log(m, LOG_LEVEL_INFO, "node_joined", "node=%s role=%s address=%s", n->id,
                node_role_name(n->role), log_quote(n->address, quoted, sizeof quoted));
-    reply_add(m, e->request)->node = n->id;
+    answer_join(m, e, n);
 }
 
 static struct node *known(struct master *m, const struct master_event *e)
@@ -365,6 +375,7 @@ static void say_what_to_drop(struct master *m, const struct node *n, const struc
     reply->stop_job_count = job_count;
     reply->stop_openings = openings;
     reply->stop_opening_count = opening_count;
+    reply->unready = node_waits_for_backups(m, n);
 }
 
 void on_heartbeat(struct master *m, const struct master_event *e)

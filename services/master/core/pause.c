@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that a client pauses, and what they share with jobs that make way for others: both yield,
- * that is, write a checkpoint where all workers stand and give up all nodes with it. */
+/* Jobs that a client pauses, and what they share with jobs that make way for others, and with those
+ * that move to another number of servers: all yield, that is, write a checkpoint where all workers
+ * stand and give up all nodes with it. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -8,9 +9,14 @@
 #include "base/mutant.h"
 #include "master/core/core.h"
 
-bool job_yields(const struct job *j)
+bool job_leaves(const struct job *j)
 {
     return (j->record.paused || j->preempted_by != NULL) && !j->over;
+}
+
+bool job_yields(const struct job *j)
+{
+    return job_leaves(j) || (j->resizing && !j->over);
 }
 
 bool job_yields_now(const struct job *j)
@@ -44,8 +50,13 @@ void yield_failed(struct master *m, struct job *j)
     s->yield = false;
     j->yield_again_ms = m->now_ms + ms;
     job_say(j, action_printf(m, "trains on, and is %s later: %s; attempt %u is in %" PRIu64 " s",
-                             j->record.paused ? "paused" : "preempted", s->why,
-                             j->yield_failures + 1, ms / 1000));
+                             j->record.paused          ? "paused"
+                             : j->preempted_by != NULL ? "preempted"
+                                                       : "moved to other servers",
+                             s->why, j->yield_failures + 1, ms / 1000));
+    if (j->resizing) {
+        resize_answer(m, j);
+    }
 }
 
 /* ---- clients ---- */
@@ -88,6 +99,7 @@ void on_pause(struct master *m, const struct master_event *e)
     action_log(m, LOG_LEVEL_INFO, "job_pause", "job=%s step=%" PRIu64, j->record.id,
                j->record.step);
     if (j->record.state == JOB_PENDING) {
+        resize_let_go(m, j);
         job_enter(m, j, JOB_PAUSED,
                   j->resume ? action_printf(m, "by request, at step %" PRIu64, j->record.step)
                             : "by request, before it ran");

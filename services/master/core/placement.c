@@ -15,8 +15,22 @@
  * gets nothing. */
 static bool is_free(const struct master *m, const struct node *n)
 {
-    return n->alive && !n->doubted && !node_is_silent(m, n, m->now_ms) &&
+    const bool drains = n->draining && !MUTANT(drained_is_free);
+    return n->alive && !n->doubted && !drains && !node_is_silent(m, n, m->now_ms) &&
            n->job_count < (n->role == MASTER_PS ? MASTER_JOBS_PER_PS_MAX : 1);
+}
+
+/* A job that moves to other servers gets the workers again that it had, for as long as it waits for
+ * all of them. */
+static bool is_kept(const struct master *m, const struct node *n, const struct job *from)
+{
+    return n->kept_for != NULL && n->kept_for != from && n->role == MASTER_WORKER &&
+           m->now_ms < n->kept_for->resume_fewer_ms;
+}
+
+bool placement_is_free(const struct master *m, const struct node *n, const struct job *j)
+{
+    return is_free(m, n) && !is_kept(m, n, j);
 }
 
 /* Counted once, and again after somebody was given a node: not for each job that waits. */
@@ -25,24 +39,25 @@ static void count_supply(struct master *m)
     memset(m->supply, 0, sizeof m->supply);
     for (size_t i = 0; i < m->node_count; i++) {
         const struct node *n = m->nodes[i];
-        m->supply[n->role].alive += n->alive;
-        m->supply[n->role].free += is_free(m, n);
+        m->supply[n->role].alive += n->alive && !n->draining;
+        m->supply[n->role].draining += n->alive && n->draining;
+        m->supply[n->role].free += placement_is_free(m, n, NULL);
     }
 }
 
-static struct supply supply_of(const struct master *m, enum master_role role)
+static struct supply supply_of(const struct master *m, const struct job *j, enum master_role role)
 {
-    return m->supply[role];
+    struct supply s = m->supply[role];
+    for (size_t i = 0; j->moves && i < m->node_count; i++) {
+        const struct node *n = m->nodes[i];
+        s.free += n->role == role && placement_is_free(m, n, j) && !placement_is_free(m, n, NULL);
+    }
+    return s;
 }
 
-uint64_t placement_refused_until(const struct job *j, const struct node *n)
+static size_t servers_to_start(const struct master *m, const struct job *j)
 {
-    for (size_t i = 0; i < JOB_REFUSED_MAX; i++) {
-        if (j->refused[i].node == n->number) {
-            return j->refused[i].until_ms;
-        }
-    }
-    return 0;
+    return job_servers_to_start(j, supply_of(m, j, MASTER_PS).free);
 }
 
 bool placement_has_room(const struct master *m, const struct job *j)
@@ -50,15 +65,16 @@ bool placement_has_room(const struct master *m, const struct job *j)
     size_t count = j->refused_count == 0 ? m->alive[MASTER_PS] : 0;
     for (size_t i = 0; j->refused_count > 0 && i < m->node_count; i++) {
         const struct node *n = m->nodes[i];
-        count += n->role == MASTER_PS && n->alive && placement_refused_until(j, n) != UINT64_MAX;
+        count += n->role == MASTER_PS && n->alive && job_refused_until(j, n) != UINT64_MAX;
     }
-    return count >= (size_t)j->spec.cluster.ps;
+    return count >= job_servers_to_start(j, count);
 }
 
 /* Lets a running job take back the workers that it lost, before a waiting job begins; @most: up to
  * so many. */
 static void refill(struct master *m, struct job *j, size_t most)
 {
+    most += drain_workers(j); /* others in their place */
     if (m->supply[MASTER_WORKER].free == 0 || j->worker_count >= most) {
         return;
     }
@@ -69,7 +85,8 @@ static void refill(struct master *m, struct job *j, size_t most)
         if (j->worker_count >= most || (j->workers_fit > 0 && j->worker_count >= j->workers_fit)) {
             return;
         }
-        if (n->role == MASTER_WORKER && is_free(m, n) && placement_refused_until(j, n) == 0) {
+        if (n->role == MASTER_WORKER && placement_is_free(m, n, j) &&
+            job_refused_until(j, n) == 0) {
             action_log(m, LOG_LEVEL_INFO, "worker_added", "job=%s node=%s", j->record.id, n->id);
             job_worker_add(j, n);
             m->supply[MASTER_WORKER].free--;
@@ -94,18 +111,24 @@ static void add_missing(struct buf *text, const char *one, size_t want, struct s
     if (s.alive > s.free) {
         buf_printf(text, ", %zu busy", s.alive - s.free);
     }
+    if (s.draining > 0) {
+        buf_printf(text, ", %zu being drained", s.draining);
+    }
 }
 
 static bool is_better(const struct master *m, const struct job *j, const struct node *a,
                       const struct node *b)
 {
+    if ((a->kept_for == j) != (b->kept_for == j)) {
+        return a->kept_for == j;
+    }
     bool late_a = node_is_late(m, a, m->now_ms);
     bool late_b = node_is_late(m, b, m->now_ms);
     if (late_a != late_b) {
         return late_b;
     }
-    uint64_t until_a = placement_refused_until(j, a);
-    uint64_t until_b = placement_refused_until(j, b);
+    uint64_t until_a = job_refused_until(j, a);
+    uint64_t until_b = job_refused_until(j, b);
     return until_a != until_b ? until_a < until_b : a->job_count < b->job_count;
 }
 
@@ -116,7 +139,7 @@ static struct node *pick_ps(struct master *m, const struct job *j)
     struct node *best = NULL;
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];
-        if (n->role == MASTER_PS && is_free(m, n) && !node_serves(n, j) &&
+        if (n->role == MASTER_PS && placement_is_free(m, n, j) && !node_serves(n, j) &&
             (best == NULL || is_better(m, j, n, best))) {
             best = n;
         }
@@ -124,9 +147,23 @@ static struct node *pick_ps(struct master *m, const struct job *j)
     return best;
 }
 
+/* Gives @j workers, up to @most: first those that are kept for it. */
+static void take_workers(struct master *m, struct job *j, size_t most)
+{
+    for (int kept = 1; kept >= 0; kept--) {
+        for (size_t i = 0; i < m->node_count && j->worker_count < most; i++) {
+            struct node *n = m->nodes[i];
+            if (n->role == MASTER_WORKER && placement_is_free(m, n, j) &&
+                (n->kept_for == j) == (kept == 1)) {
+                job_worker_add(j, n);
+            }
+        }
+    }
+}
+
 static void start(struct master *m, struct job *j)
 {
-    size_t ps = (size_t)j->spec.cluster.ps;
+    size_t ps = servers_to_start(m, j);
     j->shards = mem_new(ps, sizeof *j->shards);
     j->shard_count = ps;
     j->workers_fit = 0;
@@ -140,11 +177,7 @@ static void start(struct master *m, struct job *j)
     size_t most = (size_t)j->spec.cluster.workers.max;
     size_t quota = quota_workers(m, j);
     most = quota < most ? quota : most;
-    for (size_t i = 0; i < m->node_count && j->worker_count < most; i++) {
-        if (m->nodes[i]->role == MASTER_WORKER && is_free(m, m->nodes[i])) {
-            job_worker_add(j, m->nodes[i]);
-        }
-    }
+    take_workers(m, j, most);
     count_supply(m);
     j->chosen = true;
     job_touch(j);
@@ -164,6 +197,14 @@ bool schedule_waits(const struct job *j)
             (j->record.state == JOB_RECOVERING && j->phase == PHASE_NONE));
 }
 
+/* Those that it had, as far as they live; after a while any. */
+static size_t least_to_move(const struct master *m, const struct job *j, size_t least)
+{
+    size_t had = resize_kept(m, j);
+    had = had == 0 || m->now_ms >= j->resume_fewer_ms ? 1 : had;
+    return had < least ? had : least;
+}
+
 /* The least number of workers to start with. A job that was running goes on with fewer workers than
  * its file says, as it does when it loses them one by one; but first it waits a moment for workers
  * that are being started again. A job that yielded does so where there are no more free ones: those
@@ -171,10 +212,13 @@ bool schedule_waits(const struct job *j)
 static size_t least_workers(const struct master *m, const struct job *j)
 {
     size_t least = (size_t)j->spec.cluster.workers.min;
+    if (j->moves) {
+        return least_to_move(m, j, least);
+    }
     if (!j->resume || m->now_ms < j->resume_fewer_ms || MUTANT(waits_for_all)) {
         return least;
     }
-    size_t alive = supply_of(m, MASTER_WORKER).alive;
+    size_t alive = supply_of(m, j, MASTER_WORKER).alive;
     size_t there = j->record.state == JOB_RECOVERING || alive == 0 ? 1 : alive;
     return there < least ? there : least;
 }
@@ -219,7 +263,7 @@ static struct queue queue_make(const struct master *m)
     for (size_t i = 0; i < m->live_count; i++) {
         struct job *j = m->live[i];
         if (runs(j) || is_queued(j)) {
-            int rank = runs(j) ? 0 : j->record.state == JOB_RECOVERING ? 1 : 2;
+            int rank = runs(j) ? 0 : j->moves || j->record.state == JOB_RECOVERING ? 1 : 2;
             q.items[q.count++] = (struct entry){j, rank, i};
         }
     }
@@ -237,12 +281,12 @@ static bool goes_on_with_fewer(const struct master *m, const struct job *j, stru
 
 static void say_missing(struct master *m, struct job *j, struct buf *words)
 {
-    struct supply workers = supply_of(m, MASTER_WORKER);
+    struct supply workers = supply_of(m, j, MASTER_WORKER);
     add_missing(words, "worker", least_workers(m, j), workers);
     if (words->len > 0 && goes_on_with_fewer(m, j, workers)) {
         buf_printf(words, " (goes on with fewer after %d s)", RESUME_FEWER_MS / 1000);
     }
-    add_missing(words, "parameter server", (size_t)j->spec.cluster.ps, supply_of(m, MASTER_PS));
+    add_missing(words, "parameter server", servers_to_start(m, j), supply_of(m, j, MASTER_PS));
 }
 
 static void wait_for(struct master *m, struct job *j, enum job_waiting what, const char *words)
@@ -257,14 +301,16 @@ static void wait_for(struct master *m, struct job *j, enum job_waiting what, con
 
 static bool has_nodes(const struct master *m, const struct job *j)
 {
-    return supply_of(m, MASTER_WORKER).free >= least_workers(m, j) &&
-           supply_of(m, MASTER_PS).free >= (size_t)j->spec.cluster.ps;
+    return supply_of(m, j, MASTER_WORKER).free >= least_workers(m, j) &&
+           supply_of(m, j, MASTER_PS).free >= servers_to_start(m, j);
 }
 
 /* The nodes that there are would do, if others did not have them. */
 static bool could_be_served(const struct master *m, const struct job *j)
 {
-    return supply_of(m, MASTER_WORKER).alive >= least_workers(m, j) && placement_has_room(m, j);
+    const size_t servers = supply_of(m, j, MASTER_PS).alive;
+    return supply_of(m, j, MASTER_WORKER).alive >= least_workers(m, j) &&
+           placement_has_room(m, j) && servers >= job_servers_to_start(j, servers);
 }
 
 /* @first: a job of a higher priority that waits, for which the next nodes are kept; NULL: none.
@@ -281,10 +327,10 @@ static const struct job *serve_waiting(struct master *m, struct job *j, const st
                        j->start_failures);
         }
         wait_for(m, j, JOB_WAITS_PAUSE, buf_str(&words));
-    } else if (quota_is_reached(m, j, least_workers(m, j), &words)) {
+    } else if (!j->moves && quota_is_reached(m, j, least_workers(m, j), &words)) {
         wait_for(m, j, JOB_WAITS_QUOTA, buf_str(&words));
         first = first == NULL && MUTANT(quota_blocks_others) ? j : first;
-    } else if (after) {
+    } else if (after && !j->moves) {
         buf_printf(&words, "waits behind job %s of priority %d%s", first->record.id,
                    (int)first->record.priority,
                    first->awaited ? ", for which others make way" : "");
@@ -356,7 +402,8 @@ void schedule(struct master *m)
     }
     for (size_t i = 0; i < q.count; i++) {
         struct job *j = q.items[i].j;
-        if (j->spec.cluster.standby != STANDBY_NONE && j->record.state == JOB_RUNNING) {
+        const bool wants = j->spec.cluster.standby != STANDBY_NONE || drain_concerns(j);
+        if (wants && j->record.state == JOB_RUNNING) {
             j->refill = true; /* there may be another server now */
             job_touch(j);
         }

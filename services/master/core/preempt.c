@@ -14,7 +14,7 @@
 /* True if the job keeps its nodes: it neither yields nor is a victim, and is not ending. */
 static bool stays(const struct job *j)
 {
-    return job_holds_nodes(j) && !j->victim && !job_yields(j);
+    return job_holds_nodes(j) && !j->victim && !job_leaves(j);
 }
 
 struct room {
@@ -31,9 +31,9 @@ static struct room room_then(const struct master *m)
         for (size_t k = 0; k < n->job_count; k++) {
             kept += stays(n->jobs[k]);
         }
-        if (n->alive && !n->doubted && n->role == MASTER_WORKER) {
+        if (n->alive && !n->doubted && !n->draining && n->role == MASTER_WORKER) {
             room.workers += kept == 0;
-        } else if (n->alive && !n->doubted) {
+        } else if (n->alive && !n->doubted && !n->draining) {
             room.ps += kept < MASTER_JOBS_PER_PS_MAX;
         }
     }
@@ -43,7 +43,7 @@ static struct room room_then(const struct master *m)
 static bool will_do(const struct master *m, const struct job *j, size_t workers)
 {
     struct room room = room_then(m);
-    return room.workers >= workers && room.ps >= (size_t)j->spec.cluster.ps;
+    return room.workers >= workers && room.ps >= job_servers_to_start(j, room.ps);
 }
 
 static bool is_lower(const struct job *victim, const struct job *j)
@@ -153,6 +153,6 @@ void preempt_review(struct master *m)
 
 uint64_t preempt_time(const struct master *m, const struct job *j)
 {
-    bool counts = m->preempt_waits && j->record.state == JOB_RUNNING && !job_yields(j);
+    bool counts = m->preempt_waits && j->record.state == JOB_RUNNING && !job_leaves(j);
     return counts ? ripe_ms(m, j) : 0;
 }

@@ -11,8 +11,8 @@
 /* Nodes serve it, or have just been chosen. */
 bool job_holds_nodes(const struct job *j)
 {
-    return !j->restartable && !job_state_is_final(j->record.state) &&
-           (j->chosen || j->phase != PHASE_NONE);
+    return (!j->restartable || j->moves) && !job_state_is_final(j->record.state) &&
+           (j->chosen || j->moves || j->phase != PHASE_NONE);
 }
 
 static bool same_owner(const struct job *a, const struct job *b)
@@ -30,7 +30,7 @@ void quota_usage(const struct master *m, const struct job *j, struct usage *out)
         }
         if (job_holds_nodes(o)) {
             out->running++;
-            out->workers += o->worker_count;
+            out->workers += o->moves ? resize_kept(m, o) + o->worker_count : o->worker_count;
             out->memory += o->record.ps_memory;
         } else if (o->record.state == JOB_RECOVERING && j->record.state != JOB_RECOVERING) {
             out->running++; /* the job counts already */

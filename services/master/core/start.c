@@ -143,8 +143,13 @@ static int make_plan(const struct job_spec *spec, const struct variable_spec *va
     return 0;
 }
 
-int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err)
+/* Its file says how many servers it wants; it may run with others still (resize.c). */
+int start_plan(const struct job *j, const struct job_spec *of, size_t servers, struct plan *out,
+               struct err *err)
 {
+    struct job_spec with = *of; /* all of it is borrowed */
+    const struct job_spec *spec = &with;
+    with.cluster.ps = (int64_t)(MUTANT(resize_plan_of_file) ? (size_t)of->cluster.ps : servers);
     if (job_spec_is_given(spec) || job_spec_has_from(spec)) {
         return make_plan(spec, j->given.variables, j->given.count, out, err);
     }
@@ -203,16 +208,9 @@ int start_check_data(struct job *j, struct err *err)
     }
     int rc = job_spec_has_data(&j->spec) ? check_labels(j, err) : 0;
     rc = rc != 0 ? rc : stop_check_data(j, err);
-    rc = rc != 0 ? rc : start_plan(j, &j->spec, &j->plan, err);
+    rc = rc != 0 ? rc : start_plan(j, &j->spec, j->shard_count, &j->plan, err);
     j->has_plan = rc == 0;
     return rc < 0 ? rc : set_counts(j, err);
-}
-
-void start_avoid_clear(struct job *j)
-{
-    while (j->avoid_count > 0) {
-        free(j->avoid[--j->avoid_count]);
-    }
 }
 
 static void warn(struct job *j, const char *text)
@@ -227,6 +225,7 @@ void start_warn(struct master *m, struct job *j, const struct node *n, const cha
     char quoted[1200];
     action_log(m, LOG_LEVEL_WARN, "no_checkpoints_there", "job=%s node=%s reason=%s", j->record.id,
                n->id, log_quote(problem, quoted, sizeof quoted));
+    j->cannot_save = true;
     warn(j, action_printf(m, "%s could not write a checkpoint: %s", n->id, problem));
 }
 
@@ -316,6 +315,7 @@ int start_data_known(struct master *m, struct job *j)
     progress_init(j);
     free(j->warning);
     j->warning = NULL;
+    j->cannot_save = false;
     return 0;
 }
 
@@ -417,43 +417,6 @@ void on_found(struct master *m, const struct master_found *found)
     }
 }
 
-static void avoid(struct job *j, const char *directory)
-{
-    if (j->avoid_count == AVOID_MAX) {
-        start_avoid_clear(j);
-    }
-    if (!MUTANT(damage_forgotten)) {
-        j->avoid[j->avoid_count++] = mem_strdup(directory);
-    }
-}
-
-/* A shard that does not fit now may fit on other servers, or later, when other jobs have ended; one
- * that can never fit on any server is the user's to change, but a job that ran before is not lost
- * for it. A damaged checkpoint is avoided; one that cannot be read may be readable later. */
-void start_open_refused(struct master *m, struct job *j, struct node *n, const struct err *err,
-                        const char *why)
-{
-    bool too_small = err->code == ERR_RANGE;
-    if (too_small || err->code == ERR_EXHAUSTED) {
-        job_refuse(m, j, n, too_small);
-    }
-    bool fits_later =
-        err->code == ERR_EXHAUSTED || (too_small && (j->resume || placement_has_room(m, j)));
-    bool reads_later =
-        j->restore != NULL && err->code != ERR_INVALID && err->code != ERR_UNSUPPORTED;
-    if (!fits_later && !reads_later) {
-        job_must_end(j, JOB_FAILED, "%s", why);
-        return;
-    }
-    if (err->code == ERR_CORRUPT) {
-        char quoted[1200];
-        action_log(m, LOG_LEVEL_ERROR, "checkpoint_damaged", "job=%s checkpoint=%s reason=%s",
-                   j->record.id, j->restore, log_quote(why, quoted, sizeof quoted));
-        avoid(j, j->restore);
-    }
-    job_must_restart(j, why);
-}
-
 void start_workers(struct master *m, struct job *j)
 {
     j->go_ms = 0;
@@ -474,7 +437,11 @@ void start_end(struct master *m, struct job *j)
         j->workers[i].member = j->workers[i].started; /* OpenShard named them */
     }
     start_avoid_clear(j);
-    job_enter(m, j, JOB_RUNNING, j->warning == NULL ? "" : j->warning);
+    job_enter(m, j, JOB_RUNNING,
+              j->move_refused != NULL ? j->move_refused
+              : j->warning != NULL    ? j->warning
+                                      : "");
+    resize_done(m, j);
     progress_step(m, j, j->step_map.step);
 }
 

@@ -69,10 +69,13 @@ static void answer_join(struct request *r, const struct master_reply *reply)
     };
     Gradus__V1__JoinResponse response = GRADUS__V1__JOIN_RESPONSE__INIT;
     char *id = mem_strdup(reply->node);
+    char *unready = mem_strdup(reply->unready == NULL ? "" : reply->unready);
     response.id = id;
+    response.unready = unready;
     response.heartbeat_timeout_ms = (uint32_t)beats.heartbeat_timeout_ms;
     response.heartbeat_interval_ms = (uint32_t)master_beat_ms(&beats);
     request_reply(r, &response.base);
+    free(unready);
     free(id);
 }
 
@@ -91,6 +94,7 @@ static void run_join(struct request *r)
         .address = q->address,
         .http_address = q->http_address,
         .version = q->version,
+        .protocol = q->protocol,
         .host = q->host,
         .pid = q->pid,
     };
@@ -115,7 +119,10 @@ static void answer_heartbeat(struct request *r, const struct master_reply *reply
     }
     response.stop_openings = openings;
     response.n_stop_openings = reply->stop_opening_count;
+    char *unready = mem_strdup(reply->unready == NULL ? "" : reply->unready);
+    response.unready = unready;
     request_reply(r, &response.base);
+    free(unready);
     free(openings);
     for (size_t i = 0; i < count; i++) {
         free(jobs[i]);

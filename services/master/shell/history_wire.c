@@ -80,6 +80,7 @@ static Gradus__V1__HandoverNode **fill_nodes(Gradus__V1__HandoverNode *to,
         to[i].address = from[i].address;
         to[i].http_address = from[i].http_address;
         to[i].host = from[i].host;
+        to[i].version = from[i].version;
         to[i].pid = from[i].pid;
         to[i].incarnation = from[i].incarnation;
         to[i].start = from[i].start;
@@ -124,9 +125,8 @@ void handover_wire_init(struct handover_wire *w, const struct job_handover *h)
     to->workers = w->lists[1];
     to->n_workers = h->worker_count;
     to->opening = h->opening;
-    if (h->version != NULL) {
-        to->version = h->version;
-    }
+    to->format = h->format;
+    to->protocol = h->protocol;
     to->step = h->step;
     wire_ledger_to_proto(&h->ledger, &w->ledger);
     to->ledger = &w->ledger;
@@ -154,6 +154,7 @@ static struct job_handover_node *take_nodes(Gradus__V1__HandoverNode *const *fro
         job_record_set(&to[i].address, from[i]->address);
         job_record_set(&to[i].http_address, from[i]->http_address);
         job_record_set(&to[i].host, from[i]->host);
+        job_record_set(&to[i].version, from[i]->version);
         to[i].pid = from[i]->pid;
         to[i].incarnation = from[i]->incarnation;
         to[i].start = from[i]->start;
@@ -199,7 +200,8 @@ int handover_from_proto(const Gradus__V1__Handover *message, struct job_handover
         return err_wrap(err, "handover: pin");
     }
     h->opening = message->opening;
-    job_record_set(&h->version, message->version);
+    h->format = message->format;
+    h->protocol = message->protocol;
     h->servers = take_nodes(message->servers, message->n_servers);
     h->server_count = message->n_servers;
     h->workers = take_nodes(message->workers, message->n_workers);

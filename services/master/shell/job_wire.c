@@ -230,6 +230,7 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     j->paused = r->paused;
     j->preemptions = r->preemptions;
     j->ps_memory = r->ps_memory;
+    j->servers = r->servers;
     if ((parts & JOB_WIRE_TEXT) != 0) {
         j->text = r->text;
     }
@@ -443,6 +444,7 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     r->paused = j->paused != 0;
     r->preemptions = j->preemptions;
     r->ps_memory = j->ps_memory;
+    r->servers = j->servers;
     wire_step_times_from_proto(j->times, &r->times);
     take_arrays(r, j);
     take_best(r, j->best);

@@ -8,8 +8,9 @@
 
 void node_wire_init(struct node_wire *w, const struct master_node_info *n)
 {
-    const char *from[5] = {n->id, n->address, n->http_address, n->version, n->host};
-    for (size_t i = 0; i < 5; i++) {
+    const char *from[NODE_WIRE_STRINGS] = {n->id,      n->address, n->http_address,
+                                           n->version, n->host,    n->unready};
+    for (size_t i = 0; i < NODE_WIRE_STRINGS; i++) {
         w->strings[i] = mem_strdup(from[i]);
     }
     w->jobs = mem_new(n->job_count + 1, sizeof *w->jobs);
@@ -22,6 +23,7 @@ void node_wire_init(struct node_wire *w, const struct master_node_info *n)
     w->info.http_address = w->strings[2];
     w->info.version = w->strings[3];
     w->info.host = w->strings[4];
+    w->info.unready = w->strings[5];
     w->info.role = (Gradus__V1__NodeRole)n->role;
     w->info.alive = n->alive;
     w->info.jobs = w->jobs;
@@ -29,11 +31,12 @@ void node_wire_init(struct node_wire *w, const struct master_node_info *n)
     w->info.joined_ms = n->joined_ms;
     w->info.heartbeat_age_ms = (int64_t)n->heartbeat_age_ms;
     w->info.pid = n->pid;
+    w->info.draining = n->draining;
 }
 
 void node_wire_release(struct node_wire *w)
 {
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < NODE_WIRE_STRINGS; i++) {
         free(w->strings[i]);
     }
     for (size_t i = 0; i < w->info.n_jobs; i++) {

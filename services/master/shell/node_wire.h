@@ -7,9 +7,11 @@
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/core/master.h"
 
+#define NODE_WIRE_STRINGS 6
+
 struct node_wire {
     Gradus__V1__NodeInfo info;
-    char *strings[5];
+    char *strings[NODE_WIRE_STRINGS];
     char **jobs;
 };
 

@@ -98,6 +98,7 @@ struct state {
     struct ps *ps;
     struct membership *membership;
     struct pulse *pulse;
+    bool unready; /* for the membership's thread: the master said so last */
 };
 
 int ps_service_check(const void *settings, struct err *err)
@@ -126,7 +127,6 @@ static void on_joined(void *ctx, const struct membership_node *node)
 {
     struct state *st = ctx;
     char id[160];
-    service_set_absent(st->sc, NULL);
     ps_set_incarnation(st->ps, node->incarnation);
     log_info("joined", "node=%s", log_quote(node->id, id, sizeof id));
 }
@@ -161,6 +161,19 @@ static void add_shard(void *ctx, const char *job, const struct membership_shard 
     membership_jobs_add_shard(ctx, job, shard);
 }
 
+static void on_unready(void *ctx, const char *why)
+{
+    struct state *st = ctx;
+    char text[512];
+    if (why != NULL && !st->unready) {
+        log_info("not_ready", "reason=%s", log_quote(why, text, sizeof text));
+    } else if (why == NULL && st->unready) {
+        log_info("ready_again", "%s", "");
+    }
+    st->unready = why != NULL;
+    service_set_absent(st->sc, why);
+}
+
 static void on_jobs(void *ctx, struct membership_jobs *jobs)
 {
     struct state *st = ctx;
@@ -190,6 +203,7 @@ static const struct membership_events membership_events = {
     .lost = on_lost,
     .stop_job = on_stop_job,
     .stop_opening = on_stop_opening,
+    .unready = on_unready,
     .jobs = on_jobs,
     .works = on_works,
     .trouble = on_trouble,

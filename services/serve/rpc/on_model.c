@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/release.h"
 #include "serve/rpc/infer_answer.h"
 #include "serve/rpc/serve.h"
 
@@ -46,7 +47,7 @@ static void reply(void *ctx, const ProtobufCMessage *message)
 void serve_say_server(serve_say *say, void *ctx)
 {
     Inference__ServerMetadataResponse r = INFERENCE__SERVER_METADATA_RESPONSE__INIT;
-    char name[] = "gradus-serve", version[] = GRADUS_VERSION;
+    char name[] = "gradus-serve", *version = mem_strdup(release_version());
     char configuration[] = "model_configuration", binary[] = "binary_tensor_data";
     char *extensions[] = {configuration, binary};
     r.name = name;
@@ -54,6 +55,7 @@ void serve_say_server(serve_say *say, void *ctx)
     r.extensions = extensions;
     r.n_extensions = sizeof extensions / sizeof extensions[0];
     say(ctx, &r.base);
+    free(version);
 }
 
 static void on_server_metadata(struct rpc_call *call, struct rpc_msg *msg, void *service)

@@ -27,12 +27,13 @@ struct master_state {
     ProtobufCMessage *heard;
     int32_t state; /* that jobs are in */
     size_t watches, nodes, workers, calls;
-    bool evaluates;  /* the job that is watched has been evaluated at two steps */
-    bool traces;     /* it has something to say about steps */
-    int breaks;      /* what the next watch ends with, after a message; 0: nothing */
-    bool interrupts; /* in the middle of a watch or a checkpoint somebody presses Ctrl-C */
-    bool lists_more; /* than the one job in each answer to List */
-    int refuses;     /* what the next cancelling or checkpoint is answered with; 0: as asked */
+    size_t unready_until; /* the first so many answers to Nodes name what it should stay for */
+    bool evaluates;       /* the job that is watched has been evaluated at two steps */
+    bool traces;          /* it has something to say about steps */
+    int breaks;           /* what the next watch ends with, after a message; 0: nothing */
+    bool interrupts;      /* in the middle of a watch or a checkpoint somebody presses Ctrl-C */
+    bool lists_more;      /* than the one job in each answer to List */
+    int refuses;          /* what the next cancelling or checkpoint is answered with; 0: as asked */
     char request_ids[2][64];
 };
 

@@ -53,6 +53,27 @@ static void test_a_job_that_goes_on(void **state)
     assert_note(GRADUS__V1__JOB_STATE__SUCCEEDED, "", 2, 9, 1, &two, "");
 }
 
+/* It runs with other servers than its file says. */
+static void test_a_job_that_wants_servers(void **state)
+{
+    (void)state;
+    Gradus__V1__Job job = GRADUS__V1__JOB__INIT;
+    char id[] = "x-1";
+    struct buf out = {0};
+    job.id = id;
+    job.state = GRADUS__V1__JOB_STATE__RUNNING;
+    job.servers = 1;
+    cluster_note(&job, 1, 5, &two, &out);
+    assert_string_equal(buf_str(&out),
+                        "job x-1 asks for 5 parameter servers, and the cluster has 2 workers and 1 "
+                        "parameter server: it goes on with 1 and moves when it can");
+    buf_reset(&out);
+    job.servers = 5;
+    cluster_note(&job, 1, 5, &two, &out);
+    assert_string_equal(buf_str(&out), "");
+    buf_release(&out);
+}
+
 static void test_nothing_is_known(void **state)
 {
     (void)state;
@@ -80,9 +101,8 @@ static void test_nodes_are_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_job_that_waits),
-        cmocka_unit_test(test_a_job_that_goes_on),
-        cmocka_unit_test(test_nothing_is_known),
+        cmocka_unit_test(test_a_job_that_waits),         cmocka_unit_test(test_a_job_that_goes_on),
+        cmocka_unit_test(test_a_job_that_wants_servers), cmocka_unit_test(test_nothing_is_known),
         cmocka_unit_test(test_nodes_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

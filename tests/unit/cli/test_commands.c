@@ -35,6 +35,27 @@ static void test_lists(void **state)
     assert_int_equal(out.len, 0);
 }
 
+static void test_waits_for_backups(void **state)
+{
+    (void)state;
+    master.workers = 1;
+    master.unready_until = master.nodes + 2;
+    cli_expect_of(0, "nodes");
+    cli_says(&out, "worker-3 should not be ended now: a backup joins");
+    master.unready_until = master.nodes + 2;
+    const size_t before = master.nodes;
+    cli_expect_of(0, "nodes --wait 1h");
+    assert_int_equal(master.nodes, before + 3);
+    cli_says(&out, "worker-3         WORKER  yes");
+    cli_says_not(&out, "should not be ended");
+    cli_says(&err_out, "waits: a backup joins\n");
+    master.unready_until = SIZE_MAX;
+    cli_expect_of(1, "nodes --wait 1ms");
+    cli_says(&err_out, "a backup joins");
+    assert_int_equal(out.len, 0);
+    master.unready_until = master.workers = 0;
+}
+
 static void test_cancels(void **state)
 {
     (void)state;
@@ -62,6 +83,25 @@ static void test_drops_nodes(void **state)
     cli_expect_of(0, "drop ps-2 --json");
     cli_says(&out, "{\"node\":\"ps-2\",\"wasAlive\":true}\n");
     cli_expect_of(2, "drop");
+}
+
+static void test_drains_nodes(void **state)
+{
+    (void)state;
+    cli_expect_of(0, "drain ps-2");
+    assert_string_equal(((const Gradus__V1__DrainNodeRequest *)cli_heard("DrainNode"))->node,
+                        "ps-2");
+    cli_says(&out, "node ps-2 has still\n  job digits-7: shards 0, 2; backup 1; there is no other "
+                   "server for it\n  job digits-8: is being closed\n");
+    cli_says(&out, "node ps-2 is empty: it can be stopped\n");
+    cli_expect_of(0, "drain ps-1");
+    cli_says(&out, "node ps-1 is gone\n");
+    cli_expect_of(0, "drain ps-2 --json");
+    cli_says(&out, "{\"node\":\"ps-2\",\"alive\":true,\"draining\":true,\"held\":[]}\n");
+    cli_expect_of(0, "drain ps-2 --undo");
+    assert_true(((const Gradus__V1__DrainNodeRequest *)cli_heard("DrainNode"))->undo);
+    cli_says(&out, "node ps-2 is in service\n");
+    cli_expect_of(2, "drain");
 }
 
 static void test_removes(void **state)
@@ -358,7 +398,9 @@ int main(void)
         cmocka_unit_test(test_lists_page_by_page),
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_cancels),
+        cmocka_unit_test(test_waits_for_backups),
         cmocka_unit_test(test_drops_nodes),
+        cmocka_unit_test(test_drains_nodes),
         cmocka_unit_test(test_removes),
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_checkpoints),

@@ -243,12 +243,18 @@ static void take_reply(struct cluster *c, const struct master_reply *r)
         for (size_t i = 0; i < r->stop_opening_count; i++) {
             c->reply_openings[i] = r->stop_openings[i];
         }
+        snprintf(c->reply_problem, sizeof c->reply_problem, "%s",
+                 r->drained.count > 0 && r->drained.held[0].problem != NULL
+                     ? r->drained.held[0].problem
+                     : "");
         c->reply_state = r->job != NULL ? r->job->state : JOB_PENDING;
         const char *text = r->job != NULL    ? r->job->id
                            : r->node != NULL ? r->node
                            : r->path != NULL ? r->path
                                              : "";
         snprintf(c->reply_text, sizeof c->reply_text, "%s", text);
+        snprintf(c->reply_unready, sizeof c->reply_unready, "%s",
+                 r->unready == NULL ? "" : r->unready);
     }
 }
 
@@ -552,6 +558,8 @@ void cluster_restart_master(struct cluster *c, const char *id)
     struct job_spec spec = {0};
     struct diags d = {0};
     job_record_copy(&r, cluster_job(c, id));
+    r.handover.format += c->format_more;
+    r.handover.protocol += c->protocol_more;
     if (c->other_unsound) {
         assert_true(r.handover.other_count > 0);
         r.handover.others[0].incarnation++;

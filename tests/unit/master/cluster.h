@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/release.h"
 #include "master/core/master.h"
 
 #define NODES_MAX 24
@@ -131,11 +132,12 @@ struct cluster {
     struct flight flights[FLIGHTS_MAX];
     struct fake_position positions[JOBS_MAX];
     uint64_t request;
-    struct master_reply reply;  /* to the last request that was answered at once */
-    enum job_state reply_state; /* of the job in it */
-    char reply_text[64];
+    struct master_reply reply;               /* to the last request that was answered at once */
+    enum job_state reply_state;              /* of the job in it */
+    char reply_text[64], reply_unready[128]; /* the latter: JOIN, HEARTBEAT */
     uint64_t reply_openings[8];
-    struct { /* what watchers saw */
+    char reply_problem[200]; /* DRAIN: of the first job */
+    struct {                 /* what watchers saw */
         char id[64];
         enum job_state state;
         uint64_t generation, step, resumes;
@@ -174,9 +176,10 @@ struct cluster {
     } stored[JOBS_MAX];
     size_t calls[MASTER_CALL_KIND_COUNT]; /* that were sent */
     size_t manifests, evaluations_sent, discards, prunes, releases;
-    size_t avoided;        /* checkpoints, by the last FIND */
-    int find_fails;        /* code; 0: it does not */
-    bool find_gone;        /* no checkpoint is there */
+    size_t avoided;                      /* checkpoints, by the last FIND */
+    int find_fails;                      /* code; 0: it does not */
+    bool find_gone;                      /* no checkpoint is there */
+    uint32_t format_more, protocol_more; /* by so much the row's differ from the next master's */
     bool other_unsound;    /* the next master cannot believe that the server of a backup is there */
     char stop_reason[256]; /* of the last StopJob */
     struct fake_checkpoint disk[JOBS_MAX];

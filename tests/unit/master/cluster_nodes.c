@@ -25,7 +25,8 @@ static void join(struct cluster *c, struct fake_node *n)
                                         .name = "",
                                         .address = n->address,
                                         .http_address = "",
-                                        .version = GRADUS_VERSION,
+                                        .version = release_version(),
+                                        .protocol = RELEASE_PROTOCOL,
                                         .host = "h"};
     cluster_event(c, &e);
     assert_int_equal(c->reply.err.code, 0);

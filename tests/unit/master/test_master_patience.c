@@ -41,7 +41,8 @@ static int ask_to_join(struct cluster *c, enum master_role role, const char *nam
                                         .name = name,
                                         .address = address,
                                         .http_address = "",
-                                        .version = GRADUS_VERSION,
+                                        .version = release_version(),
+                                        .protocol = RELEASE_PROTOCOL,
                                         .host = "h"};
     cluster_event(c, &e);
     return c->reply.err.code;

@@ -71,11 +71,12 @@ static void joining_is_checked(void **state)
                                      .name = "w",
                                      .address = "h:1",
                                      .http_address = "",
-                                     .version = GRADUS_VERSION,
+                                     .version = release_version(),
+                                     .protocol = RELEASE_PROTOCOL,
                                      .host = ""};
     struct master_join_event bad[] = {good, good, good, good, good};
     bad[0].role = 7;
-    bad[1].version = "0.0.0";
+    bad[1].protocol = RELEASE_PROTOCOL + 1;
     bad[2].name = "../x";
     bad[3].address = "";
     bad[4].incarnation = 0;
@@ -123,7 +124,8 @@ static void a_live_node_keeps_its_address(void **state)
                                         .name = "evil",
                                         .address = n->address,
                                         .http_address = "",
-                                        .version = GRADUS_VERSION,
+                                        .version = release_version(),
+                                        .protocol = RELEASE_PROTOCOL,
                                         .host = ""};
     for (int i = 0; i < 40; i++) { /* whenever it tries, between two heartbeats, too */
         e.request = ++c->request;

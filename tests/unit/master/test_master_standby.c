@@ -226,6 +226,23 @@ static void the_next_master_finds_the_old_primary_closed(void **state)
     }
 }
 
+/* The name of a release decides nothing; how rows and messages are read does. */
+static void a_master_of_another_release_takes_over_what_it_can_read(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        char id[64];
+        struct cluster *c = begin(1080 + i, 2, id, SETS(FOLLOWER, "training.epochs=60"));
+        c->format_more = i == 1;
+        c->protocol_more = i == 2;
+        cluster_restart_master(c, id);
+        const struct job_record *r = cluster_run_to_end(c, id);
+        assert_int_equal(r->adoptions, i == 0);
+        assert_int_equal(r->recoveries, i != 0);
+        cluster_free(c);
+    }
+}
+
 /* Workers that stand for an evaluation are assigned nothing: it says where the shards are now. */
 static void an_evaluation_goes_where_a_shard_has_gone(void **state)
 {
@@ -474,6 +491,7 @@ int main(void)
         cmocka_unit_test(what_it_does_not_answer_is_asked_of_the_backup),
         cmocka_unit_test(what_it_does_not_know_any_more_is_asked_of_the_backup),
         cmocka_unit_test(without_a_backup_it_is_a_recovery),
+        cmocka_unit_test(a_master_of_another_release_takes_over_what_it_can_read),
         cmocka_unit_test(the_next_master_finds_the_old_primary_closed),
         cmocka_unit_test(an_evaluation_goes_where_a_shard_has_gone),
         cmocka_unit_test(who_was_told_to_drop_it_may_die),

@@ -86,7 +86,8 @@ static void set_handover(struct job_handover *h)
 {
     const struct ledger_shape shape = {.records = 9, .batch_records = 2, .split_batches = 2};
     *h = (struct job_handover){.opening = 77,
-                               .version = mem_strdup("0.1.0"),
+                               .format = 3,
+                               .protocol = 4,
                                .servers = job_handover_nodes(1),
                                .server_count = 1,
                                .workers = job_handover_nodes(2),
@@ -115,6 +116,7 @@ static void set_handover(struct job_handover *h)
     job_record_set(&h->others[0].id, "ps-9");
     job_record_set(&h->workers[1].http_address, "h:2");
     job_record_set(&h->workers[1].host, "h");
+    job_record_set(&h->workers[1].version, "0.1.0");
     h->workers[1].pid = 5;
     h->workers[1].incarnation = 6;
     h->workers[1].start = 7;
@@ -125,7 +127,8 @@ static void check_handover(const struct job_handover *h)
     assert_true(h->opening == 77 && h->step == 12 && h->changing);
     assert_true(h->version_shift == UINT64_MAX && h->checkpointed_step == 11);
     assert_true(h->server_count == 1 && h->worker_count == 2);
-    assert_string_equal(h->version, "0.1.0");
+    assert_true(h->format == 3 && h->protocol == 4);
+    assert_string_equal(h->workers[1].version, "0.1.0");
     assert_string_equal(h->servers[0].id, "ps-1");
     assert_string_equal(h->servers[0].address, "h:1");
     assert_true(h->servers[0].backup_opening == 78 && h->servers[0].backup_follows);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/release.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/master_shell.h"
@@ -238,7 +239,7 @@ static void changes_are_checked_and_kept(void **state)
     memcpy(good, GOOD, sizeof GOOD);
     assert_int_equal(submit(&m, good, none, NULL, 0, id, &err), 0);
     char mode[] = "training.mode=async", mode_again[] = "training.mode=bounded";
-    char seed[] = "training.seed=3", ps[] = "cluster.ps=2", modle[] = "training.modle=1";
+    char seed[] = "training.seed=3", ps[] = "cluster.partitions=2", modle[] = "training.modle=1";
     char epochs[] = "training.epochs=x", file[] = "data.train.file=b.csv", word[] = "mode";
     char workers[] = "cluster.workers=2..4";
     static const char *const no_job[] = {"no job nobody-1", NULL};
@@ -247,7 +248,7 @@ static void changes_are_checked_and_kept(void **state)
     assert_refused(&m, id, NULL, 0, ERR_INVALID, empty);
     /* Every wrong one is named, and the good one among them changes nothing. */
     static const char *const all[] = {"training.seed=3: fixed when",
-                                      "cluster.ps=2: fixed when",
+                                      "cluster.partitions=2: fixed when",
                                       "training.modle=1: ",
                                       "training.epochs=x: ",
                                       "data.train.file=b.csv: fixed",
@@ -465,6 +466,7 @@ static char *join(struct running *m, uint64_t incarnation)
     q.incarnation = incarnation;
     q.address = address;
     q.version = version;
+    q.protocol = RELEASE_PROTOCOL;
     struct rpc_msg *reply = call(m, &gradus__v1__cluster__descriptor, "Join", &q.base, &err);
     assert_non_null(reply);
     const Gradus__V1__JoinResponse *r = (const Gradus__V1__JoinResponse *)reply->body;
@@ -509,6 +511,34 @@ static void nodes_are_dropped(void **state)
     stop(&m);
 }
 
+static void nodes_are_drained(void **state)
+{
+    (void)state;
+    struct running m;
+    struct err err;
+    start(&m);
+    char *id = join(&m, 78);
+    Gradus__V1__DrainNodeRequest q = GRADUS__V1__DRAIN_NODE_REQUEST__INIT;
+    q.node = id;
+    for (int undo = 0; undo < 2; undo++) {
+        q.undo = undo;
+        struct rpc_msg *reply = call(&m, &gradus__v1__jobs__descriptor, "DrainNode", &q.base, &err);
+        assert_non_null(reply);
+        const Gradus__V1__DrainNodeResponse *r = (const Gradus__V1__DrainNodeResponse *)reply->body;
+        assert_string_equal(r->node, id);
+        assert_true(r->alive);
+        assert_int_equal(r->draining, !undo);
+        assert_int_equal(r->n_held, 0);
+        rpc_msg_unref(reply);
+    }
+    char nobody[] = "ps-99";
+    q.node = nobody;
+    assert_null(call(&m, &gradus__v1__jobs__descriptor, "DrainNode", &q.base, &err));
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+    free(id);
+    stop(&m);
+}
+
 static void heartbeats_are_less_than_half_of_the_time_out(void **state)
 {
     (void)state;
@@ -534,6 +564,7 @@ int main(void)
         TEST(an_id_with_checkpoints_is_not_given_again),
         TEST(watching_ends_with_the_job),
         TEST(nodes_are_dropped),
+        TEST(nodes_are_drained),
         TEST(heartbeats_are_less_than_half_of_the_time_out),
     };
     return cmocka_run_group_tests_name("master_shell", tests, NULL, NULL);

@@ -2,6 +2,7 @@
 /* Rows that the shell of the master stores, and nodes that are gone. */
 #include "shell_files_rig.h"
 
+#include "base/release.h"
 #include "support/held_port.h"
 
 static struct store_row row; /* the last one that was put */
@@ -174,7 +175,8 @@ static void join(const char *address, uint64_t incarnation, uint64_t now_ms)
                                         .name = "",
                                         .address = address,
                                         .http_address = "",
-                                        .version = GRADUS_VERSION,
+                                        .version = release_version(),
+                                        .protocol = RELEASE_PROTOCOL,
                                         .host = ""};
     master_step(files_shell.master, &e, &files_shell.actions);
 }

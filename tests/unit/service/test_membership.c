@@ -20,7 +20,7 @@ extern const unsigned char gradus_descriptors_end[];
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned joins, heartbeats, leaves, joined, lost, stopped, closed, troubles;
+    unsigned joins, heartbeats, leaves, joined, lost, stopped, closed, troubles, ready, unready;
     uint64_t incarnation;
     char jobs[64];
     char works[64];
@@ -62,7 +62,9 @@ static void on_join(struct rpc_call *call, struct rpc_msg *msg, void *service)
     const Gradus__V1__JoinRequest *r = (const Gradus__V1__JoinRequest *)msg->body;
     char id[] = "ps-1";
     Gradus__V1__JoinResponse reply = GRADUS__V1__JOIN_RESPONSE__INIT;
+    char unready[] = "a backup joins";
     reply.id = id;
+    reply.unready = unready;
     reply.heartbeat_interval_ms = 1;
     reply.heartbeat_timeout_ms = 60000;
     assert_int_equal(r->role, GRADUS__V1__NODE_ROLE__PS);
@@ -214,6 +216,16 @@ static void stop_opening(void *ctx, uint64_t opening)
     count(&seen.closed);
 }
 
+/* The answer to Join says why not, those to heartbeats that nothing is in the way. */
+static void unready(void *ctx, const char *why)
+{
+    (void)ctx;
+    if (why != NULL) {
+        assert_string_equal(why, "a backup joins");
+    }
+    count(why != NULL ? &seen.unready : &seen.ready);
+}
+
 static void jobs(void *ctx, struct membership_jobs *list)
 {
     (void)ctx;
@@ -248,8 +260,8 @@ static void trouble(void *ctx, const struct err *err, uint64_t tried_ms)
     }
 }
 
-static const struct membership_events EVENTS = {joined, lost,  stop_job, stop_opening,
-                                                jobs,   works, trouble};
+static const struct membership_events EVENTS = {joined,  lost, stop_job, stop_opening,
+                                                unready, jobs, works,    trouble};
 
 static struct membership *start_node(const char *master)
 {
@@ -268,6 +280,8 @@ static void test_life_of_a_node(void **state)
     struct membership *m = start_node(rpc_server_address(master, 0));
     wait_for(&seen.joined, 1);
     wait_for(&seen.stopped, 2);
+    wait_for(&seen.ready, 2);
+    assert_int_equal(value(&seen.unready), 1);
     wait_for(&seen.closed, 2);
     struct membership_node node;
     assert_true(membership_node(m, &node));

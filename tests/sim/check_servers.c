@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What must hold of jobs that want another number of servers than those that they run with: they
+ * move when these are there, and not before; nobody gets their workers meanwhile; and none waits
+ * for them that could go on with those that it had. */
+#include "sim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEPT_US (5 * SIM_S) /* on a clock that is a little faster than ours */
+
+uint32_t servers_wanted(const struct job_record *r)
+{
+    const char *section = strstr(r->text, "\ncluster:\n");
+    const char *line = section == NULL ? NULL : strstr(section, "\n  ps: ");
+    return line == NULL ? 0 : (uint32_t)strtoul(line + strlen("\n  ps: "), NULL, 10);
+}
+
+uint32_t servers_needed(const struct job_record *r)
+{
+    const uint32_t wanted = servers_wanted(r);
+    return r->servers > 0 && r->servers < wanted ? r->servers : wanted;
+}
+
+static uint32_t count_alive(struct world *w)
+{
+    struct master_node_info info;
+    uint32_t count = 0;
+    for (size_t i = 0; master_node_at(w->master, i, node_ms(w, 0), &info); i++) {
+        count += info.alive && info.role == MASTER_PS;
+    }
+    return count;
+}
+
+/* It gives up its nodes to move. */
+static void check_begins(struct world *w, struct sim_job *j, const struct job_record *r)
+{
+    unsigned from = 0, to = 0;
+    if (sscanf(r->reason, "moves from %u to %u parameter servers at step", &from, &to) != 2) {
+        return;
+    }
+    if (count_alive(w) < to || from == to) {
+        violated(w, INVARIANT_SERVERS, "%s moves from %u to %u servers, and %u are alive", r->id,
+                 from, to, count_alive(w));
+    }
+    w->counts.moves++;
+    j->servers.moves_us = w->now_us;
+    j->servers.recoveries = r->recoveries;
+    j->servers.life = w->nodes[0].life;
+    for (uint32_t i = 0; i < w->node_count; i++) {
+        j->servers.lives[i] = w->nodes[i].life;
+    }
+}
+
+/* Its workers, by their places in the world. */
+static uint32_t workers_of(struct world *w, const struct job_record *r)
+{
+    uint32_t mask = 0;
+    for (uint32_t i = 1; i < w->node_count; i++) {
+        for (size_t k = 0; k < r->workers.count && w->nodes[i].name != 0; k++) {
+            mask |= strcmp(w->names[w->nodes[i].name], r->workers.items[k]) == 0 ? 1U << i : 0;
+        }
+    }
+    return mask;
+}
+
+void check_servers(struct world *w, uint32_t job, const struct job_record *r)
+{
+    struct sim_job *j = &w->jobs[job];
+    j->servers.due = j->servers.due && r->state == JOB_RUNNING;
+    if (j->state == JOB_RUNNING && r->state == JOB_PENDING) {
+        check_begins(w, j, r);
+    } else if (r->state == JOB_RUNNING) {
+        j->servers.moves_us = 0;
+        j->servers.workers = workers_of(w, r);
+    } else if (r->state != JOB_PENDING && r->state != JOB_STARTING) {
+        j->servers.moves_us = 0;
+    }
+    if (j->servers.moves_us > 0 && r->recoveries > j->servers.recoveries) {
+        violated(w, INVARIANT_SERVERS, "%s moves, and that counts as a recovery", r->id);
+    }
+}
+
+void check_moves_log(struct world *w, const char *text)
+{
+    char job[64] = "";
+    if (sscanf(text, "job=%63s from=", job) == 1) {
+        w->jobs[job_index(w, job)].servers.due = true;
+    }
+}
+
+void check_worker_given(struct world *w, uint32_t job, uint32_t node)
+{
+    for (uint32_t i = 0; i < SIM_JOBS_MAX; i++) {
+        const struct sim_job *o = &w->jobs[i];
+        if (i != job && o->servers.moves_us > 0 && w->now_us < o->servers.moves_us + KEPT_US &&
+            o->servers.life == w->nodes[0].life && (o->servers.workers >> node & 1U) != 0 &&
+            o->servers.lives[node] == w->nodes[node].life) {
+            violated(w, INVARIANT_SERVERS, "%s gets a worker of %s, which moves", w->jobs[job].id,
+                     o->id);
+        }
+    }
+}
+
+/* Nothing befalls a server, and none is short of memory. */
+static bool is_calm(const struct sim_schedule *s)
+{
+    const struct sim_knobs *k = &s->knobs;
+    for (uint32_t i = 0; i < s->fault_count; i++) {
+        const struct sim_fault *f = &s->faults[i];
+        if ((f->node > 0 && f->node <= s->ps_count) || f->kind == FAULT_CUT ||
+            f->kind == FAULT_SPLIT || f->kind == FAULT_PAUSE || f->kind == FAULT_COPY) {
+            return false;
+        }
+    }
+    return k->full_part == 0 && k->room_workers == 0 && k->full_modes_part == 0;
+}
+
+/* A client hears that what it has set is in force: it was done, unless the servers are not there or
+ * it is said why not. */
+void check_told_servers(struct world *w, uint32_t job)
+{
+    const struct job_record *r = master_job(w->master, w->jobs[job].id, node_ms(w, 0));
+    if (r != NULL && r->state == JOB_RUNNING && r->servers > 0 && is_calm(w->schedule) &&
+        count_alive(w) == w->schedule->ps_count && servers_wanted(r) <= count_alive(w) &&
+        r->servers != servers_wanted(r) && !w->jobs[job].servers.due && r->reason[0] == '\0' &&
+        !r->paused && r->step < r->steps_total) {
+        violated(w, INVARIANT_SERVERS, "a client is told that %s has %u servers; it has %u", r->id,
+                 servers_wanted(r), r->servers);
+    }
+}
+
+/* When faults are over, each job that runs comes to have what it wants. */
+void check_wanted(struct world *w)
+{
+    const struct job_record *r;
+    for (size_t i = 0; (r = master_job_at(w->master, i, node_ms(w, 0))) != NULL; i++) {
+        struct sim_job *j = &w->jobs[job_index(w, r->id)];
+        const bool wants =
+            r->state == JOB_RUNNING && r->servers > 0 && r->servers != servers_wanted(r) &&
+            servers_wanted(r) <= w->schedule->ps_count && w->quiet && r->step + 1 < r->steps_total;
+        if (!wants) {
+            j->servers.wants_us = 0;
+        } else if (j->servers.wants_us == 0) {
+            j->servers.wants_us = w->now_us;
+        } else if (w->now_us > j->servers.wants_us + w->schedule->live_us / 2) {
+            violated(w, INVARIANT_SERVERS, "%s wants %u servers, and has %u: %s", r->id,
+                     servers_wanted(r), r->servers, r->reason);
+        }
+    }
+}
