@@ -142,6 +142,11 @@ const struct rule *table_rule(const struct table *t)
     return t->rows.rule;
 }
 
+bool table_admission_is_exact(const struct table *t)
+{
+    return t->admission.kind == TABLE_ADMIT_COUNTED;
+}
+
 /* ---- versions ---- */
 
 static bool is_readable(const struct table *t, const struct table_copy_set *s)
@@ -325,6 +330,7 @@ void table_stats(const struct table *t, struct table_stats *out)
 {
     *out = t->stats;
     out->rows = t->rows.index.count;
+    out->counted = t->admission.counts.count;
     out->bytes = t->rows.budget.bytes + t->counts_budget.bytes;
     out->copies_bytes = t->copies.budget.bytes;
     out->pins = table_copies_pinned(&t->copies);

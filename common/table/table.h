@@ -48,7 +48,7 @@
 #include "table/table_eviction.h"
 #include "table/table_gradient.h"
 
-#define TABLE_PINS_MAX 8     /* versions */
+#define TABLE_PINS_MAX 9     /* versions */
 #define TABLE_HOTTEST_MAX 20 /* keys */
 
 enum table_full {
@@ -98,6 +98,7 @@ void table_keep_previous(struct table *t, bool keeps);
 uint64_t table_version(const struct table *t); /* the present one */
 size_t table_dim(const struct table *t);
 const struct rule *table_rule(const struct table *t);
+bool table_admission_is_exact(const struct table *t); /* admission counts each key */
 
 struct table_step {
     uint64_t version;                    /* the version that it makes: the present one + 1 */
@@ -201,6 +202,7 @@ int table_restore_counts(struct table *t, const struct table_counts_chunk *chunk
 
 struct table_stats {
     uint64_t rows, bytes;               /* present; rows, index, notes, admission */
+    uint64_t counted;                   /* keys with exact counts, present */
     uint64_t copied_rows, copies_bytes; /* for old versions, present */
     uint64_t pins;                      /* versions that are pinned */
     /* since table_new(): */

@@ -250,6 +250,9 @@ class OtherModesRefill(Refill):
     def test_async(self):
         self.assert_each_once(self.one_after_the_other(workers=3, training__mode="async"), 3)
 
+    def test_async_with_delay_compensation(self):
+        self.assert_each_once(self.one_after_the_other(workers=3, training__mode="async", training__staleness_policy="delay_compensation"), 3)
+
     def test_bounded_with_clips_by_norm(self):
         self.assert_each_once(self.one_after_the_other(workers=3, training__mode="bounded", training__staleness=2, update__clip_norm=1), 3)
 
@@ -370,6 +373,12 @@ class OtherModes(Standby):
         self.assert_each_once(self.kill(training__mode="async", update__clip_norm=1, training__staleness_policy="max_staleness",
                                         training__max_staleness=2), 1)
 
+    def test_async_with_delay_compensation(self):
+        self.assert_each_once(self.kill(training__mode="async", training__staleness_policy="delay_compensation"), 1)
+
+    def test_bounded_with_a_rule_that_wants_what_was_read(self):
+        self.assert_each_once(self.kill(training__mode="bounded", training__staleness=2, update__rule="dc_asgd", update__learning_rate=0.1), 1)
+
     def test_sync_without_the_last_replica(self):
         job = self.kill(training__replicas=3, training__replicas_to_aggregate=2)
         status = self.wait_end(job)
@@ -388,14 +397,6 @@ class Refused(Standby):
 
     def test_one_server(self):
         self.refused("on two servers, and cluster.ps is 1", cluster__ps=1)
-
-    def test_tables(self):
-        done = gradus("validate", SOURCE + "/examples/ratings-mf.yaml", "--set", "cluster.ps=2", "--set", "cluster.standby=follower")
-        self.assertEqual(done.returncode, 2, done.stdout)
-        self.assertIn("rows of model.tables have no copies", " ".join(done.stderr.split()))
-
-    def test_gradients_that_need_what_was_read(self):
-        self.refused("delay_compensation", training__mode="async", training__staleness_policy="delay_compensation")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,6 @@ struct flat_ledger { /* a ledger in a message */
     uint32_t done[SIM_SPLITS_MAX];
 };
 
-#define SIM_WORKERS_MAX 10
 #define SIM_LEASES_MAX 8
 #define SIM_WORKS_MAX 3
 

@@ -230,6 +230,14 @@
     X(joining_without_bound, STANDBY, "a primary makes any number of updates while one joins")     \
     X(follows_before_received, STANDBY, "a backup follows when it has the state, whatever waits")  \
     X(follows_without_version_before, STANDBY, "a backup follows that has one version of sync")    \
+    X(sent_not_said, STANDBY, "a backup does not hear which version a worker has")                 \
+    X(record_without_worker, STANDBY, "a backup does not hear whose gradient an update is of")     \
+    X(rows_before_received, STANDBY, "rows are read of a version that the backup lacks")           \
+    X(rows_of_first_table_said, STANDBY, "a record has the rows of a job's first table alone")     \
+    X(state_of_present_rows, STANDBY, "a state has the rows of the moment when it leaves")         \
+    X(state_of_rows_as_read, STANDBY, "a state has rows as they read, not as they lie")            \
+    X(state_without_notes, STANDBY, "a state does not say how often a row was seen")               \
+    X(state_without_counts, STANDBY, "a state does not have what admission has counted")           \
     X(joining_is_ready, STANDBY, "a server may be ended while the backup of its shard joins")      \
     X(backup_is_ready, STANDBY, "a server may be ended while a backup on it joins")                \
     X(drained_is_free, DRAIN, "a node that drains is given jobs")                                  \

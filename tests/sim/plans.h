@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SIM_WORKERS_MAX 10
 #define SIM_NODES_MAX 12
 #define SIM_JOBS_MAX 3
 #define SIM_SHARDS_MAX 3

@@ -32,6 +32,7 @@ static void load(struct world *w, struct sim_shard *s, const struct unary_reques
         s->snapshots[0].version = q->version;
         s->snapshots[0].refs = 1;
         given_open(s, true);
+        s->tables = tables_open(w, s, q->version);
         return;
     }
     if (code != 0) {

@@ -476,10 +476,11 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     const bool all = mode == SIM_ALL;
     const uint32_t some = all || mode == SIM_STANDBY ? 12 : 0;
     const uint32_t traced_percent = mode == SIM_TRACED ? 100 : all ? 8 : 0;
-    const uint32_t tables_percent = mode == SIM_TABLES  ? 100
-                                    : mode == SIM_STILL ? 50
-                                    : all               ? 12
-                                                        : 0;
+    const uint32_t tables_percent = mode == SIM_TABLES    ? 100
+                                    : mode == SIM_STILL   ? 50
+                                    : mode == SIM_STANDBY ? 30
+                                    : all                 ? 12
+                                                          : 0;
     const uint32_t given_percent = mode == SIM_GIVEN ? 100 : some;
     const uint32_t fair_percent = mode == SIM_FAIR ? 100 : some;
     const uint32_t still_percent = mode == SIM_STILL ? 100 : all ? 12 : 0;

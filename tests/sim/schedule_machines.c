@@ -273,8 +273,7 @@ void maker_standby(const struct maker *of, struct sim_schedule *s, uint32_t perc
     for (uint32_t i = 0; i < s->job_count; i++) {
         struct sim_job_plan *job = &s->jobs[i];
         const size_t n = strlen(job->text);
-        if (!chance(&m, percent) || job->ps < 2 || job->tables ||
-            strstr(job->text, "delay_compensation") != NULL) {
+        if (!chance(&m, percent) || job->ps < 2) {
             continue;
         }
         job->standby = true;

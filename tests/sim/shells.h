@@ -138,6 +138,15 @@ void standby_say(struct world *w, struct sim_shard *s, const struct shard_action
 void standby_say_again(struct world *w, uint32_t node, uint32_t serial);
 void standby_heard(struct world *w, struct sim_shard *s, uint32_t unary, uint32_t attempt);
 void standby_answered(struct world *w, const struct unary *u, const struct unary_reply *r);
+void standby_forget(struct world *w); /* all that was said of tables */
+void standby_rows_say(struct world *w, const struct gradient *g, struct sim_record *out);
+void standby_rows_bring(struct world *w, const struct sim_shard *s, const struct sim_record *said,
+                        struct gradient *g);
+/* False: the rows of @version are not there any more. */
+bool standby_tables_say(struct world *w, const struct sim_shard *s, uint64_t version,
+                        struct sim_record *out);
+void standby_tables_load(struct world *w, struct sim_shard *s, const struct sim_record *said,
+                         uint64_t version);
 void standby_load(struct world *w, struct sim_shard *s, const struct shard_action *a);
 void standby_made(struct world *w, const struct sim_shard *s); /* there is a new version */
 void standby_stepped(struct world *w, struct sim_shard *s);

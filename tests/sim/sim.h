@@ -583,7 +583,8 @@ struct world {
 
     struct sim_job jobs[SIM_JOBS_MAX];
     struct sim_reference references[SIM_JOBS_MAX];
-    struct budget tables_budget; /* of all servers */
+    struct budget tables_budget;  /* of all servers */
+    struct sim_bytes *said_bytes; /* by primaries, of tables */
     uint64_t table_draws;
     struct sim_followers follow;
     struct sim_trace traces[SIM_TRACES_MAX];

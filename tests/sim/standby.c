@@ -51,13 +51,15 @@ void standby_release(struct sim_shard *s)
     }
 }
 
-/* A state is read when it leaves. */
-static void read_state(struct world *w, struct sim_shard *s, struct sim_said *said)
+/* A state is read when it leaves. False: its rows are not kept any more, and never will be said. */
+static bool read_state(struct world *w, struct sim_shard *s, struct sim_said *said)
 {
     const struct snapshot_slot *from = shard_version(w, s, said->req.record.what.version);
     said->req.given = from->t;
     memcpy(said->req.record.ids, from->ids.epoch, sizeof said->req.record.ids);
     said->req.slot = said->slots == NULL ? s->slot : said->slots->t;
+    return said->req.record.state != NULL ||
+           standby_tables_say(w, s, said->req.record.what.version, &said->req.record);
 }
 
 /* All that are not on their way. What follows a state may come before it. */
@@ -67,8 +69,9 @@ static void send(struct world *w, struct sim_shard *s)
         if (r->away || r->leaves_us > w->now_us) {
             continue;
         }
-        if (r->req.record.what.kind == SHARD_RECORD_STATE) {
-            read_state(w, s, r);
+        if (r->req.record.what.kind == SHARD_RECORD_STATE && !read_state(w, s, r)) {
+            s->standby.refused = true;
+            return;
         }
         uint32_t index;
         struct unary *u =
@@ -79,7 +82,7 @@ static void send(struct world *w, struct sim_shard *s)
     }
 }
 
-static void fill_update(const struct sim_shard *s, const struct shard_action *a,
+static void fill_update(struct world *w, const struct sim_shard *s, const struct shard_action *a,
                         struct unary_request *q)
 {
     const struct gradient *g = a->buffer;
@@ -88,6 +91,7 @@ static void fill_update(const struct sim_shard *s, const struct shard_action *a,
         q->given = g->t;
         q->record.generation = g->generation;
         memcpy(q->record.ids, g->ids.epoch, sizeof q->record.ids);
+        standby_rows_say(w, g, &q->record);
     }
     memcpy(q->totals, s->totals, sizeof q->totals);
 }
@@ -153,8 +157,11 @@ void standby_say(struct world *w, struct sim_shard *s, const struct shard_action
         memcpy(&q->record.decision, a->record.decision.replicas,
                a->record.decision.bytes > 8 ? 8 : a->record.decision.bytes);
     }
+    if (a->record.sent_count > 0) {
+        memcpy(q->record.sent, a->record.sent, a->record.sent_count * sizeof *q->record.sent);
+    }
     if (kind == SHARD_RECORD_UPDATE) {
-        fill_update(s, a, q);
+        fill_update(w, s, a, q);
     }
     while (*last != NULL) {
         last = &(*last)->next;
@@ -230,6 +237,7 @@ static void bring_gradient(struct world *w, struct sim_shard *s, const struct un
     g->t = q->given;
     memcpy(g->ids.epoch, q->record.ids, sizeof g->ids.epoch);
     g->generation = q->record.generation;
+    standby_rows_bring(w, s, &q->record, g);
     e->gradient = g;
     e->elements = s->elements;
     s->gradients++;
@@ -268,6 +276,7 @@ void standby_heard(struct world *w, struct sim_shard *s, uint32_t unary, uint32_
     uint8_t decision[8];
     memcpy(decision, &q.record.decision, sizeof decision);
     e.record.decision.replicas = decision;
+    e.record.sent = q.record.sent;
     for (uint32_t i = 0; i < SIM_ROUNDS_MAX; i++) {
         totals[i] =
             (struct exchange_totals){{e.record.version, i}, &q.totals[i], sizeof q.totals[i]};
@@ -314,10 +323,11 @@ void standby_load(struct world *w, struct sim_shard *s, const struct shard_actio
     s->era_count = q->era_count;
     memcpy(s->eras, q->eras, sizeof s->eras);
     given_open(s, false);
+    standby_tables_load(w, s, &q->record, a->version);
 }
 
-/* Over values, slots and batches of the present version. */
-static uint64_t sum_of(const struct sim_shard *s)
+/* Over values, slots, rows and batches of the present version. */
+static uint64_t sum_of(const struct world *w, const struct sim_shard *s)
 {
     const struct snapshot_slot *present = &s->snapshots[s->present];
     uint64_t sum = rng_key_mix(s->examples, present->version);
@@ -330,7 +340,24 @@ static uint64_t sum_of(const struct sim_shard *s)
     for (uint32_t i = 0; i < SIM_EPOCHS_MAX; i++) {
         sum = rng_key_mix(sum, s->applied.epoch[i]);
     }
+    if (s->tables != NULL) { /* what is in them is compared with this after each update */
+        sum = rows_sum(&w->jobs[s->job], &s->tables->models[s->present], s->number, sum);
+    }
     return sum | 1;
+}
+
+/* The bits of its primary. */
+static void check_bits(struct world *w, const struct sim_shard *s)
+{
+    const struct sim_job *j = &w->jobs[s->job];
+    const uint64_t version = s->snapshots[s->present].version;
+    const uint64_t made =
+        version < SIM_VERSIONS_MAX ? j->standby.shards[s->number].made[version] : 0;
+    if (s->opened == j->opened && made != 0 && made != sum_of(w, s)) {
+        violated(w, INVARIANT_STANDBY,
+                 "version %llu of shard %u has other bits in the backup than in the primary",
+                 (unsigned long long)version, s->number);
+    }
 }
 
 void standby_made(struct world *w, const struct sim_shard *s)
@@ -341,21 +368,10 @@ void standby_made(struct world *w, const struct sim_shard *s)
     const uint64_t version = s->snapshots[s->present].version;
     if (info.role != SHARD_BACKUP && s->opened == j->opened && version < SIM_VERSIONS_MAX &&
         standby_is_present(w, s)) {
-        j->standby.shards[s->number].made[version] = sum_of(s);
+        j->standby.shards[s->number].made[version] = sum_of(w, s);
     }
-}
-
-/* The bits of its primary. */
-static void check_bits(struct world *w, const struct sim_shard *s)
-{
-    const struct sim_job *j = &w->jobs[s->job];
-    const uint64_t version = s->snapshots[s->present].version;
-    const uint64_t made =
-        version < SIM_VERSIONS_MAX ? j->standby.shards[s->number].made[version] : 0;
-    if (s->opened == j->opened && made != 0 && made != sum_of(s)) {
-        violated(w, INVARIANT_STANDBY,
-                 "version %llu of shard %u has other bits in the backup than in the primary",
-                 (unsigned long long)version, s->number);
+    if (info.role == SHARD_BACKUP && standby_is_known(w, s)) {
+        check_bits(w, s);
     }
 }
 

@@ -7,12 +7,17 @@
 #include "ps/core/shard.h"
 #include "sim/plans.h"
 
+struct sim_bytes;
+
 /* Of a request of a primary to its backup; what else a record has is in the request's own fields,
  * the summed gradient in `given`. */
 struct sim_record {
     struct shard_record what; /* without the bytes of its decision */
     uint64_t from;            /* the opening of the primary */
     uint64_t decision;        /* a bit for each replica */
+    uint32_t sent[SIM_WORKERS_MAX];
+    const struct sim_bytes *rows;  /* of tables, of an update; NULL: none */
+    const struct sim_bytes *state; /* of a state: of all tables */
     bool has_gradient;
     uint64_t ids[SIM_EPOCHS_MAX]; /* of the gradient, and the generation that brought it */
     uint64_t generation;

@@ -118,6 +118,9 @@ void rows_read(const struct sim_job *j, uint32_t table, uint32_t key, const stru
 /* Where @a and @b differ, of the keys of shard @shard of @shards: key and table. */
 bool rows_differ(const struct sim_job *j, const struct sim_rows *a, const struct sim_rows *b,
                  uint32_t shard, uint32_t shards, uint32_t *table, uint32_t *key);
+/* Over all that rows_differ() compares, of a shard as the job has them; goes on from @sum. */
+uint64_t rows_sum(const struct sim_job *j, const struct sim_rows *rows, uint32_t shard,
+                  uint64_t sum);
 /* Rows of a sync job as they are at @version, by its batches alone. */
 const struct sim_rows *rows_reference(struct world *w, uint32_t job, uint64_t version);
 void rows_forget(struct world *w); /* all references; memory is kept */
@@ -143,6 +146,10 @@ void tables_follow(const struct sim_shard *s);
 /* NULL: the job has none. */
 struct sim_tables *tables_open(struct world *w, const struct sim_shard *s, uint64_t version);
 void tables_close(struct world *w, struct sim_tables *t); /* NULL is fine */
+/* They begin anew, empty, at @version. */
+void tables_renew(struct world *w, struct sim_shard *s, uint64_t version);
+/* Of a version that is a snapshot. */
+const struct sim_rows *tables_model(struct world *w, const struct sim_shard *s, uint64_t version);
 /* What @x brings of rows goes with @g. */
 void tables_take(struct world *w, const struct sim_shard *s, const struct exchange *x,
                  struct gradient *g);

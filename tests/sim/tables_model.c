@@ -81,6 +81,50 @@ bool rows_differ(const struct sim_job *j, const struct sim_rows *a, const struct
     return false;
 }
 
+static uint64_t sum_bytes(uint64_t sum, const void *data, size_t bytes)
+{
+    const unsigned char *at = data;
+    for (uint64_t word = 0; bytes > 0; word = 0) {
+        const size_t n = bytes < sizeof word ? bytes : sizeof word;
+        memcpy(&word, at, n);
+        sum = rng_key_mix(sum, word);
+        at += n;
+        bytes -= n;
+    }
+    return sum;
+}
+
+static uint64_t sum_row(const struct table_config *c, const struct sim_row *row, uint64_t sum)
+{
+    sum = rng_key_mix(sum, row->there);
+    sum = rng_key_mix(sum, row->counted);
+    if (!row->there) {
+        return sum;
+    }
+    sum = rng_key_mix(sum, row->seen);
+    sum = rng_key_mix(sum, row->sightings);
+    sum = sum_bytes(sum, row->values, c->dim * sizeof(float));
+    for (size_t k = 0; k < c->rule->slot_count; k++) {
+        const size_t n = c->rule->slot_kinds[k] == RULE_SLOT_ROW ? 1 : c->dim;
+        sum = sum_bytes(sum, row->slots[k], n * sizeof(float));
+    }
+    return sum;
+}
+
+uint64_t rows_sum(const struct sim_job *j, const struct sim_rows *rows, uint32_t shard,
+                  uint64_t sum)
+{
+    for (uint32_t t = 0; t < SIM_TABLE_COUNT; t++) {
+        for (uint32_t k = 0; k < SIM_KEYS; k++) {
+            if (table_shard_of(sim_keys[k], j->shard_count) == shard) {
+                sum = sum_row(&j->table_plans[t].config, &rows->of[t][k], sum);
+                sum = sum_bytes(sum, rows->counters[t][tables_bucket(k)], SIM_COUNTERS);
+            }
+        }
+    }
+    return sum;
+}
+
 /* ---- admission ---- */
 
 /* Four counters of a block that its bucket has, as table/table_admission.h says. */

@@ -38,6 +38,20 @@ struct sim_tables *tables_open(struct world *w, const struct sim_shard *s, uint6
     return t;
 }
 
+void tables_renew(struct world *w, struct sim_shard *s, uint64_t version)
+{
+    struct sim_tables *t = s->tables;
+    struct table_config configs[SIM_TABLE_COUNT];
+    struct err err = {0};
+    for (uint32_t i = 0; i < SIM_TABLE_COUNT; i++) {
+        tables_config(job_of(w, s), i, s->number, job_of(w, s)->shard_count, &configs[i]);
+    }
+    if (t->pin_count > 0 || shard_tables_renew(t->real, configs, version, &err) != 0) {
+        violated(w, INVARIANT_ROWS, "tables cannot be made anew: %s", err.msg);
+    }
+    t->kept_from = version;
+}
+
 void tables_follow(const struct sim_shard *s)
 {
     struct sim_tables *t = s->tables;
@@ -141,6 +155,11 @@ static uint32_t slot_of(struct world *w, const struct sim_shard *s, uint64_t ver
     }
     violated(w, INVARIANT_READ, "rows of version %llu of shard %u are read, which it has not",
              (unsigned long long)version, s->number);
+}
+
+const struct sim_rows *tables_model(struct world *w, const struct sim_shard *s, uint64_t version)
+{
+    return &s->tables->models[slot_of(w, s, version)];
 }
 
 bool tables_has(const struct sim_shard *s, uint64_t version)

@@ -166,6 +166,7 @@ static void clear(struct world *w)
         n->job = job;
     }
     budget_clear(w);
+    standby_forget(w);
     w->gradients = NULL; /* those that died with a server are free again, too */
     for (struct gradient *g = w->all_gradients; g != NULL; g = g->all) {
         tables_gradient_free(g->tables);
@@ -215,6 +216,7 @@ void world_free(struct world *w)
         rows_release(w->nodes[i].job);
         free(w->nodes[i].job);
     }
+    standby_forget(w);
     while (w->all_gradients != NULL) {
         struct gradient *g = w->all_gradients;
         w->all_gradients = g->all;

@@ -34,7 +34,7 @@ enum exchange_kind {
     EXCHANGE_SPARE,  /* a request for a spare replica */
     EXCHANGE_SUMS,   /* a request for the sums of a round */
     EXCHANGE_TOTALS, /* brings the totals of a round */
-    EXCHANGE_ROWS,   /* reads rows of tables, of one version; answered at once */
+    EXCHANGE_ROWS,   /* reads rows of tables, of one version that was shown */
 };
 
 /* ---- requests ---- */

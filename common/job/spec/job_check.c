@@ -370,11 +370,9 @@ static void check_update_async(const struct job_reader *r)
     }
 }
 
-/* A backup makes the updates that its shard says, and has nothing of what workers read. */
 static void check_standby(const struct job_reader *r)
 {
     const struct job_spec *spec = r->spec;
-    const struct training_spec *t = &spec->training;
     if (!r->sound[JOB_SECTION_CLUSTER] || spec->cluster.standby == STANDBY_NONE) {
         return;
     }
@@ -383,25 +381,6 @@ static void check_standby(const struct job_reader *r)
                    "cluster.standby: a shard and its copy are on two servers, and cluster.ps is "
                    "%" PRId64 "; allowed: at least 'ps: 2'",
                    spec->cluster.ps);
-    }
-    if (spec->model.table_count > 0) {
-        job_report(r, "cluster.standby",
-                   "cluster.standby: rows of model.tables have no copies; allowed: none");
-    }
-    if (!r->sound[JOB_SECTION_TRAINING] || t->mode == TRAINING_SYNC) {
-        return;
-    }
-    if (t->staleness_policy == POLICY_DELAY_COMPENSATION) {
-        job_report(r, "cluster.standby",
-                   "cluster.standby: a copy has not what each worker read, which "
-                   "'staleness_policy: delay_compensation' wants; allowed: none, another policy or "
-                   "'mode: sync'");
-    }
-    if (spec->update.rule != NULL && spec->update.rule->base != RULE_BASE_NONE) {
-        job_report(r, "cluster.standby",
-                   "cluster.standby: a copy has not what each worker read, which %s wants; "
-                   "allowed: none, another rule or 'mode: sync'",
-                   spec->update.rule->name);
     }
 }
 

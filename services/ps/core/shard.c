@@ -24,9 +24,6 @@ static int check_options(const struct shard_options *o, struct err *err)
     int rc = era_check(o->eras, o->era_count, SHARD_ROUNDS_MAX, err);
     rc = rc != 0 ? rc : consistency_check(&o->consistency, err);
     rc = rc != 0 ? rc : shard_ledger_check(o->ledger, err);
-    rc = rc != 0 || o->role == SHARD_ALONE
-             ? rc
-             : shard_record_check(&o->consistency, o->keeps_bases, err);
     return rc != 0 ? rc : shard_workers_check(o->workers, o->worker_count, err);
 }
 
@@ -72,6 +69,7 @@ void shard_free(struct shard *s)
     }
     shard_hold_clear(s);
     free(s->standby.held);
+    free(s->standby.sent);
     free(s->eras);
     free(s->pacing.late);
     free(s->pacing.came_ms);

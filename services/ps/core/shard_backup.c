@@ -79,6 +79,17 @@ static int check_update_sync(const struct shard *s, const struct shard_event *e,
                            r->version);
 }
 
+static int check_workers(const struct shard *s, const struct shard_record *r, struct err *err)
+{
+    bool there = r->worker <= s->worker_count;
+    for (size_t i = 0; i < r->sent_count; i++) {
+        there = there && r->sent[i] > 0 && r->sent[i] <= s->worker_count;
+    }
+    return there ? 0
+                 : err_set(err, ERR_CORRUPT, "an update with workers beyond the last of %zu",
+                           s->worker_count);
+}
+
 static int check_update_async(const struct shard *s, const struct shard_record *r, struct err *err)
 {
     const struct ledger *l = &s->ledger;
@@ -87,7 +98,7 @@ static int check_update_async(const struct shard *s, const struct shard_record *
                 r->batch == (rolls ? 0 : l->done[r->split]) && r->batch < r->batch_end &&
                 r->batch_end <= ledger_shape_split_batches(&l->shape, r->split) &&
                 r->base_version <= s->version;
-    return next ? 0
+    return next ? check_workers(s, r, err)
                 : err_set(err, ERR_CORRUPT,
                           "an update of batches %" PRIu32 "..%" PRIu32 " of split %" PRIu32
                           " of epoch %" PRIu64 ", which are not the next ones",
@@ -133,8 +144,11 @@ static int take_update(struct shard *s, const struct shard_event *e, struct shar
     if (rc != 0 || s->consistency.mode == TRAINING_SYNC) {
         return rc != 0 ? rc : take_update_sync(s, e, out);
     }
+    for (size_t i = 0; i < r->sent_count; i++) {
+        shard_policy_sent(s, r->sent[i] - 1, out);
+    }
     const struct shard_queued q = {r->epoch,    r->split,        r->batch,    r->batch_end,
-                                   r->examples, r->base_version, e->gradient, SHARD_WORKER_NONE};
+                                   r->examples, r->base_version, e->gradient, r->worker - 1};
     shard_async_update(s, &q, out);
     return 0;
 }
@@ -198,7 +212,6 @@ static int check_state(const struct shard *s, const struct shard_event *e, struc
                                               : "all of its values");
     }
     int rc = consistency_check(e->consistency, err);
-    rc = rc != 0 ? rc : shard_record_check(e->consistency, s->keeps_bases, err);
     rc = rc != 0 ? rc : shard_ledger_check(e->ledger, err);
     rc = rc != 0 ? rc : era_check(e->eras, e->era_count, SHARD_ROUNDS_MAX, err);
     return rc != 0 ? rc : shard_workers_check(e->workers, e->worker_count, err);

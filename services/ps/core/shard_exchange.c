@@ -23,10 +23,12 @@ static int check_pull(const struct shard *s, const struct exchange_request *ask,
     return 0;
 }
 
-/* Whoever reads rows of a version has had that version of every shard: it does not wait. */
+/* Whoever reads rows of a version has had that version of every shard: it does not wait. Those of
+ * the newest one wait until that may be shown (shard_try_answer()). */
 static int check_rows(const struct shard *s, const struct exchange_rows *rows, struct err *err)
 {
-    if (rows->of == ROWS_OF_LATEST || shard_readable(s, rows->version)) {
+    const bool there = shard_readable(s, rows->version) && rows->version <= shard_shown(s);
+    if (rows->of == ROWS_OF_LATEST || there) {
         return 0;
     }
     return err_set(err, ERR_RANGE,
@@ -131,12 +133,10 @@ static int answer_pinned(const struct shard *s, const struct shard_event *e,
     return 0;
 }
 
-static int answer_rows(const struct shard *s, const struct shard_event *e,
-                       struct shard_actions *out)
+static int answer_rows(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     const struct exchange_rows *rows = &e->ask.rows;
-    uint64_t version =
-        rows->of == ROWS_OF_LATEST || MUTANT(rows_of_present) ? s->version : rows->version;
+    uint64_t version = MUTANT(rows_of_present) ? s->version : rows->version;
     if (rows->of == ROWS_OF_PIN) {
         const struct shard_pin *pin = find_pin(s, e, out);
         if (pin == NULL) {
@@ -144,12 +144,12 @@ static int answer_rows(const struct shard *s, const struct shard_event *e,
         }
         version = MUTANT(pinned_rows_of_present) ? s->version : pin->version;
     }
-    struct shard_action *a = shard_act(out, SHARD_REPLY);
-    a->tag = e->tag;
-    a->answer.kind = EXCHANGE_ROWS;
-    a->rows = true;
-    a->version = version;
-    a->generation = s->generation;
+    if (rows->of == ROWS_OF_LATEST) {
+        const struct shard_parked p = {.tag = e->tag, .since_ms = e->now_ms, .kind = EXCHANGE_ROWS};
+        const int rc = shard_try_answer(s, &p, out, &out->err);
+        return rc == 1 ? shard_park(s, &p, &out->err) : rc;
+    }
+    shard_answer_rows(s, e->tag, version, out);
     return 0;
 }
 

@@ -90,7 +90,7 @@ struct shard_parked {
     bool partial;
     uint64_t step;
     uint32_t replica;
-    /* what it asks for */
+    /* what it asks for; rows: of the newest version */
     enum exchange_kind kind;
     bool has_pull;
     struct exchange_pull pull; /* with a clock: waits while its worker is too far ahead */
@@ -135,6 +135,8 @@ struct shard_standby {
     void *state_slots; /* NULL: the rule has none */
     uint32_t updates;  /* said since */
     bool follows;      /* it can take over */
+    uint32_t *sent;    /* workers, of the record that was said last */
+    size_t sent_capacity;
     /* SHARD_BACKUP */
     bool joins; /* it has not received its state */
     struct shard_held *held;
@@ -255,6 +257,8 @@ void shard_sync_apply(struct shard *s, uint64_t now_ms, struct shard_actions *ou
 /* Answer the request @p, or leave it: 0 answered, 1 it must wait, ERR_* refused for @err. */
 int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
                      struct err *err);
+void shard_answer_rows(const struct shard *s, void *tag, uint64_t version,
+                       struct shard_actions *out);
 /* True if @version is the present one or the one before it. Pins are asked for by their ids. */
 bool shard_readable(const struct shard *s, uint64_t version);
 /* Errors: ERR_EXHAUSTED. */
@@ -335,8 +339,6 @@ void shard_sums_repeat(struct shard *s, const struct exchange_totals *totals,
 
 /* ---- shard_record.c: what a primary says to its backup ---- */
 
-/* Errors: ERR_INVALID: updates with @c need what a worker read, which no backup has. */
-int shard_record_check(const struct consistency *c, bool keeps_bases, struct err *err);
 /* Say what comes next to the backup, if there is one. @q: the update's; NULL in sync, where it is
  * of the sum in nodes[0]. */
 void shard_record_update(struct shard *s, const struct shard_queued *q, struct shard_actions *out);

@@ -78,15 +78,10 @@ bool shard_joins(const struct shard *s, const struct shard_event *e)
 /* May the shard have the backup that @e says? */
 static int check_backup(const struct shard *s, const struct shard_event *e, struct err *err)
 {
-    if (!e->has_backup) {
+    if (!brings_backup(s, e)) {
         return 0;
     }
-    const struct consistency *next = e->ledger == NULL ? &s->consistency : e->consistency;
-    int rc = shard_record_check(next, s->keeps_bases, err);
-    if (rc != 0 || !brings_backup(s, e)) {
-        return rc;
-    }
-    rc = shard_check_filled(s, err);
+    int rc = shard_check_filled(s, err);
     return rc == 0 && s->has_slots && e->slots_buffer == NULL
                ? err_set(err, ERR_EXHAUSTED, "there is no memory for a copy of the slots")
                : rc;

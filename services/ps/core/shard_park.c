@@ -36,6 +36,17 @@ static void reply_values(struct shard *s, const struct shard_parked *p, uint64_t
     }
 }
 
+void shard_answer_rows(const struct shard *s, void *tag, uint64_t version,
+                       struct shard_actions *out)
+{
+    struct shard_action *a = shard_act(out, SHARD_REPLY);
+    a->tag = tag;
+    a->answer.kind = EXCHANGE_ROWS;
+    a->rows = true;
+    a->version = version;
+    a->generation = s->generation;
+}
+
 /* The version before the present one can still be read: when a worker dies in between, another
  * worker has to pull from a shard that is one step ahead what it had before. */
 bool shard_readable(const struct shard *s, uint64_t version)
@@ -47,8 +58,13 @@ bool shard_readable(const struct shard *s, uint64_t version)
 int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
                      struct err *err)
 {
-    if (shard_unreceived(s) && !MUTANT(shown_before_received)) {
+    const bool early = p->kind == EXCHANGE_ROWS && MUTANT(rows_before_received);
+    if (shard_unreceived(s) && !early && !MUTANT(shown_before_received)) {
         return 1;
+    }
+    if (p->kind == EXCHANGE_ROWS) {
+        shard_answer_rows(s, p->tag, s->version, out);
+        return 0;
     }
     if (p->kind == EXCHANGE_SUMS) {
         return shard_sums_answer(s, p, out, err);

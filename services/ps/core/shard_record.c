@@ -2,17 +2,8 @@
 /* What a primary says to its backup: a record before each change of what survives a generation.
  * What a generation forgets is in no record: gradients that are not applied, requests that wait,
  * clocks, readers' pins. */
+#include "base/mem.h"
 #include "ps/core/shard_internal.h"
-
-int shard_record_check(const struct consistency *c, bool keeps_bases, struct err *err)
-{
-    if (c->mode == TRAINING_SYNC || (!keeps_bases && c->policy != POLICY_DELAY_COMPENSATION)) {
-        return 0;
-    }
-    return err_set(err, ERR_INVALID,
-                   "a shard with a backup, whose updates need what each worker read: the backup "
-                   "does not have it");
-}
 
 /* The next record, if there is a backup. */
 static struct shard_action *emit(struct shard *s, enum shard_record_kind kind,
@@ -30,6 +21,19 @@ static struct shard_action *emit(struct shard *s, enum shard_record_kind kind,
     a->record = (struct shard_record){
         .kind = kind, .number = ++b->records, .generation = s->generation, .version = s->version};
     return a;
+}
+
+/* Those who were sent the present version. */
+static void list_sent(struct shard *s, struct shard_record *r)
+{
+    struct shard_standby *b = &s->standby;
+    b->sent = mem_grow(b->sent, &b->sent_capacity, s->worker_count, sizeof *b->sent);
+    r->sent = b->sent;
+    for (uint32_t i = 0; i < s->worker_count && !MUTANT(sent_not_said); i++) {
+        if (s->workers[i].has_base && s->workers[i].base == s->version) {
+            b->sent[r->sent_count++] = i + 1;
+        }
+    }
 }
 
 void shard_record_update(struct shard *s, const struct shard_queued *q, struct shard_actions *out)
@@ -53,6 +57,8 @@ void shard_record_update(struct shard *s, const struct shard_queued *q, struct s
         r->batch = q->batch;
         r->batch_end = q->batch_end;
         r->base_version = q->base_version;
+        r->worker = MUTANT(record_without_worker) ? 0 : q->worker + 1; /* none is the last one */
+        list_sent(s, r);
         return;
     }
     r->rounds = shard_rounds(s, s->version);
@@ -81,6 +87,7 @@ void shard_record_state(struct shard *s, const struct shard_event *e, struct sha
     b->updates = 0;
     b->state_version = s->version;
     b->state_slots = e->slots_buffer;
+    shard_policy_forget_all(s, out); /* the backup has no older version, and nobody pushes of one */
     for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
         s->pins[i].unsaid = s->pins[i].id[0] != 0;
     }

@@ -13,7 +13,10 @@
  * from then on it is as above. Only when the backup has received everything that was said, of steps
  * of sync at least one after the state (so that it has the version before, too, and the sums and
  * the decision that led to the present one), and when no version is pinned that was pinned before,
- * does it *follow*: it can take over. */
+ * does it *follow*: it can take over.
+ *
+ * Which version is kept for a worker is said with the next update, not with the answer that shows
+ * it, so nobody waits for that. Who takes over begins a generation, in which workers read anew. */
 #ifndef GRADUS_PS_CORE_SHARD_RECORD_H
 #define GRADUS_PS_CORE_SHARD_RECORD_H
 
@@ -52,6 +55,11 @@ struct shard_record {
     uint64_t epoch;          /* async, bounded: which batches, and what they were computed on */
     uint32_t split, batch, batch_end;
     uint64_t base_version;
+    uint32_t worker; /* whose; as those below, its place among the workers, from 1. 0: of none */
+    /* Async, bounded, where an update wants what a worker read: workers that were sent @version,
+     * rising. It is kept for them before the update is made. Borrowed */
+    const uint32_t *sent;
+    size_t sent_count;
     uint32_t rounds; /* sync: of sums; the shell has their totals */
     /* SHARD_RECORD_UPDATE in partial sync, SHARD_RECORD_DECISION; SHARD_RECORD_STATE, when one of
      * the present step is known. Borrowed */

@@ -128,7 +128,52 @@ int tables_gradient_join(struct tables_gradient **to, struct tables_gradient **f
     return tables_gradient_add(*to, *from, err);
 }
 
+static struct table_gradient_view view_of(const struct tables_gradient *g, size_t table)
+{
+    struct table_gradient_view view = table_gradient_view(&g->of[table]);
+    view.n = table > 0 && MUTANT(rows_of_first_table_said) ? 0 : view.n;
+    return view;
+}
+
+uint64_t tables_gradient_bytes(const struct tables_gradient *g)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const struct table_gradient_view view = view_of(g, i);
+        bytes += table_gradient_bytes(VALUE_FP32, view.n, view.dim);
+    }
+    return bytes;
+}
+
+void tables_gradient_encode(const struct tables_gradient *g, void *out)
+{
+    unsigned char *to = out;
+    for (size_t i = 0; i < g->count; i++) {
+        const struct table_gradient_view view = view_of(g, i);
+        table_gradient_encode(VALUE_FP32, &view, to);
+        to += table_gradient_bytes(VALUE_FP32, view.n, view.dim);
+    }
+}
+
 /* ---- the tables ---- */
+
+/* Makes @t->tables; with an error some are there. */
+static int make(struct shard_tables *t, const struct table_config *configs, size_t count,
+                uint64_t version, struct err *err)
+{
+    int rc = 0;
+    t->version = version;
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        const uint64_t bytes = configs[i].bytes_max + configs[i].copies_bytes_max;
+        rc = budget_take(t->budget, bytes, "a table", err);
+        t->bytes += rc == 0 ? bytes : 0;
+        rc = rc != 0 ? rc : table_new(&configs[i], version, &t->tables[i], err);
+        if (rc != 0) {
+            return err_wrap(err, "table '%s'", configs[i].name);
+        }
+    }
+    return 0;
+}
 
 int shard_tables_new(const struct table_config *configs, size_t count, uint64_t version,
                      struct budget *budget, struct shard_tables **out, struct err *err)
@@ -136,26 +181,33 @@ int shard_tables_new(const struct table_config *configs, size_t count, uint64_t 
     assert(count <= SHARD_TABLES_MAX);
     struct shard_tables *t = mem_new(1, sizeof *t);
     t->budget = budget;
-    t->version = version;
-    int rc = 0;
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        const uint64_t bytes = configs[i].bytes_max + configs[i].copies_bytes_max;
-        rc = budget_take(budget, bytes, "a table", err);
-        t->bytes += rc == 0 ? bytes : 0;
-        rc = rc != 0 ? rc : table_new(&configs[i], version, &t->tables[i], err);
-        if (rc != 0) {
-            (void)err_wrap(err, "table '%s'", configs[i].name);
-            break;
-        }
+    t->count = count;
+    for (size_t i = 0; i < count; i++) {
         t->dims[i] = configs[i].dim;
         t->keeps_previous = configs[i].keeps_previous;
-        t->count++;
     }
+    int rc = make(t, configs, count, version, err);
     if (rc != 0) {
         shard_tables_free(t);
         return rc;
     }
     *out = t;
+    return 0;
+}
+
+int shard_tables_renew(struct shard_tables *t, const struct table_config *configs, uint64_t version,
+                       struct err *err)
+{
+    shard_tables_close(t);
+    t->reader_count = 0;
+    int rc = make(t, configs, t->count, version, err);
+    if (rc != 0) {
+        shard_tables_close(t);
+        return rc;
+    }
+    for (size_t i = 0; i < t->count; i++) {
+        table_keep_previous(t->tables[i], t->keeps_previous);
+    }
     return 0;
 }
 
@@ -187,7 +239,9 @@ void shard_tables_keep_previous(struct shard_tables *t, bool keeps)
 {
     const bool changes = keeps != t->keeps_previous && !(MUTANT(previous_as_opened) && keeps);
     for (size_t i = 0; i < t->count && changes; i++) {
-        table_keep_previous(t->tables[i], keeps);
+        if (t->tables[i] != NULL) {
+            table_keep_previous(t->tables[i], keeps);
+        }
     }
     t->keeps_previous = keeps;
 }

@@ -49,6 +49,10 @@ int tables_gradient_add(struct tables_gradient *to, const struct tables_gradient
 int tables_gradient_join(struct tables_gradient **to, struct tables_gradient **from,
                          struct err *err);
 
+/* Bytes of the same as one that is expected, with floats; what has no rows of a table says so. */
+uint64_t tables_gradient_bytes(const struct tables_gradient *g);
+void tables_gradient_encode(const struct tables_gradient *g, void *out);
+
 /* ---- the tables ---- */
 
 struct shard_tables {
@@ -67,6 +71,10 @@ struct shard_tables {
  * Returns owned. Errors: those of table_new(), with the table's name; ERR_EXHAUSTED. */
 int shard_tables_new(const struct table_config *configs, size_t count, uint64_t version,
                      struct budget *budget, struct shard_tables **out, struct err *err);
+/* They begin anew, empty, at @version, with the same @configs. Errors: those of shard_tables_new();
+ * there are none then. */
+int shard_tables_renew(struct shard_tables *t, const struct table_config *configs, uint64_t version,
+                       struct err *err);
 /* The rows and their memory go; what does not change may still be read, by any thread. */
 void shard_tables_close(struct shard_tables *t);
 void shard_tables_free(struct shard_tables *t); /* NULL is fine */

@@ -78,6 +78,8 @@ static void release_record(struct ps_record_stream *s)
 {
     buffer_put(s->buffer);
     s->buffer = NULL;
+    tables_gradient_free(s->rows);
+    s->rows = NULL;
     if (s->request != NULL) {
         buffer_put(s->request->event.slots_buffer);
         ps_request_unref(s->request);
@@ -143,12 +145,13 @@ static void open_memory(struct ps_record_stream *s, const Gradus__V1__SharedMemo
     }
 }
 
-/* True if a record of @kind may have so many values. */
-static bool fits(const struct ps_shard *s, enum shard_record_kind kind, uint64_t total)
+/* True if a record of @kind may have so many values, of which @rows are of tables. */
+static bool fits(const struct ps_shard *s, enum shard_record_kind kind, uint64_t total,
+                 uint64_t rows)
 {
     switch (kind) {
     case SHARD_RECORD_UPDATE:
-        return total == s->elements || total == 0;
+        return total >= rows && (total - rows == s->elements || total == 0);
     case SHARD_RECORD_FILL:
         return total <= s->elements;
     case SHARD_RECORD_STATE:
@@ -167,14 +170,17 @@ static int begin(struct ps_record_stream *s, struct rpc_msg *msg, struct err *er
     s->number = m->number;
     s->total = m->total;
     s->arrived = 0;
+    s->parts = false;
     int rc = ps_record_read(s->request, m, err);
     const enum shard_record_kind kind = s->request->event.record.kind;
-    if (rc == 0 && !(m->number > 0 ? fits(s->shard, kind, m->total) : m->total == 0)) {
+    const bool update = rc == 0 && m->number > 0 && kind == SHARD_RECORD_UPDATE;
+    const uint64_t rows = update ? m->update->rows_bytes / sizeof(float) : 0;
+    if (rc == 0 && !(m->number > 0 ? fits(s->shard, kind, m->total, rows) : m->total == 0)) {
         rc = err_set(err, ERR_INVALID,
                      "record %" PRIu64 " has %" PRIu64 " elements; the shard has %" PRIu64,
                      m->number, m->total, s->shard->elements);
     }
-    return rc;
+    return rc != 0 || !update ? rc : ps_heard_rows(s->shard, m->update, &s->rows, err);
 }
 
 static int take_norms(struct ps_record_stream *s, const Gradus__V1__RecordRequest *m,
@@ -183,13 +189,29 @@ static int take_norms(struct ps_record_stream *s, const Gradus__V1__RecordReques
     return m->update->push == NULL ? 0 : ps_read_norms(s->shard, m->update->push, s->buffer, err);
 }
 
+/* The record is a state, and behind its values come tables. */
+static bool brings_tables(const struct ps_record_stream *s)
+{
+    return s->number > 0 && s->request->event.record.kind == SHARD_RECORD_STATE &&
+           s->shard->tables != NULL;
+}
+
+/* A shard with tables alone has gradients without a single value. */
+static bool has_gradient(const struct ps_record_stream *s)
+{
+    const struct shard_record *r = &s->request->event.record;
+    return s->number > 0 && r->kind == SHARD_RECORD_UPDATE && r->examples > 0 &&
+           s->shard->tables != NULL;
+}
+
 /* Memory for the values of a record that begins. 1: there is none; the message is read again when
  * there is. */
 static int find_room(struct ps_record_stream *s, const Gradus__V1__RecordRequest *m,
                      struct err *err)
 {
     struct ps_request *r = s->request;
-    if (s->total == 0 || s->buffer != NULL || r->event.given != NULL) {
+    const bool has = s->total > 0 || has_gradient(s);
+    if (!has || s->buffer != NULL || r->event.given != NULL) {
         return 0;
     }
     if (r->event.record.kind == SHARD_RECORD_FILL) {
@@ -214,20 +236,25 @@ static int find_room(struct ps_record_stream *s, const Gradus__V1__RecordRequest
     return rc == 0 && r->event.record.kind == SHARD_RECORD_UPDATE ? take_norms(s, m, err) : rc;
 }
 
-/* The next @n floats to where they belong: of a state the slots lie behind the values. */
+/* The next @n floats to where they belong: of a state the slots lie behind the values, of an update
+ * the rows of tables. */
 static void read_values(struct ps_record_stream *s, struct rpc_spans *spans, uint64_t n)
 {
     const struct buffer *slots = s->request->event.slots_buffer;
-    const uint64_t elements = slots != NULL ? s->shard->elements : s->total;
+    const bool more = slots != NULL || s->rows != NULL;
+    const uint64_t elements = more ? s->shard->elements : s->total;
     float *to = s->buffer != NULL ? s->buffer->floats.data : s->request->kept;
     const uint64_t left = s->arrived < elements ? elements - s->arrived : 0;
     const uint64_t first = n < left ? n : left;
     if (first > 0) {
         (void)wire_values_read(spans, VALUE_FP32, to + s->arrived, first);
     }
-    if (n > first) {
-        to = slots->floats.data + (s->arrived + first - elements);
-        (void)wire_values_read(spans, VALUE_FP32, to, n - first);
+    const uint64_t behind = s->arrived + first - elements;
+    if (n > first && slots != NULL) {
+        (void)wire_values_read(spans, VALUE_FP32, slots->floats.data + behind, n - first);
+    } else if (n > first) {
+        (void)rpc_spans_read(spans, s->rows->encoded + behind * sizeof(float),
+                             (n - first) * sizeof(float));
     }
 }
 
@@ -238,7 +265,7 @@ static int take_values(struct ps_record_stream *s, const Gradus__V1__RecordReque
     const uint64_t n = bytes / sizeof(float);
     if (m->gradient_block != 0) {
         const bool whole = s->request->event.record.kind == SHARD_RECORD_UPDATE &&
-                           s->buffer != NULL && s->arrived == 0 && bytes == 0;
+                           s->buffer != NULL && s->rows == NULL && s->arrived == 0 && bytes == 0;
         s->arrived = s->total;
         return whole ? 0
                      : err_set(err, ERR_INVALID,
@@ -261,10 +288,18 @@ static int take_values(struct ps_record_stream *s, const Gradus__V1__RecordReque
     return 0;
 }
 
-/* All of the record has come. */
-static void post(struct ps_record_stream *s)
+/* All of the record has come. Errors: ERR_INVALID its rows are none. */
+static int post(struct ps_record_stream *s, struct err *err)
 {
     struct ps_request *r = s->request;
+    if (s->rows != NULL) {
+        int rc = tables_gradient_decode(s->rows, NULL, err);
+        if (rc != 0) {
+            return rc;
+        }
+        s->buffer->tables = s->rows;
+        s->rows = NULL;
+    }
     if (s->buffer != NULL) {
         r->event.gradient = s->buffer;
         r->event.elements = s->shard->elements;
@@ -272,6 +307,24 @@ static void post(struct ps_record_stream *s)
     s->request = NULL;
     s->buffer = NULL;
     ps_request_post(r);
+    return 0;
+}
+
+/* A part of the state's tables, or the word that all have come. */
+static int take_part(struct ps_record_stream *s, const Gradus__V1__RecordRequest *m,
+                     struct rpc_spans *spans, struct err *err)
+{
+    if (!brings_tables(s) || s->arrived < s->total) {
+        return err_set(err, ERR_INVALID, "record %" PRIu64 ": a part of tables, which it has not",
+                       m->number);
+    }
+    const bool first = !s->parts, last = rpc_spans_bytes(spans) == 0;
+    int rc = 0;
+    s->parts = true;
+    if (first || !last) { /* also of tables without rows */
+        rc = ps_heard_part(s, spans, first, s->request->event.record.version, err);
+    }
+    return rc == 0 && last ? post(s, err) : rc;
 }
 
 static int take(struct ps_record_stream *s, struct rpc_msg *msg, struct err *err)
@@ -284,12 +337,12 @@ static int take(struct ps_record_stream *s, struct rpc_msg *msg, struct err *err
         rc = err_set(err, ERR_INVALID, "record %" PRIu64 " before the end of record %" PRIu64,
                      m->number, s->number);
     }
+    if (rc == 0 && m->of_tables) {
+        return take_part(s, m, msg->bulk, err);
+    }
     rc = rc != 0 ? rc : find_room(s, m, err);
     rc = rc != 0 ? rc : take_values(s, m, msg->bulk, err);
-    if (rc == 0 && s->arrived == s->total) {
-        post(s);
-    }
-    return rc;
+    return rc == 0 && s->arrived == s->total && !brings_tables(s) ? post(s, err) : rc;
 }
 
 void ps_on_record(struct rpc_call *call, struct rpc_msg *msg, void *service)

@@ -19,7 +19,8 @@ struct telling {
     Gradus__V1__Ledger ledger_message;
     struct ledger ledger;
     Gradus__V1__TableStats *tables;
-    size_t hot; /* the table whose hottest keys are asked for */
+    size_t hot;  /* the table whose hottest keys are asked for */
+    bool backup; /* whose tables are its primary's once more: it is left out */
     struct table_hottest hottest;
     Gradus__V1__HotKey keys[TABLE_HOTTEST_MAX], *key_list[TABLE_HOTTEST_MAX];
 };
@@ -36,11 +37,12 @@ static void send_stats(struct stats *st)
 {
     Gradus__V1__StatsResponse m = GRADUS__V1__STATS_RESPONSE__INIT;
     Gradus__V1__ShardStats **list = mem_new(st->count, sizeof(Gradus__V1__ShardStats *));
-    for (size_t i = 0; i < st->count; i++) {
-        list[i] = &st->shards[i].message;
-    }
     m.shards = list;
-    m.n_shards = st->count;
+    for (size_t i = 0; i < st->count; i++) {
+        if (!st->shards[i].backup) {
+            list[m.n_shards++] = &st->shards[i].message;
+        }
+    }
     (void)rpc_reply(st->call, &m.base, NULL);
     free(list);
     for (size_t i = 0; i < st->count; i++) {
@@ -90,7 +92,7 @@ static bool tell_tables(struct telling *t)
     const char *hottest = ((const Gradus__V1__StatsRequest *)t->stats->msg->body)->hottest;
     const struct ps_shard *s = t->shard;
     bool asked = false;
-    if (s->tables == NULL || s->let_go) { /* they are gone */
+    if (s->tables == NULL || s->tables->bytes == 0) { /* they are gone */
         return false;
     }
     const size_t count = s->tables->count;
@@ -117,7 +119,8 @@ static void tell_hottest(struct strand_task *task)
 {
     struct telling *t = telling_of(task);
     struct ps_shard *s = t->shard;
-    if (!s->let_go && table_hottest(s->tables->tables[t->hot], &t->hottest, HOTTEST_ROWS)) {
+    if (s->tables->bytes > 0 &&
+        table_hottest(s->tables->tables[t->hot], &t->hottest, HOTTEST_ROWS)) {
         (void)strand_post(&s->strand, task, tell_hottest); /* behind requests that came meanwhile */
         return;
     }
@@ -140,6 +143,7 @@ static void tell(struct strand_task *task)
     struct snapshots_usage usage;
     shard_info(s->core, &info);
     snapshots_usage(&s->snapshots, &usage);
+    t->backup = s->tables != NULL && info.role == SHARD_BACKUP;
     Gradus__V1__ShardStats *m = &t->message;
     gradus__v1__shard_stats__init(m);
     m->job = s->job;

@@ -31,6 +31,7 @@ void ps_load(struct ps_shard *s, const struct shard_action *a)
     buffer_put(values);
     buffer_put(slots);
     present->version = a->version;
+    assert(s->tables == NULL || s->tables->version == a->version); /* they came before */
     s->updates_skipped = r->change->skipped;
 }
 

@@ -173,6 +173,8 @@ uint64_t ps_standby_waits_ms(const struct ps_standby *said)
 
 uint64_t ps_standby_state_sent(const struct ps_standby *said)
 {
-    const uint64_t bytes = said->sent_number == 1 ? said->sent_end * sizeof(float) : 0;
+    uint64_t bytes = said->sent_number == 1 ? said->sent_end * sizeof(float) : 0;
+    bytes =
+        bytes < said->state_bytes ? bytes : said->state_bytes; /* with tables it is about that */
     return said->received > 0 || said->sent_number > 1 ? said->state_bytes : bytes;
 }

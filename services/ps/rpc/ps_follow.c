@@ -29,6 +29,13 @@ static void trim(struct ps_follow *f)
     f->end = f->first == NULL ? &f->first : f->end;
 }
 
+/* What it has to say is not whole, and never will be. */
+static void stick(struct ps_follow *f, const struct err *why)
+{
+    f->stuck = true;
+    text_copy(f->problem, sizeof f->problem, why->msg);
+}
+
 /* Says the next record, or a part of it. 1: it is said. 2: it waits until others are received.
  * Errors: those of rpc_stream_send(). */
 static int say_next(struct ps_follow *f, struct err *err)
@@ -59,6 +66,8 @@ static void send_all(struct ps_follow *f)
         if (rc == 1) {
             f->sending = f->sending->next;
             f->at = 0;
+        } else if (rc == ERR_RANGE) { /* rows of the state are not kept any more */
+            stick(f, &err);
         } else if (rc != 0) {
             if (rc != 2 && rc != ERR_EXHAUSTED) { /* with that it goes on with the next receipt */
                 rpc_stream_cancel(f->stream);
@@ -74,10 +83,20 @@ static struct ps_copy *copy_of(struct ps_follow *f, const struct buffer *from)
     struct err err;
     struct ps_copy *c = ps_copies_take(&f->copies, f->shard, from, &err);
     if (c == NULL) {
-        f->stuck = true;
-        text_copy(f->problem, sizeof f->problem, err.msg);
+        stick(f, &err);
     }
     return c;
+}
+
+/* Likewise what @from has of tables. */
+static struct ps_said_rows *rows_of(struct ps_follow *f, const struct buffer *from)
+{
+    struct err err;
+    struct ps_said_rows *rows = ps_said_rows_new(f->shard, from, &err);
+    if (rows == NULL && err.code != 0) {
+        stick(f, &err);
+    }
+    return rows;
 }
 
 /* From now on it is the way to the backup that joins. */
@@ -101,10 +120,16 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
         r->decision = mem_new(d->bytes, 1);
         r->what.decision.replicas = memcpy(r->decision, d->replicas, d->bytes);
     }
+    if (a->record.sent_count > 0) {
+        const size_t bytes = a->record.sent_count * sizeof *r->sent;
+        r->sent = mem_new(1, bytes);
+        r->what.sent = memcpy(r->sent, a->record.sent, bytes);
+    }
     if (a->record.kind == SHARD_RECORD_UPDATE) {
         r->gradient = a->buffer == NULL      ? NULL
                       : a->record.rounds > 0 ? f->reduced
                                              : copy_of(f, a->buffer);
+        r->rows = rows_of(f, a->buffer);
         f->reduced = a->record.rounds > 0 && a->buffer != NULL ? NULL : f->reduced;
         for (uint32_t i = 0; i < a->record.rounds; i++) {
             buf_add(&r->totals[i], s->sums.totals[i].data, s->sums.totals[i].len);
@@ -115,7 +140,7 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
     }
     if (joins) {
         r->state = ps_state_new(s, a, r->request);
-        f->state_bytes = ps_record_floats(r) * sizeof(float);
+        f->state_bytes = ps_state_bytes(r->state);
     }
     *f->end = r;
     f->end = &r->next;

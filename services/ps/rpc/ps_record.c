@@ -45,6 +45,7 @@ static void write_update(const struct ps_record *r, struct room *room, Gradus__V
     m->update = &room->update;
     m->update->examples = w->examples;
     m->update->pushes = w->pushes;
+    m->update->rows_bytes = r->rows == NULL ? 0 : r->rows->bytes;
     if (w->decision.bytes > 0) {
         write_decision(&w->decision, &room->decision);
         m->update->decision = &room->decision;
@@ -68,6 +69,9 @@ static void write_update(const struct ps_record *r, struct room *room, Gradus__V
         room->push.n_norms = r->gradient->norm_count;
     }
     m->update->push = &room->push;
+    m->update->worker = w->worker;
+    m->update->sent = r->sent;
+    m->update->n_sent = w->sent_count;
 }
 
 static void write_pin(const struct ps_request *r, Gradus__V1__PinRequest *out)
@@ -137,12 +141,17 @@ static void write_what(const struct ps_record *r, struct room *room, Gradus__V1_
     }
 }
 
+static uint64_t rows_floats(const struct ps_record *r)
+{
+    return r->rows == NULL ? 0 : r->rows->bytes / sizeof(float);
+}
+
 uint64_t ps_record_floats(const struct ps_record *r)
 {
     if (r->state != NULL) {
         return ps_state_floats(r->state);
     }
-    return r->gradient != NULL                 ? r->gradient->shard->elements
+    return r->gradient != NULL                 ? r->gradient->shard->elements + rows_floats(r)
            : r->what.kind == SHARD_RECORD_FILL ? r->request->event.elements
                                                : 0;
 }
@@ -160,6 +169,7 @@ void ps_record_free(const struct ps_shard *s, struct ps_record *r)
     if (r->gradient != NULL) {
         ps_copy_unref(r->gradient);
     }
+    ps_said_rows_unref(r->rows);
     ps_state_free(r->state);
     if (r->request != NULL) {
         ps_request_unref(r->request);
@@ -168,6 +178,7 @@ void ps_record_free(const struct ps_shard *s, struct ps_record *r)
         buf_release(&r->totals[i]);
     }
     free(r->decision);
+    free(r->sent);
     free(r);
 }
 
@@ -179,7 +190,13 @@ static struct ps_part part_at(struct ps_shard *s, const struct ps_record *r, uin
         return ps_state_part(s, r->state, at);
     }
     struct ps_part part = {.count = ps_record_floats(r) - at};
-    if (r->gradient != NULL) {
+    if (r->gradient != NULL && at >= r->gradient->shard->elements) {
+        at -= r->gradient->shard->elements;
+        part.data = (const float *)(const void *)r->rows->data + at;
+        part.release = ps_said_rows_unref;
+        part.ctx = ps_said_rows_ref(r->rows);
+    } else if (r->gradient != NULL) {
+        part.count -= rows_floats(r);
         part.data = r->gradient->floats.data + at;
         part.release = ps_copy_unref;
         part.ctx = ps_copy_ref(r->gradient);
@@ -187,6 +204,13 @@ static struct ps_part part_at(struct ps_shard *s, const struct ps_record *r, uin
         part.data = (const float *)r->request->event.given + at;
     }
     return part;
+}
+
+/* Where the values of a state end, and its tables begin; the first message is sent by then. */
+static uint64_t values_end(const struct ps_record *r)
+{
+    const uint64_t floats = ps_record_floats(r);
+    return floats > 0 ? floats : 1;
 }
 
 /* That gRPC has; its reference keeps the shard. */
@@ -204,11 +228,17 @@ static void part_left(void *ctx)
     free(l);
 }
 
+/* Rows of tables lie behind the values, or may do so. */
+static bool has_rows(const struct ps_record *r)
+{
+    return r->gradient != NULL && r->gradient->shard->tables != NULL;
+}
+
 /* The block in which the backup sees the values on stream @number, from 1; 0: it does not. */
 static uint32_t block_of(const struct ps_record *r, uint64_t number)
 {
     const struct ps_copy *c = r->gradient;
-    const bool seen = c != NULL && c->near != NULL && c->near->stream == number;
+    const bool seen = c != NULL && !has_rows(r) && c->near != NULL && c->near->stream == number;
     return seen ? c->block + 1 : 0;
 }
 
@@ -227,7 +257,7 @@ bool ps_record_note(const struct ps_record *r, uint64_t number, struct ps_note *
     m.number = r->what.number;
     m.total = ps_record_floats(r);
     m.gradient_block = block_of(r, number);
-    if (m.total > 0 && m.gradient_block == 0) {
+    if (r->state != NULL || has_rows(r) || (m.total > 0 && m.gradient_block == 0)) {
         return false;
     }
     write_what(r, &room, &m);
@@ -238,6 +268,46 @@ bool ps_record_note(const struct ps_record *r, uint64_t number, struct ps_note *
     return true;
 }
 
+/* Sends @n floats of @part as what @m says. */
+static int send_part(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
+                     Gradus__V1__RecordRequest *m, const struct ps_part *part, uint64_t n,
+                     uint64_t *at, struct err *err)
+{
+    const struct rpc_piece piece = {part->data, n * sizeof(float)};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    if (part->release != NULL) {
+        struct leaving *l = mem_new(1, sizeof *l);
+        *l = (struct leaving){s, *part, number, m->number, *at + n};
+        blob.release = part_left;
+        blob.ctx = l;
+    }
+    const int rc = rpc_stream_send(stream, &m->base, &blob, err);
+    if (rc == 0) {
+        *at += n;
+        meter_add(s->ps->meters.record_bytes, n * sizeof(float));
+    }
+    return rc;
+}
+
+/* Sends the next part of the tables of a state, whose values are sent, or says that all are. */
+static int send_tables(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
+                       const struct ps_record *r, uint64_t *at, struct err *err)
+{
+    Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
+    struct ps_part part;
+    m.number = r->what.number;
+    m.of_tables = 1;
+    int rc = ps_said_tables_next(r->state->tables, *at == values_end(r), &part, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (part.data == NULL) {
+        rc = rpc_stream_send(stream, &m.base, NULL, err);
+        return rc != 0 ? rc : 1;
+    }
+    return send_part(s, stream, number, &m, &part, part.count, at, err);
+}
+
 int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t number,
                    const struct ps_record *r, uint64_t *at, struct err *err)
 {
@@ -245,6 +315,10 @@ int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t numbe
     Gradus__V1__RecordRequest m = GRADUS__V1__RECORD_REQUEST__INIT;
     m.total = ps_record_floats(r);
     m.number = r->what.number;
+    const bool tables = r->state != NULL && r->state->tables != NULL;
+    if (tables && *at >= values_end(r)) {
+        return send_tables(s, stream, number, r, at, err);
+    }
     if (*at == 0) {
         write_what(r, &room, &m);
     }
@@ -254,26 +328,14 @@ int ps_record_send(struct ps_shard *s, struct rpc_stream *stream, uint64_t numbe
         if (rc == 0 && m.gradient_block != 0) {
             ps_record_named(s, r);
         }
-        return rc != 0 ? rc : 1;
+        *at += rc == 0 && tables;
+        return rc != 0 ? rc : !tables;
     }
     m.offset = *at;
     const struct ps_part part = part_at(s, r, *at);
     const uint64_t n = part.count < PS_RECORD_FLOATS_MAX ? part.count : PS_RECORD_FLOATS_MAX;
-    const struct rpc_piece piece = {part.data, n * sizeof(float)};
-    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
-    if (part.release != NULL) {
-        struct leaving *l = mem_new(1, sizeof *l);
-        *l = (struct leaving){s, part, number, m.number, *at + n};
-        blob.release = part_left;
-        blob.ctx = l;
-    }
-    const int rc = rpc_stream_send(stream, &m.base, &blob, err);
-    if (rc != 0) {
-        return rc;
-    }
-    *at += n;
-    meter_add(s->ps->meters.record_bytes, n * sizeof(float));
-    return *at == m.total ? 1 : 0;
+    const int rc = send_part(s, stream, number, &m, &part, n, at, err);
+    return rc == 0 && *at == m.total && !tables ? 1 : rc;
 }
 
 /* ---- from messages ---- */
@@ -304,6 +366,9 @@ static int read_update(struct ps_request *r, const Gradus__V1__UpdateRecord *m, 
         out->batch_end = m->push->batch_end;
         out->base_version = m->push->base_version;
     }
+    out->worker = m->worker;
+    out->sent = m->sent;
+    out->sent_count = m->n_sent;
     if (m->n_totals > SHARD_ROUNDS_MAX) {
         return err_set(err, ERR_INVALID, "the totals of %zu rounds; at most %d", m->n_totals,
                        SHARD_ROUNDS_MAX);

@@ -4,7 +4,7 @@
 
 #include "os/chrono.h"
 #include "ps/rpc/ps_memory.h"
-#include "ps/rpc/ps_shell.h"
+#include "ps/rpc/ps_standby.h"
 
 /* ---- on the strand ---- */
 
@@ -61,6 +61,16 @@ static void step_read(struct ps_shard *s, struct ps_request *r)
     ps_shard_step(s, &r->event); /* what it did not take goes back */
 }
 
+/* It is sent again. */
+static void refuse_record(struct ps_shard *s, struct ps_request *r, struct err *err)
+{
+    struct shard_action refused = {.kind = SHARD_REPLY, .code = err->code};
+    buffer_put(r->event.gradient);
+    buffer_put(r->event.slots_buffer);
+    (void)ps_shard_wrap(s, err);
+    ps_request_answer(r, &refused, err);
+}
+
 /* A record of an update that there is no memory for cannot be followed: on a backup nothing frees
  * some. Memory for copies of slots the records before it may have to give back first. */
 static void step_record(struct ps_shard *s, struct ps_request *r)
@@ -69,6 +79,10 @@ static void step_record(struct ps_shard *s, struct ps_request *r)
     const struct shard_record *record = &r->event.record;
     if (record->kind == SHARD_RECORD_PIN && r->event.slots && update_slot_count(s->update) > 0) {
         r->event.slots_buffer = buffer_get(&s->slot_copies, NULL); /* the core asks for it */
+    }
+    if (record->kind == SHARD_RECORD_STATE && ps_heard_whole(s, r->call, &err) != 0) {
+        refuse_record(s, r, &err);
+        return;
     }
     if (record->kind == SHARD_RECORD_MEMBERSHIP || record->kind == SHARD_RECORD_STATE) {
         ps_shard_step_membership(s, r);

@@ -5,7 +5,7 @@
  * table cannot be a second array: it is what the update changed, copied before; where nobody reads
  * the version before (async and bounded modes, but for pins), nothing is copied. A gather of some
  * thousand rows takes a fraction of a millisecond, which is all that a reader can delay a writer.
- * No request for rows waits by itself, so nothing new can dead-lock, and the shard's core decides
+ * No request for rows waits but for a backup, so nothing new can dead-lock, and the core decides
  * about rows with the numbers that it has. The keys of the next batch go with the push before it.
  * They are a courtesy of the shard, which may have no memory for them, so the worker's core hears
  * whether rows came, and asks again where they did not. What a push brings of tables is part of its
@@ -71,6 +71,8 @@ void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
 /* The tables of the job of @s, empty or from a checkpoint later. Errors: ERR_INVALID, ERR_RANGE,
  * ERR_EXHAUSTED. */
 int ps_tables_open(struct ps_shard *s, uint64_t version, struct err *err);
+/* They begin anew at @version, empty. Errors: ERR_EXHAUSTED; there are none then. */
+int ps_tables_renew(struct ps_shard *s, uint64_t version, struct err *err);
 /* The version before is read in sync alone: by workers that are a step behind others. */
 void ps_tables_follow(struct ps_shard *s);
 /* Their part of the meters, as of now. */

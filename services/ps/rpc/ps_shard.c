@@ -122,9 +122,6 @@ static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, 
         .backup = r->backup == NULL ? 0 : r->backup->opening,
         .joins = r->joins,
     };
-    if (o.role != SHARD_ALONE && s->spec.model.table_count > 0) {
-        return err_set(err, ERR_INVALID, "a shard with a backup, of a job with tables");
-    }
     s->core = shard_new(&o, err);
     return s->core == NULL ? ERR_INVALID : 0;
 }

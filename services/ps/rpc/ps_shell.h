@@ -190,9 +190,10 @@ struct ps_shard {
     bool copies_more, version_more; /* one of slots, and a kept one: for a backup that joins */
     bool pin_reserved;              /* a backup: memory for a version that is pinned is reserved */
     struct ps_record_stream *record_streams;
-    const struct shard_event *stepped; /* the event whose actions are done */
-    pthread_mutex_t standby_lock;      /* guards: */
-    struct ps_standby *standby;        /* what it says of itself; NULL: nothing yet */
+    const struct rpc_call *tables_from; /* a backup that joins: the stream that brings tables */
+    const struct shard_event *stepped;  /* the event whose actions are done */
+    pthread_mutex_t standby_lock;       /* guards: */
+    struct ps_standby *standby;         /* what it says of itself; NULL: nothing yet */
 
     struct strand_task left; /* behind what removes it from the list of shards */
     struct strand_task wake;
@@ -245,9 +246,9 @@ struct ps_request {
     struct ps_request **link;
 };
 
-/* What follows are the files from top to bottom: each calls only those below it. At the top are
- * ps_service.c, ps.c and the methods (on_*.c). Of files with headers of their own, ps_memory.c is
- * below ps_apply.c, ps_rows.c below ps_answer.c, ps_shared_memory.c and ps_eras.c at the bottom. */
+/* The files from top to bottom: each calls only those below it. At the top ps_service.c, ps.c, the
+ * methods (on_*.c). Of files with headers of their own, ps_memory.c is below ps_apply.c, ps_rows.c
+ * below ps_answer.c, ps_shared_memory.c and ps_eras.c at the bottom. */
 
 /* ---- methods ---- */
 
@@ -346,7 +347,7 @@ void ps_apply(struct ps_shard *s, const struct shard_action *apply,
               const struct shard_action *replies, size_t count);
 /* Copy what s->slots_to asks for; a large copy by another thread, while the strand waits. */
 void ps_keep_slots(struct ps_shard *s);
-/* SHARD_KEEP, SHARD_FORGET: also slot 0, for rules that want it as the worker read it. */
+/* Also slot 0, for rules that want it as the worker read it. */
 void ps_base_keep(struct ps_shard *s, uint64_t version);
 void ps_base_forget(struct ps_shard *s, uint64_t version);
 
@@ -455,14 +456,13 @@ int ps_check_opening(struct ps *ps, const Gradus__V1__OpenShardRequest *r, struc
 /* Keeps a reference. Errors: ERR_EXHAUSTED; ERR_EXISTS; ERR_UNAVAILABLE draining;
  * those of ps_check_opening(). */
 int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err);
-/* The CloseShard of a shard that is not there has come: an OpenShard of it that comes later is
- * refused. */
+/* The CloseShard of a shard that is not there has come: a later OpenShard of it is refused. */
 void ps_close_early(struct ps *ps, const Gradus__V1__ShardRef *ref);
 void ps_remove(struct ps *ps, struct ps_shard *s); /* on its strand; not in it: fine */
 void ps_wait_removed(struct ps *ps); /* until all are, and nothing of theirs runs any more */
 bool ps_drained(struct ps *ps);      /* it is, or will be */
 bool ps_lingers(struct ps *ps);      /* a shard that is in the table no more, but in memory */
-/* References to all shards (of @job, when that is not NULL and not empty); returns their number. */
+/* References to all shards (of @job, when that is not NULL, not ""); returns their number. */
 size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MAX]);
 
 /* ---- ps_spans.c: times, and spans for those who have seen trace_on() ---- */

@@ -2,11 +2,12 @@
 /* Standby shards (docs/protocol.md): what a primary says to its backup, and how a backup hears it.
  * From top to bottom: on_record.c (the backup's method), ps_hear.c (the notes that it reads),
  * ps_follow.c and ps_link.c (the primary's way to its backup), ps_record.c (a record as messages),
- * ps_state.c, ps_copy.c, ps_near.c, ps_backup.c. */
+ * ps_state.c, ps_said_tables.c, ps_copy.c, ps_heard_tables.c, ps_near.c, ps_backup.c. */
 #ifndef GRADUS_PS_RPC_PS_STANDBY_H
 #define GRADUS_PS_RPC_PS_STANDBY_H
 
 #include "host/shared_notes.h"
+#include "ps/data/tables_state.h"
 #include "ps/rpc/ps_stream.h"
 
 struct ps_record;
@@ -65,6 +66,8 @@ void ps_thread_begins(struct ps *ps);
 void ps_thread_ends(struct ps *ps);
 void ps_wait_threads(struct ps *ps);
 
+struct ps_said_tables;
+
 /* ---- a primary ---- */
 
 /* The memory of a gradient that is on its way: one of a shard's, which is on the budget; a moment
@@ -109,6 +112,21 @@ struct ps_part {
     void *ctx;
 };
 
+/* The rows of tables that a record brings; on the budget, if there is room: they are needed. */
+struct ps_said_rows {
+    atomic_uint refs;
+    struct ps_shard *shard; /* each reference keeps one to it */
+    uint64_t bytes;
+    bool counted; /* on the budget */
+    unsigned char *data;
+};
+/* Those of @gradient, which may be NULL; NULL: it has none, or (with an error) there is no memory.
+ */
+struct ps_said_rows *ps_said_rows_new(struct ps_shard *s, const struct buffer *gradient,
+                                      struct err *err);
+struct ps_said_rows *ps_said_rows_ref(struct ps_said_rows *r);
+void ps_said_rows_unref(void *rows); /* any thread; NULL is fine */
+
 /* All of a shard, for a backup that joins. */
 struct ps_state {
     Gradus__V1__StateRecord message;          /* but for the decision; it points to what follows, */
@@ -117,26 +135,41 @@ struct ps_state {
     Gradus__V1__Ledger position;
     Gradus__V1__Era *eras, **era_list;
     struct ledger ledger;
-    struct snapshot *values; /* ps_values_acquire() */
-    struct buffer *slots;    /* NULL: the rule has none */
+    struct snapshot *values;       /* ps_values_acquire() */
+    struct buffer *slots;          /* NULL: the rule has none */
+    struct ps_said_tables *tables; /* NULL: the job has none */
 };
 /* @a: SHARD_EMIT, of the event of @r, which outlives it. Returns owned. */
 struct ps_state *ps_state_new(struct ps_shard *s, const struct shard_action *a,
                               const struct ps_request *r);
-void ps_state_free(struct ps_state *st); /* NULL is fine */
-uint64_t ps_state_floats(const struct ps_state *st);
+void ps_state_free(struct ps_state *st);             /* NULL is fine */
+uint64_t ps_state_floats(const struct ps_state *st); /* but for tables */
+uint64_t ps_state_bytes(const struct ps_state *st);  /* with them, about */
 /* What lies there from float @at on, which is below ps_state_floats(). */
 struct ps_part ps_state_part(struct ps_shard *s, const struct ps_state *st, uint64_t at);
 /* Into the event of a record that was read so far. Errors: ERR_INVALID. */
 int ps_state_read(struct ps_request *r, const Gradus__V1__StateRecord *m, struct err *err);
 
+/* The tables of a shard at the version that is kept for the state: they are read and sent a part at
+ * a time, some parts ahead of what has left. */
+struct ps_said_tables *ps_said_tables_new(struct ps_shard *s, uint64_t version);
+void ps_said_tables_free(struct ps_said_tables *t); /* NULL is fine; parts that leave stay */
+uint64_t ps_said_tables_bytes(const struct ps_said_tables *t); /* about */
+/* The next part of @t, @first: from the beginning. With a @part of no data: there are no more.
+ * Errors: ERR_EXHAUSTED others leave first, and then the shard is woken; ERR_RANGE the rows are not
+ * kept any more; ERR_STATE. */
+int ps_said_tables_next(struct ps_said_tables *t, bool first, struct ps_part *part,
+                        struct err *err);
+
 /* A record that the backup has not received. */
 struct ps_record {
     struct ps_record *next;
     struct shard_record what;
-    uint8_t *decision;          /* that it borrows */
+    uint8_t *decision; /* that it borrows, and */
+    uint32_t *sent;
     struct ps_request *request; /* whose event it tells; NULL: an update, a decision */
-    struct ps_copy *gradient;   /* of an update with examples */
+    struct ps_copy *gradient;   /* of an update with examples, */
+    struct ps_said_rows *rows;  /* and of tables */
     struct ps_state *state;
     struct buf totals[SHARD_ROUNDS_MAX];
 };
@@ -194,6 +227,19 @@ void ps_record_free(const struct ps_shard *s, struct ps_record *r); /* was shown
  * ERR_INVALID. */
 int ps_record_read(struct ps_request *r, const Gradus__V1__RecordRequest *m, struct err *err);
 
+/* ---- tables at a backup (ps_heard_tables.c) ---- */
+
+/* Room for the rows that record @m brings; NULL: it has none. Errors: ERR_INVALID; ERR_EXHAUSTED.
+ */
+int ps_heard_rows(struct ps_shard *s, const Gradus__V1__UpdateRecord *m,
+                  struct tables_gradient **out, struct err *err);
+/* Takes a part of the state's tables to the strand, where the shard puts it in, if it has none yet;
+ * the call goes on then. @first: the tables begin anew, at @version. Errors: ERR_EXHAUSTED. */
+int ps_heard_part(struct ps_record_stream *s, struct rpc_spans *spans, bool first, uint64_t version,
+                  struct err *err);
+/* On the strand: all parts that came on @stream are in. Errors: ERR_UNAVAILABLE they are not. */
+int ps_heard_whole(const struct ps_shard *s, const struct rpc_call *stream, struct err *err);
+
 /* ---- what SetMembership says (ps_change.c) ---- */
 
 int ps_read_change(struct ps_request *r, const Gradus__V1__SetMembershipRequest *m,
@@ -213,6 +259,8 @@ struct ps_record_stream {
     struct ps_request *request; /* the record that comes in; NULL: none */
     uint64_t number, arrived, total;
     struct buffer *buffer;
+    struct tables_gradient *rows; /* of tables, which lie behind the gradient */
+    bool parts;                   /* of the state's tables have come */
     float *given;
     struct ps_shared_memory *memory; /* NULL: the primary offered none that can be opened */
     struct {                         /* notes that come there; of a thread of their own, but: */

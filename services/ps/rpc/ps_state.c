@@ -38,6 +38,7 @@ struct ps_state *ps_state_new(struct ps_shard *s, const struct shard_action *a,
     struct shard_info info;
     *st = (struct ps_state){.values = ps_values_acquire(s, a->version, 1),
                             .slots = a->buffer == NULL ? NULL : buffer_ref(a->buffer)};
+    st->tables = s->tables == NULL ? NULL : ps_said_tables_new(s, a->version);
     gradus__v1__state_record__init(&st->message);
     gradus__v1__set_membership_request__init(&st->present);
     shard_info(s->core, &info);
@@ -69,6 +70,7 @@ void ps_state_free(struct ps_state *st)
     free(st->era_list);
     ledger_release(&st->ledger);
     buffer_put(st->slots);
+    ps_said_tables_free(st->tables);
     ps_values_release(st->values);
     free(st);
 }
@@ -76,6 +78,12 @@ void ps_state_free(struct ps_state *st)
 uint64_t ps_state_floats(const struct ps_state *st)
 {
     return st->values->owner->elements + (st->slots == NULL ? 0 : st->slots->pool->floats);
+}
+
+uint64_t ps_state_bytes(const struct ps_state *st)
+{
+    return ps_state_floats(st) * sizeof(float) +
+           (st->tables == NULL ? 0 : ps_said_tables_bytes(st->tables));
 }
 
 struct ps_part ps_state_part(struct ps_shard *s, const struct ps_state *st, uint64_t at)

@@ -7,25 +7,43 @@
 #include "job/plan/plan_tables.h"
 #include "ps/rpc/ps_rows.h"
 
+/* Owned: one for each table. */
+static struct table_config *configs_of(const struct ps_shard *s)
+{
+    const struct model_spec *model = &s->spec.model;
+    struct table_config *configs = mem_new(model->table_count, sizeof *configs);
+    for (size_t i = 0; i < model->table_count; i++) {
+        plan_table_config(&s->spec, i, &s->pasts[i], s->number, s->plan.shard_count, &configs[i]);
+    }
+    return configs;
+}
+
 int ps_tables_open(struct ps_shard *s, uint64_t version, struct err *err)
 {
     const struct model_spec *model = &s->spec.model;
     if (model->table_count == 0) {
         return 0;
     }
-    struct table_config *configs = mem_new(model->table_count, sizeof *configs);
     s->pasts = mem_new(model->table_count, sizeof *s->pasts);
     for (size_t i = 0; i < model->table_count; i++) {
         if (model->tables[i].catch_up) {
             struct update *newest = s->eras.items[s->eras.count - 1].update;
             update_past(newest, model->tables[i].name, &s->pasts[i]);
         }
-        plan_table_config(&s->spec, i, &s->pasts[i], s->number, s->plan.shard_count, &configs[i]);
     }
+    struct table_config *configs = configs_of(s);
     int rc =
         shard_tables_new(configs, model->table_count, version, &s->ps->budget, &s->tables, err);
     free(configs);
     ps_tables_follow(s);
+    return rc;
+}
+
+int ps_tables_renew(struct ps_shard *s, uint64_t version, struct err *err)
+{
+    struct table_config *configs = configs_of(s);
+    int rc = shard_tables_renew(s->tables, configs, version, err);
+    free(configs);
     return rc;
 }
 
@@ -40,8 +58,10 @@ void ps_tables_follow(struct ps_shard *s)
 static void sum_up(const struct ps_shard *s, struct table_stats *sum)
 {
     for (size_t i = 0; !s->let_go && i < s->tables->count; i++) {
-        struct table_stats t;
-        table_stats(s->tables->tables[i], &t);
+        struct table_stats t = {0};
+        if (s->tables->tables[i] != NULL) {
+            table_stats(s->tables->tables[i], &t);
+        }
         sum->rows += t.rows;
         sum->bytes += t.bytes + t.copies_bytes;
         sum->admitted += t.admitted;

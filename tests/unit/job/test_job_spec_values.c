@@ -222,15 +222,10 @@ static void test_standby(void **state)
     sets_refused(SETS("cluster.standby=follower", "cluster.ps=1"),
                  "--set cluster.standby=follower: cluster.standby: a shard and its copy are on two "
                  "servers, and cluster.ps is 1; allowed: at least 'ps: 2'\n");
-    sets_refused(SETS("cluster.standby=follower", "cluster.ps=2", "training.mode=async",
-                      "training.staleness_policy=delay_compensation"),
-                 "--set cluster.standby=follower: cluster.standby: a copy has not what each worker "
-                 "read, which 'staleness_policy: delay_compensation' wants; allowed: none, another "
-                 "policy or 'mode: sync'\n");
-    sets_refused(SETS("cluster.standby=follower", "cluster.ps=2", "training.mode=bounded",
-                      "update.rule=dc_asgd"),
-                 "--set cluster.standby=follower: cluster.standby: a copy has not what each worker "
-                 "read, which dc_asgd wants; allowed: none, another rule or 'mode: sync'\n");
+    sets_taken(SETS("cluster.standby=follower", "cluster.ps=2", "training.mode=async",
+                    "training.staleness_policy=delay_compensation"));
+    sets_taken(SETS("cluster.standby=follower", "cluster.ps=2", "training.mode=bounded",
+                    "update.rule=dc_asgd"));
     sets_taken(SETS("cluster.standby=follower", "cluster.ps=2", "update.rule=dc_asgd",
                     "training.staleness_policy=delay_compensation"));
     sets_taken(SETS("cluster.standby=none", "cluster.ps=1"));

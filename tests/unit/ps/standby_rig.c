@@ -61,6 +61,10 @@ static void emit(struct rig *r, const struct shard_action *a)
         memcpy(said->decision, a->record.decision.replicas, a->record.decision.bytes);
         said->record.decision.replicas = said->decision;
     }
+    if (a->record.sent_count > 0) {
+        memcpy(said->sent, a->record.sent, a->record.sent_count * sizeof *said->sent);
+        said->record.sent = said->sent;
+    }
     if (a->record.kind == SHARD_RECORD_STATE) {
         note_state(r, said, a);
     }

@@ -13,6 +13,7 @@
 struct said {
     struct shard_record record;
     uint8_t decision[8];
+    uint32_t sent[3];
     bool has_gradient;
     float gradient[RIG_FLOATS];
     double totals[RIG_ROUNDS];

@@ -274,14 +274,6 @@ static void what_cannot_be_is_refused(void **state)
     struct ps_pair p;
     struct err err;
     ps_pair_start(&p, "sync", "sgd", 0);
-    p.opening.tables = "[{name: a, dim: 2}]";
-    ps_rig_expect(ps_pair_open_one(&p, true, &err), ERR_INVALID, &err, "a job with tables");
-    p.opening.tables = NULL;
-    p.opening.rule = "adam";
-    p.opening.consistency = ps_rig_consistency("async", 1);
-    p.opening.consistency.policy = POLICY_DELAY_COMPENSATION;
-    ps_rig_expect(ps_pair_open_one(&p, false, &err), ERR_INVALID, &err, "what each worker read");
-    p.opening.consistency.policy = POLICY_NONE;
     (void)snprintf(p.at, sizeof p.at, "nowhere");
     ps_rig_expect(ps_pair_open_one(&p, false, &err), ERR_INVALID, &err, "the backup");
     ps_pair_stop(&p);

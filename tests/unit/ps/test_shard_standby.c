@@ -347,36 +347,106 @@ static void test_initial_values_are_passed_on(void **state)
     pair_free(p);
 }
 
-static void test_bases_have_no_backup(void **state)
+/* ---- what workers read ---- */
+
+static struct pair *pair_that_compensates(bool alone)
+{
+    struct consistency c = rig_consistency(TRAINING_ASYNC, 0);
+    c.policy = POLICY_DELAY_COMPENSATION;
+    c.lambda = 0.5;
+    return alone ? pair_alone(0, &c, 0) : pair_new(0, &c, 0, false);
+}
+
+static unsigned kept(const struct rig *r)
+{
+    unsigned n = 0;
+    for (size_t v = 0; v < RIG_VERSIONS; v++) {
+        n += r->kept[v];
+    }
+    return n;
+}
+
+static void test_an_update_says_what_was_read_of_the_version_before(void **state)
 {
     (void)state;
-    struct pair *p = pair_of_mode(TRAINING_SYNC, 1);
-    struct err err;
-    struct shard_options o = p->primary.options;
-    o.consistency = rig_consistency(TRAINING_ASYNC, 0);
-    o.keeps_bases = true;
-    assert_null(shard_new(&o, &err));
-    assert_int_equal(err.code, ERR_INVALID);
-    o.role = SHARD_BACKUP;
-    assert_null(shard_new(&o, &err));
-    o.keeps_bases = false;
-    o.consistency.policy = POLICY_DELAY_COMPENSATION;
-    assert_null(shard_new(&o, &err));
-    struct shard_event e = {.kind = SHARD_MEMBERSHIP,
-                            .generation = 2,
-                            .tag = (void *)1,
-                            .consistency = &o.consistency,
-                            .ledger = &p->primary.ledger,
-                            .has_backup = true,
-                            .backup = PAIR_OPENING};
-    rig_step(&p->primary, &e);
-    rig_expect(&p->primary, 1, ERR_INVALID, "what each worker read");
+    struct pair *p = pair_that_compensates(false);
+    struct rig *r = &p->primary, *b = &p->backup;
+    rig_pull_latest(r, 1, "w2");
+    rig_expect_values(r, 1, 0); /* nobody waits for the backup to hear of it */
+    rig_pull_latest(r, 2, "w0");
     assert_int_equal(p->count, 0);
-    e.has_backup = false;
-    e.tag = (void *)2;
-    rig_step(&p->primary, &e);
-    rig_expect(&p->primary, 2, 0, "");
+    rig_push_async(r, 3, "w0", 0, 0, 0);
+    assert_int_equal(p->said[0].record.worker, 1);
+    assert_int_equal(p->said[0].record.sent_count, 2);
+    assert_int_equal(p->said[0].sent[0], 1);
+    assert_int_equal(p->said[0].sent[1], 3);
+    pair_settle(p);
+    assert_int_equal(b->kept[0], 2);
+    assert_false(b->applied.has_base);
+    rig_pull_latest(r, 4, "w0");
+    rig_push_async(r, 5, "w2", 0, 1, 0);
+    assert_int_equal(p->said[1].record.worker, 3);
+    assert_int_equal(p->said[1].record.sent_count, 1);
+    pair_settle(p);
+    assert_true(r->applied.has_base && b->applied.has_base);
+    assert_int_equal(b->applied.base_version, 0);
+    assert_true(b->applied.lambda == r->applied.lambda && b->applied.lambda == 0.5F);
+    assert_int_equal(b->kept[0], 1);
+    assert_int_equal(b->kept[1], 1);
+    assert_int_equal(kept(b), kept(r));
     pair_free(p);
+}
+
+static void test_a_push_of_no_worker_has_no_base(void **state)
+{
+    (void)state;
+    struct pair *p = pair_that_compensates(false);
+    rig_push_async(&p->primary, 1, "stranger", 0, 0, 0);
+    assert_int_equal(p->said[0].record.worker, 0);
+    pair_settle(p);
+    assert_int_equal(p->backup.version, 1);
+    pair_free(p);
+}
+
+static void test_a_backup_that_joins_begins_without_what_was_read(void **state)
+{
+    (void)state;
+    struct pair *p = pair_that_compensates(true);
+    struct rig *r = &p->primary;
+    rig_pull_latest(r, 1, "w0");
+    assert_int_equal(kept(r), 1);
+    pair_join(p, 2, 2);
+    r->generation = 2;
+    assert_int_equal(kept(r), 1); /* the state */
+    pair_settle(p);
+    assert_int_equal(kept(r), 0);
+    rig_pull_latest(r, 3, "w0");
+    rig_push_async(r, 4, "w1", 0, 0, 0);
+    pair_settle(p);
+    rig_push_async(r, 5, "w0", 0, 1, 0);
+    pair_settle(p);
+    assert_true(r->applied.has_base && p->backup.applied.has_base);
+    standby_same_values(r, &p->backup, 2);
+    pair_free(p);
+}
+
+static void test_workers_that_there_are_not_break_a_backup(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        struct pair *p = pair_that_compensates(false);
+        rig_pull_latest(&p->primary, 1, "w1");
+        rig_push_async(&p->primary, 2, "w0", 0, 0, 0);
+        struct said *said = &p->said[0];
+        said->record.worker = i == 0 ? 4 : said->record.worker;
+        said->sent[0] = i == 1 ? 4 : i == 2 ? 0 : said->sent[0];
+        struct exchange_totals totals[RIG_ROUNDS];
+        struct shard_event e = pair_event(&p->backup, said, totals);
+        e.tag = (void *)1;
+        rig_step(&p->backup, &e);
+        rig_expect(&p->backup, 1, ERR_CORRUPT, "workers beyond the last of 3");
+        pair_free(p);
+    }
 }
 
 static void test_a_primary_can_be_closed_while_answers_wait(void **state)
@@ -489,7 +559,10 @@ int main(void)
         cmocka_unit_test(test_without_its_backup_it_waits_until_the_master_says_so),
         cmocka_unit_test(test_receipts_of_others_and_of_the_future_count_for_nothing),
         cmocka_unit_test(test_initial_values_are_passed_on),
-        cmocka_unit_test(test_bases_have_no_backup),
+        cmocka_unit_test(test_an_update_says_what_was_read_of_the_version_before),
+        cmocka_unit_test(test_a_push_of_no_worker_has_no_base),
+        cmocka_unit_test(test_a_backup_that_joins_begins_without_what_was_read),
+        cmocka_unit_test(test_workers_that_there_are_not_break_a_backup),
         cmocka_unit_test(test_a_primary_can_be_closed_while_answers_wait),
         cmocka_unit_test(test_no_more_answers_wait_than_requests_may),
         cmocka_unit_test(test_a_new_generation_is_heard_however_many_answers_wait),
