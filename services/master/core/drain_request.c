@@ -46,6 +46,26 @@ static void begin(struct master *m, struct node *n, bool drains)
     }
 }
 
+/* A shard that has a backup which follows is taken over when its server is gone. */
+static bool would_lose(struct master *m, struct job *j, const struct node *n)
+{
+    return job_has_primary_on(j, n) && (n->draining || !standby_covers(j, n)) &&
+           drain_problem(m, j, n) == NULL && !job_is_ending(j) && !j->restartable &&
+           !job_state_is_final(j->record.state);
+}
+
+bool drain_leaves(struct master *m, struct node *n)
+{
+    bool some = false;
+    for (size_t i = 0; i < n->job_count && n->role == MASTER_PS; i++) {
+        some = some || would_lose(m, n->jobs[i], n);
+    }
+    if (some && !n->draining) {
+        begin(m, n, true);
+    }
+    return some;
+}
+
 void on_drain(struct master *m, const struct master_event *e)
 {
     struct node *n = node_named(m, e->drain.node);

@@ -115,6 +115,7 @@ static void answer_heartbeat(struct request *r, const struct master_reply *reply
     }
     response.stop_openings = openings;
     response.n_stop_openings = reply->stop_opening_count;
+    response.moves = reply->moves;
     request_reply(r, &response.base);
     free(openings);
     for (size_t i = 0; i < count; i++) {
@@ -166,6 +167,7 @@ static void run_heartbeat(struct request *r)
         .generations = generations,
         .openings = openings,
         .standbys = standbys,
+        .leaves = q->leaves != 0,
         .job_count = count,
         .works = works,
         .work_count = work_count,
