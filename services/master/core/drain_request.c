@@ -40,6 +40,11 @@ static void begin(struct master *m, struct node *n, bool drains)
     action_log(m, LOG_LEVEL_INFO, drains ? "node_drains" : "node_drains_not", "node=%s jobs=%zu",
                n->id, n->job_count);
     m->reschedule = true;
+}
+
+/* What had no place may have one by now. */
+static void look_again(struct node *n)
+{
     for (size_t i = 0; i < n->job_count; i++) {
         n->jobs[i]->refill = true;
         job_touch(n->jobs[i]);
@@ -63,6 +68,9 @@ bool drain_leaves(struct master *m, struct node *n)
     if (some && !n->draining) {
         begin(m, n, true);
     }
+    if (some) {
+        look_again(n);
+    }
     return some;
 }
 
@@ -77,6 +85,9 @@ void on_drain(struct master *m, const struct master_event *e)
     const bool changes = n->alive && n->draining != wanted;
     if (changes) {
         begin(m, n, wanted);
+    }
+    if (n->alive) {
+        look_again(n);
     }
     say(m, n, e->request, changes);
 }

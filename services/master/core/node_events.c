@@ -375,7 +375,7 @@ void on_heartbeat(struct master *m, const struct master_event *e)
         return;
     }
     bool back = node_is_silent(m, n, m->now_ms);
-    m->reschedule = m->reschedule || n->doubted || back;
+    m->reschedule = m->reschedule || n->doubted || n->unheard || back;
     node_heard(m, n);
     n->doubted = false;
     node_works(n, e);

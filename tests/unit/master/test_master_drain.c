@@ -211,6 +211,29 @@ static void a_worker_goes(void **state)
     cluster_free(c);
 }
 
+/* The next master is told at once, when it has heard of no node yet. */
+static void the_next_master_goes_on(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 20; i++) {
+        char id[64], problem[200];
+        struct cluster *c = begin(7100 + i, 3, 2, id, SETS("training.mode=sync"));
+        cluster_node(c, "ps-1")->says_joining = true;
+        for (uint64_t k = 0; k < 1 + i; k++) {
+            (void)ask(c, "ps-1", false, problem);
+            cluster_run_ms(c, ASK_MS);
+        }
+        cluster_restart_master(c, id);
+        cluster_node(c, "ps-1")->says_joining = false;
+        cluster_run_ms(c, 37 * i);
+        until_empty(c, "ps-1");
+        assert_string_not_equal(cluster_job(c, id)->shards[0].ps, "ps-1");
+        assert_goes_on(c, id);
+        assert_int_equal(cluster_job(c, id)->adoptions, 1);
+        cluster_free(c);
+    }
+}
+
 /* SIGTERM: it waits while what would be lost with it is on its way. */
 static void a_server_leaves(void **state)
 {
@@ -290,6 +313,7 @@ int main(void)
         cmocka_unit_test(it_is_taken_back),
         cmocka_unit_test(it_gets_nothing_new),
         cmocka_unit_test(a_worker_goes),
+        cmocka_unit_test(the_next_master_goes_on),
         cmocka_unit_test(a_server_leaves),
         cmocka_unit_test(it_leaves_at_once),
         cmocka_unit_test(unknown_ones_are_refused),
