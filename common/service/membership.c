@@ -46,6 +46,7 @@ struct membership {
     struct err last; /* why the last call failed */
     bool name_taken; /* node.id, that it had before */
     uint64_t told;   /* the number of the last log line in the heartbeat that is open */
+    bool told_leave; /* in it */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
@@ -158,6 +159,7 @@ static void call_heartbeat(struct membership *m)
     r.lines = lines->list;
     r.n_lines = lines->count;
     m->told = lines->last;
+    r.leaves = m->told_leave = m->events->leaves != NULL && m->events->leaves(m->ctx);
     start_call(m, "Heartbeat", &r.base);
     membership_lines_free(lines);
     membership_held_release(&jobs, &works);
@@ -224,12 +226,18 @@ static void tell_unready(struct membership *m, const char *why)
 static void heard_back(struct membership *m, const struct answer *a)
 {
     const struct membership_events *on = m->events;
+    if (a->err.code != 0 && m->told_leave) {
+        on->moves(m->ctx, a->err.code, false);
+    }
     if (a->err.code != 0 || m->core.state != MEMBERSHIP_IN ||
         a->reply->body->descriptor != &gradus__v1__heartbeat_response__descriptor) {
         return;
     }
     const Gradus__V1__HeartbeatResponse *r = (const Gradus__V1__HeartbeatResponse *)a->reply->body;
     log_tail_told(m->told);
+    if (m->told_leave) {
+        on->moves(m->ctx, 0, r->moves != 0);
+    }
     for (size_t i = 0; i < r->n_stop_jobs && on->stop_job != NULL; i++) {
         on->stop_job(m->ctx, r->stop_jobs[i]);
     }

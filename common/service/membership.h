@@ -79,6 +79,11 @@ struct membership_events {
     /* The master cannot be reached or refuses us, since @tried_ms: after the first failure, and
      * then every MEMBERSHIP_TELL_MS; @err NULL: it is well again. For the log and the health. */
     void (*trouble)(void *ctx, const struct err *err, uint64_t tried_ms);
+    /* Before each heartbeat: the node is to end, and would have what it holds elsewhere first. */
+    bool (*leaves)(void *ctx);
+    /* The answer to a heartbeat that said so: @code, and whether anything is about to be elsewhere.
+     */
+    void (*moves)(void *ctx, int code, bool moves);
 };
 
 struct membership_options {

@@ -400,7 +400,10 @@ int service_run(struct service_context *sc)
     if (service_load_rules(sc->common.rules_dir, &err) != 0) {
         return log_failure(err.code, &err);
     }
-    sc->signals = service_signals_new(2 * sc->common.grace_ms + SERVICE_STOP_MS, &err);
+    sc->signals =
+        service_signals_new(2 * sc->common.grace_ms + SERVICE_STOP_MS +
+                                (sc->svc->leave_ms == NULL ? 0 : sc->svc->leave_ms(sc->config)),
+                            &err);
     int code = err.code;
     if (sc->signals != NULL) {
         pthread_mutex_init(&sc->lock, NULL);

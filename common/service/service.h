@@ -101,6 +101,8 @@ struct service {
      * checked before start(). NULL: they never poll. */
     const char *(*poll)(const void *config);
     bool server_polls; /* the threads of the RPC server, too */
+    /* From the settings: so much longer than others drain() may take, in ms. NULL: no longer. */
+    int64_t (*leave_ms)(const void *config);
     /* Check the settings beyond what the rows say, or NULL. Errors end with exit code 2. */
     int (*check)(const void *config, struct err *err);
     /* Make the service's state (service_set_state()) and name its RPC services with

@@ -22,6 +22,7 @@ int main(int argc, char **argv)
         .peer = ps_service_peer,
         .poll = ps_service_poll,
         .server_polls = true,
+        .leave_ms = ps_service_leave_ms,
         .check = ps_service_check,
         .start = ps_service_start,
         .ready = ps_service_ready,

@@ -171,6 +171,108 @@ class Server(DrainTest):
         self.assert_as_quiet(job)
 
 
+class Worker(DrainTest):
+    def drain_one(self, job):
+        node = self.node_of(self.workers[0])
+        self.assertIn(node, self.now(job)["workers"])
+        self.ended(self.drain(node))
+        self.assertNotIn(node, self.now(job)["workers"])
+        self.assertIn("(drained)", self.row_of(node))
+        self.assertEqual(self.workers[0].stop(), 0)
+        self.wait_more(job)
+
+    def test_others_are_enough(self):
+        job = self.begin(workers=2, cluster__workers="1..2")
+        self.drain_one(job)
+        self.assert_as_quiet(job)
+
+    def test_async(self):
+        job = self.begin(workers=3, cluster__workers="2..3", training__mode="async", training__replicas=0)
+        self.drain_one(job)
+        self.assert_each_once(job)
+
+    def test_one_comes_in_its_place(self):
+        job = self.begin(workers=2)
+        node = self.node_of(self.workers[0])
+        drain = self.drain(node)
+        self.wait_for("the reason", lambda: any(
+            h.works and "the job needs 2 workers, and no other is free" in h.problem for h in self.asked(node).held))
+        self.wait_more(job)
+        self.workers.append(self.start_worker())
+        self.ended(drain)
+        self.wait_used(self.workers[2])
+        self.assertEqual(len(self.now(job)["workers"]), 2)
+        self.assert_as_quiet(job)
+
+
+class Ends(DrainTest):
+    """SIGTERM: a server waits until what would be lost with it is elsewhere."""
+
+    def end(self, job, **more):
+        node = self.places(job)[0]
+        server = next(s for s in self.servers if self.node_of(s) == node)
+        self.assertEqual(server.stop(), 0)
+        self.assertNotIn(node, self.places(job))
+        self.assertIn("event=shards_left", self.log_of(server))
+        self.wait_more(job)
+
+    def start_ps(self, *more):
+        """One that has time to move its shards, however slow the machine is."""
+        return self.start("ps", f"--master={self.master.address}", f"--checkpoint-dir={self.state_dir}/checkpoints",
+                          "--drain-timeout-ms=10m", *more)
+
+    def test_sync(self):
+        job = self.begin(ps=3, job_ps=2)
+        self.end(job)
+        self.assert_as_quiet(job)
+
+    def test_async(self):
+        job = self.begin(workers=3, training__mode="async", training__replicas=0)
+        self.end(job)
+        self.assert_each_once(job)
+
+    def test_every_server_in_turn(self):
+        job = self.begin(ps=2)
+        for i in range(2):
+            node = self.node_of(self.servers[i])
+            self.assertEqual(self.servers[i].stop(), 0)
+            self.servers[i] = self.start_ps(f"--listen={self.servers[i].address}", f"--name={node}")
+            self.wait_more(job)
+        self.assert_as_quiet(job)
+
+    def test_nowhere_to_go(self):
+        """It leaves at once, and the job goes back to a checkpoint when there is a server."""
+        job = self.begin(ps=1)
+        self.assertEqual(self.servers[0].stop(), 0)
+        self.wait_for("the recovery", lambda: self.now(job)["recoveries"] == 1)
+        self.servers[0] = self.start_ps()
+        self.wait_for("more steps", lambda: self.now(job)["state"] == "RUNNING")
+        self.wait_end(job)
+
+    def test_a_backup_that_follows_takes_over(self):
+        job = self.begin(ps=2, cluster__standby="follower")
+        self.wait_for("backups", lambda: all(s.get("backup") and s["backup_follows"] for s in self.shards(job)))
+        self.assertEqual(self.servers[0].stop(), 0)
+        status = self.wait_for("a takeover", lambda: (lambda s: s if s.get("takeovers") else None)(self.status(self.master, job)))
+        self.assertEqual(status.get("recoveries", 0), 0)
+
+    def test_a_second_signal(self):
+        """It does not wait any more."""
+        job = self.begin(ps=2, job_ps=1)
+        node = self.places(job)[0]
+        server = next(s for s in self.servers if self.node_of(s) == node)
+        with self.held():  # nothing moves
+            server.process.send_signal(signal.SIGTERM)
+            self.wait_for("the drain", lambda: "(draining)" in self.row_of(node))
+
+            def again():  # one that comes within a second is taken for the same
+                server.process.send_signal(signal.SIGTERM)
+                return server.process.poll() is not None
+            self.wait_for("the end", again)
+            self.assertEqual(server.process.returncode, 128 + signal.SIGTERM)
+        self.wait_for("the recovery", lambda: self.now(job)["recoveries"] == 1)
+
+
 class Stays(DrainTest):
     def test_nowhere_to_go_and_back(self):
         job = self.begin(ps=1)

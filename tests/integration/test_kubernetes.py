@@ -18,6 +18,7 @@ ROOT = os.path.join(SOURCE, "deploy", "kubernetes")
 KINDS_WITH_PODS = ("StatefulSet", "Deployment", "Job")
 # A service ends within 2 × grace-ms and this (SERVICE_STOP_MS).
 STOP_S = 10
+DRAIN_S = 10  # a server: --drain-timeout-ms
 
 
 class Loader(yaml.SafeLoader):
@@ -365,7 +366,7 @@ class Rendered(unittest.TestCase):
         for where, o, container, objects in self.containers():
             if o["kind"] != "Job":
                 grace = seconds(self.settings(container, objects)["GRADUS_GRACE_MS"])
-                self.assertGreater(pod_of(o)["terminationGracePeriodSeconds"], 2 * grace + STOP_S, where)
+                self.assertGreater(pod_of(o)["terminationGracePeriodSeconds"], 2 * grace + STOP_S + DRAIN_S, where)
 
     def test_servers_are_replaced_one_after_another(self):
         """A rolling update takes the next server when the one before is ready, whatever minReadySeconds says (Parallel)."""

@@ -123,6 +123,8 @@ const char *drain_problem(struct master *m, struct job *j, const struct node *n)
 
 /* drain_request.c */
 void on_drain(struct master *m, const struct master_event *e);
+/* The node is to end: it is emptied, if anything would be lost. False: it need not wait. */
+bool drain_leaves(struct master *m, struct node *n);
 
 /* call_send.c */
 void call_start(struct master *m, struct job *j, struct node *n, enum master_call_kind kind,

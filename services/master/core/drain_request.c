@@ -40,10 +40,38 @@ static void begin(struct master *m, struct node *n, bool drains)
     action_log(m, LOG_LEVEL_INFO, drains ? "node_drains" : "node_drains_not", "node=%s jobs=%zu",
                n->id, n->job_count);
     m->reschedule = true;
+}
+
+/* What had no place may have one by now. */
+static void look_again(struct node *n)
+{
     for (size_t i = 0; i < n->job_count; i++) {
         n->jobs[i]->refill = true;
         job_touch(n->jobs[i]);
     }
+}
+
+/* A shard that has a backup which follows is taken over when its server is gone. */
+static bool would_lose(struct master *m, struct job *j, const struct node *n)
+{
+    return job_has_primary_on(j, n) && (n->draining || !standby_covers(j, n)) &&
+           drain_problem(m, j, n) == NULL && !job_is_ending(j) && !j->restartable &&
+           !job_state_is_final(j->record.state);
+}
+
+bool drain_leaves(struct master *m, struct node *n)
+{
+    bool some = false;
+    for (size_t i = 0; i < n->job_count && n->role == MASTER_PS; i++) {
+        some = some || would_lose(m, n->jobs[i], n);
+    }
+    if (some && !n->draining) {
+        begin(m, n, true);
+    }
+    if (some) {
+        look_again(n);
+    }
+    return some;
 }
 
 void on_drain(struct master *m, const struct master_event *e)
@@ -57,6 +85,9 @@ void on_drain(struct master *m, const struct master_event *e)
     const bool changes = n->alive && n->draining != wanted;
     if (changes) {
         begin(m, n, wanted);
+    }
+    if (n->alive) {
+        look_again(n);
     }
     say(m, n, e->request, changes);
 }

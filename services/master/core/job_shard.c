@@ -33,6 +33,15 @@ struct node *shard_give_up(struct shard_state *s)
     return n;
 }
 
+bool job_has_primary_on(const struct job *j, const struct node *n)
+{
+    bool has = false;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        has = has || j->shards[i].node == n;
+    }
+    return has;
+}
+
 bool job_has_shard_on(const struct job *j, const struct node *n)
 {
     for (size_t i = 0; i < j->shard_count; i++) {

@@ -10,6 +10,7 @@
  * gone). */
 void shard_opened(struct shard_state *s);
 struct node *shard_give_up(struct shard_state *s);
+bool job_has_primary_on(const struct job *j, const struct node *n);
 bool job_has_shard_on(const struct job *j, const struct node *n); /* or the backup of one */
 bool job_has_opening(const struct job *j, const struct node *n, uint64_t opening);
 void standby_place(struct job *j); /* each shard has a server: chooses those of the backups */

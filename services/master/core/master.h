@@ -150,6 +150,7 @@ struct master_node_event { /* the node that sends a heartbeat, or leaves */
     /* A server: which opening its shard is of; a worker: which start; 0: not said; or NULL. */
     const uint64_t *openings;
     const struct master_standby_said *standbys; /* a server: of these shards; or NULL */
+    bool leaves;                                /* it is to end, and would be emptied first */
     size_t job_count;
     const struct master_work *works;
     size_t work_count;
@@ -299,6 +300,7 @@ struct master_reply {
     const uint64_t *stop_openings; /* their openings, where the node has said which it has */
     size_t stop_job_count, stop_opening_count;
     const char *unready; /* JOIN, HEARTBEAT: why a server should not be ended now; NULL: it may */
+    bool moves;          /* HEARTBEAT of one that leaves: it has what is about to be elsewhere */
     enum master_lease_kind lease_kind; /* LEASE_SPLIT */
     struct lease lease;
 };

@@ -353,7 +353,7 @@ static void hear_standbys(struct master *m, struct node *n, const struct master_
 /* Tells a node what to drop, by the numbers that it named itself: by the time it hears the answer
  * it may have another job of that name. */
 static void say_what_to_drop(struct master *m, const struct node *n, const struct master_event *e,
-                             bool back)
+                             bool back, bool moves)
 {
     const char **jobs = action_memory(m, e->node.job_count, sizeof *jobs);
     uint64_t *openings = action_memory(m, e->node.job_count, sizeof *openings);
@@ -376,6 +376,7 @@ static void say_what_to_drop(struct master *m, const struct node *n, const struc
     reply->stop_openings = openings;
     reply->stop_opening_count = opening_count;
     reply->unready = node_waits_for_backups(m, n);
+    reply->moves = moves;
 }
 
 void on_heartbeat(struct master *m, const struct master_event *e)
@@ -385,14 +386,14 @@ void on_heartbeat(struct master *m, const struct master_event *e)
         return;
     }
     bool back = node_is_silent(m, n, m->now_ms);
-    m->reschedule = m->reschedule || n->doubted || back;
+    m->reschedule = m->reschedule || n->doubted || n->unheard || back;
     node_heard(m, n);
     n->doubted = false;
     node_works(n, e);
     calls_heard(&m->calls, n);
     compare_jobs(m, n, e);
     hear_standbys(m, n, e);
-    say_what_to_drop(m, n, e, back);
+    say_what_to_drop(m, n, e, back, e->node.leaves && drain_leaves(m, n));
 }
 
 void on_leave(struct master *m, const struct master_event *e)

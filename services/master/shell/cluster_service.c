@@ -121,6 +121,7 @@ static void answer_heartbeat(struct request *r, const struct master_reply *reply
     response.n_stop_openings = reply->stop_opening_count;
     char *unready = mem_strdup(reply->unready == NULL ? "" : reply->unready);
     response.unready = unready;
+    response.moves = reply->moves;
     request_reply(r, &response.base);
     free(unready);
     free(openings);
@@ -173,6 +174,7 @@ static void run_heartbeat(struct request *r)
         .generations = generations,
         .openings = openings,
         .standbys = standbys,
+        .leaves = q->leaves != 0,
         .job_count = count,
         .works = works,
         .work_count = work_count,

@@ -9,9 +9,11 @@
 
 #include "base/mem.h"
 #include "gradus/v1/ps.pb-c.h"
+#include "os/chrono.h"
 #include "os/log.h"
 #include "ps/rpc/ps.h"
 #include "service/access.h"
+#include "service/departure.h"
 #include "service/membership.h"
 #include "storage/storage.h"
 
@@ -89,6 +91,14 @@ const struct field ps_fields[] = {
      .def = "auto",
      .help = "Poll for a request so many microseconds before sleeping; 0: never; auto: twice as "
              "long as requests usually take to come, where that takes a processor from nobody"},
+    {.path = "drain_timeout_ms",
+     .type = FIELD_MS,
+     .offset = AT(drain_timeout_ms),
+     .def = "10s",
+     .min = 0,
+     .max = 3600000,
+     .help = "After the first SIGTERM: time for shards to move to other servers, where there are "
+             "any; 0: do not wait. Before --grace-ms begins"},
 };
 #undef AT
 const size_t ps_field_count = sizeof ps_fields / sizeof ps_fields[0];
@@ -97,6 +107,7 @@ struct state {
     struct service_context *sc;
     struct ps *ps;
     struct membership *membership;
+    struct departure departure;
     struct pulse *pulse;
     bool unready; /* for the membership's thread: the master said so last */
 };
@@ -114,6 +125,11 @@ int ps_service_check(const void *settings, struct err *err)
 const char *ps_service_peer(const void *settings)
 {
     return ((const struct ps_settings *)settings)->master;
+}
+
+int64_t ps_service_leave_ms(const void *settings)
+{
+    return ((const struct ps_settings *)settings)->drain_timeout_ms;
 }
 
 const char *ps_service_poll(const void *settings)
@@ -180,6 +196,18 @@ static void on_jobs(void *ctx, struct membership_jobs *jobs)
     ps_held(st->ps, add_shard, jobs);
 }
 
+static bool on_leaves(void *ctx)
+{
+    struct state *st = ctx;
+    return departure_has_begun(&st->departure);
+}
+
+static void on_moves(void *ctx, int code, bool moves)
+{
+    struct state *st = ctx;
+    departure_heard(&st->departure, code, moves);
+}
+
 static void on_works(void *ctx, struct membership_works *works)
 {
     struct state *st = ctx;
@@ -207,6 +235,8 @@ static const struct membership_events membership_events = {
     .jobs = on_jobs,
     .works = on_works,
     .trouble = on_trouble,
+    .leaves = on_leaves,
+    .moves = on_moves,
 };
 
 /* ---- hooks ---- */
@@ -262,6 +292,7 @@ int ps_service_start(struct service_context *sc, struct err *err)
     }
     struct state *st = mem_new(1, sizeof *st);
     *st = (struct state){.sc = sc, .ps = ps, .pulse = service_pulse(sc)};
+    departure_init(&st->departure);
     service_set_absent(sc, "the master does not know this server yet");
     service_set_state(sc, st);
     return 0;
@@ -284,10 +315,34 @@ int ps_service_ready(struct service_context *sc, struct err *err)
     return st->membership == NULL ? err->code : 0;
 }
 
+static void count_shard(void *ctx, const char *job, const struct membership_shard *shard)
+{
+    (void)job;
+    (void)shard;
+    (*(size_t *)ctx)++;
+}
+
+/* What would be lost with this server goes to others first. */
+static void move_shards(struct service_context *sc, struct state *st)
+{
+    const struct ps_settings *c = service_config(sc);
+    const uint64_t begin_ms = chrono_now_ms();
+    size_t before = 0, after = 0;
+    ps_held(st->ps, count_shard, &before);
+    if (before == 0 || c->drain_timeout_ms == 0) {
+        return;
+    }
+    const bool over = departure_wait(&st->departure, st->membership, (uint64_t)c->drain_timeout_ms);
+    ps_held(st->ps, count_shard, &after);
+    log_info("shards_left", "before=%zu after=%zu ms=%" PRIu64 "%s", before, after,
+             chrono_now_ms() - begin_ms, over ? "" : " reason=\"--drain-timeout-ms is over\"");
+}
+
 void ps_service_drain(struct service_context *sc, int64_t grace_ms)
 {
     struct state *st = service_state(sc);
     if (st->membership != NULL) {
+        move_shards(sc, st);
         membership_leave(st->membership,
                          (unsigned)(grace_ms < LEAVE_MS_MAX ? grace_ms : LEAVE_MS_MAX));
     }
@@ -298,6 +353,7 @@ void ps_service_stop(struct service_context *sc)
 {
     struct state *st = service_state(sc);
     membership_free(st->membership);
+    departure_release(&st->departure);
     ps_free(st->ps);
     free(st);
 }

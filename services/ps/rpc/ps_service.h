@@ -16,11 +16,13 @@ struct ps_settings {
     int64_t chunk_bytes;
     int64_t apply_threads;
     char *poll_us; /* poll_setting_parse() */
+    int64_t drain_timeout_ms;
 };
 extern const struct field ps_fields[];
 extern const size_t ps_field_count;
 
 /* Hooks of struct service. */
+int64_t ps_service_leave_ms(const void *settings);
 int ps_service_check(const void *settings, struct err *err);
 const char *ps_service_peer(const void *settings);
 const char *ps_service_poll(const void *settings);

@@ -76,6 +76,7 @@ struct fake_shard { /* of a server; job "": none */
 
 struct fake_node {
     bool alive, joined, mute;
+    bool leaves, moves; /* a server says that; and its master last said that */
     enum master_role role;
     char id[64], address[64];
     uint64_t incarnation, next_ms, heartbeat_ms;

@@ -170,11 +170,13 @@ void fake_heartbeat(struct cluster *c, struct fake_node *n)
                                         .jobs = jobs,
                                         .openings = openings,
                                         .standbys = standbys,
+                                        .leaves = n->leaves,
                                         .job_count = count,
                                         .works = works,
                                         .work_count = works_of(c, n, works)};
     cluster_event(c, &e);
     n->heartbeat_ms = c->now;
+    n->moves = c->reply.moves;
     if (c->reply.err.code == ERR_NOT_FOUND) { /* given up: drop everything and join again */
         memset(n->shards, 0, sizeof n->shards);
         memset(&n->job, 0, sizeof n->job);

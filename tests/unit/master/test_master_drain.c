@@ -211,6 +211,78 @@ static void a_worker_goes(void **state)
     cluster_free(c);
 }
 
+/* The next master is told at once, when it has heard of no node yet. */
+static void the_next_master_goes_on(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 20; i++) {
+        char id[64], problem[200];
+        struct cluster *c = begin(7100 + i, 3, 2, id, SETS("training.mode=sync"));
+        cluster_node(c, "ps-1")->says_joining = true;
+        for (uint64_t k = 0; k < 1 + i; k++) {
+            (void)ask(c, "ps-1", false, problem);
+            cluster_run_ms(c, ASK_MS);
+        }
+        cluster_restart_master(c, id);
+        cluster_node(c, "ps-1")->says_joining = false;
+        cluster_run_ms(c, 37 * i);
+        until_empty(c, "ps-1");
+        assert_string_not_equal(cluster_job(c, id)->shards[0].ps, "ps-1");
+        assert_goes_on(c, id);
+        assert_int_equal(cluster_job(c, id)->adoptions, 1);
+        cluster_free(c);
+    }
+}
+
+/* SIGTERM: it waits while what would be lost with it is on its way. */
+static void a_server_leaves(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(7080, 2, 2, id, SETS("cluster.ps=1"));
+    struct fake_node *n = cluster_node(c, "ps-1");
+    n->says_joining = n->leaves = true;
+    for (size_t i = 0; i < 40; i++) {
+        fake_heartbeat(c, n);
+        assert_true(n->moves);
+        cluster_run_ms(c, ASK_MS);
+    }
+    assert_true(drains(c, "ps-1"));
+    n->says_joining = false;
+    for (const uint64_t end = c->now + 20000; n->moves; cluster_run_ms(c, ASK_MS)) {
+        assert_true(c->now < end);
+        fake_heartbeat(c, n);
+    }
+    assert_string_equal(cluster_job(c, id)->shards[0].ps, "ps-2");
+    cluster_kill(n);
+    assert_goes_on(c, id);
+    cluster_free(c);
+}
+
+/* What has a place nowhere else is lost all the same, and what has a backup is not. */
+static void it_leaves_at_once(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(7090, 1, 2, id, SETS("cluster.ps=1"));
+    struct fake_node *n = cluster_node(c, "ps-1");
+    n->leaves = true;
+    fake_heartbeat(c, n);
+    assert_false(n->moves);
+    assert_false(drains(c, "ps-1"));
+    cluster_free(c);
+    c = begin(7091, 2, 2, id, SETS("cluster.standby=follower"));
+    n = cluster_node(c, "ps-1");
+    n->leaves = true;
+    fake_heartbeat(c, n);
+    assert_false(n->moves);
+    assert_int_equal(cluster_cancel(c, id, true), 0);
+    cluster_node(c, "ps-2")->leaves = true;
+    fake_heartbeat(c, cluster_node(c, "ps-2"));
+    assert_false(cluster_node(c, "ps-2")->moves);
+    cluster_free(c);
+}
+
 static void unknown_ones_are_refused(void **state)
 {
     (void)state;
@@ -241,6 +313,9 @@ int main(void)
         cmocka_unit_test(it_is_taken_back),
         cmocka_unit_test(it_gets_nothing_new),
         cmocka_unit_test(a_worker_goes),
+        cmocka_unit_test(the_next_master_goes_on),
+        cmocka_unit_test(a_server_leaves),
+        cmocka_unit_test(it_leaves_at_once),
         cmocka_unit_test(unknown_ones_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

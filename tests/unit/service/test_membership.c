@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "rpc/rpc.h"
+#include "service/departure.h"
 #include "service/membership.h"
 #include "support/held_port.h"
 #include "support/wait_until.h"
@@ -28,6 +29,7 @@ static struct {
     bool forget; /* the next heartbeat gets NOT_FOUND */
     bool hold;   /* the next one is answered when the node leaves */
     unsigned holds;
+    unsigned moves; /* so many heartbeats of one that leaves hear that something moves */
     struct rpc_call *held;
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -77,7 +79,7 @@ static void on_join(struct rpc_call *call, struct rpc_msg *msg, void *service)
     count(&seen.joins);
 }
 
-static void answer_heartbeat(struct rpc_call *call)
+static void answer_heartbeat(struct rpc_call *call, bool leaves)
 {
     char job[] = "job-9";
     char *jobs[] = {job};
@@ -87,6 +89,10 @@ static void answer_heartbeat(struct rpc_call *call)
     uint64_t opening = 99;
     reply.stop_openings = &opening;
     reply.n_stop_openings = 1;
+    pthread_mutex_lock(&seen.lock);
+    reply.moves = leaves && seen.moves > 0;
+    seen.moves -= reply.moves ? 1 : 0;
+    pthread_mutex_unlock(&seen.lock);
     (void)rpc_reply(call, &reply.base, NULL);
 }
 
@@ -129,7 +135,7 @@ static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *servi
         (void)err_set(&err, ERR_NOT_FOUND, "no such node");
         (void)rpc_fail(call, &err);
     } else {
-        answer_heartbeat(call);
+        answer_heartbeat(call, r->leaves != 0);
     }
     count(&seen.heartbeats);
 }
@@ -144,7 +150,7 @@ static void on_leave(struct rpc_call *call, struct rpc_msg *msg, void *service)
     seen.held = NULL;
     pthread_mutex_unlock(&seen.lock);
     if (held != NULL) {
-        answer_heartbeat(held);
+        answer_heartbeat(held, false);
         rpc_call_unref(held);
     }
     (void)rpc_reply(call, &reply.base, NULL);
@@ -260,8 +266,8 @@ static void trouble(void *ctx, const struct err *err, uint64_t tried_ms)
     }
 }
 
-static const struct membership_events EVENTS = {joined,  lost, stop_job, stop_opening,
-                                                unready, jobs, works,    trouble};
+static const struct membership_events EVENTS = {joined, lost,  stop_job, stop_opening, unready,
+                                                jobs,   works, trouble,  NULL,         NULL};
 
 static struct membership *start_node(const char *master)
 {
@@ -309,6 +315,66 @@ static void test_life_of_a_node(void **state)
     assert_false(membership_node(m, &node));
     membership_free(m);
     rpc_server_free(master);
+}
+
+static bool leaves(void *ctx)
+{
+    return departure_has_begun(ctx);
+}
+
+static void moves(void *ctx, int code, bool more)
+{
+    departure_heard(ctx, code, more);
+}
+
+static struct membership *start_leaver(const char *master, struct departure *d)
+{
+    static const struct membership_events on = {.joined = joined, .leaves = leaves, .moves = moves};
+    struct membership_options options = {
+        .role = MEMBERSHIP_PS, .master = master, .address = "127.0.0.1:7", .events = &on, .ctx = d};
+    struct err err;
+    const unsigned before = value(&seen.joined);
+    struct membership *m = membership_start(&options, &err);
+    assert_non_null(m);
+    wait_for(&seen.joined, before + 1);
+    return m;
+}
+
+static void test_waits_while_something_moves(void **state)
+{
+    (void)state;
+    struct rpc_server *master = start_master("127.0.0.1:0");
+    struct departure d;
+    departure_init(&d);
+    struct membership *m = start_leaver(rpc_server_address(master, 0), &d);
+    pthread_mutex_lock(&seen.lock);
+    seen.moves = 5;
+    pthread_mutex_unlock(&seen.lock);
+    assert_true(departure_wait(&d, m, 600000));
+    pthread_mutex_lock(&seen.lock);
+    assert_int_equal(seen.moves, 0);
+    seen.moves = 1000000000;
+    pthread_mutex_unlock(&seen.lock);
+    d.over = false;
+    assert_false(departure_wait(&d, m, 20)); /* its time is over */
+    membership_leave(m, 60000);
+    membership_free(m);
+    departure_release(&d);
+    rpc_server_free(master);
+}
+
+/* With the master there is nobody who could move anything. */
+static void test_does_not_wait_without_a_master(void **state)
+{
+    (void)state;
+    struct rpc_server *master = start_master("127.0.0.1:0");
+    struct departure d;
+    departure_init(&d);
+    struct membership *m = start_leaver(rpc_server_address(master, 0), &d);
+    rpc_server_free(master);
+    assert_true(departure_wait(&d, m, 600000));
+    membership_free(m);
+    departure_release(&d);
 }
 
 /* Who has begun to leave hears no more of what the master wants of it. */
@@ -378,6 +444,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_life_of_a_node),
         cmocka_unit_test(test_an_answer_that_comes_after_leaving),
+        cmocka_unit_test(test_waits_while_something_moves),
+        cmocka_unit_test(test_does_not_wait_without_a_master),
         cmocka_unit_test(test_a_master_that_comes_later),
         cmocka_unit_test(test_needs_an_address),
     };
