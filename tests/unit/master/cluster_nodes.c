@@ -111,6 +111,9 @@ static size_t works_of(const struct cluster *c, const struct fake_node *n, struc
         out[count++] = (struct master_work){
             .job = n->job.job, .what = "step", .unit = "", .age_ms = c->now - n->step_since_ms};
     }
+    if (n->at_a_change != NULL) {
+        out[count++] = (struct master_work){.job = n->of_job, .what = n->at_a_change, .unit = ""};
+    }
     return count;
 }
 
