@@ -30,7 +30,8 @@ const struct auth_row auth_rows[] = {
     {.method = JOBS "Resume", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Remove", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Trace", .roles = AUTH_SUBMITTER, .own = true},
-    {.method = JOBS "DropNode"}, /* it may cost any job what it has done since its checkpoint */
+    {.method = JOBS "DrainNode"}, /* of a node of anybody's jobs */
+    {.method = JOBS "DropNode"},  /* it may cost any job what it has done since its checkpoint */
     /* What nodes tell their master. */
     {.method = CLUSTER "Join", .roles = AUTH_NODE},
     {.method = CLUSTER "Heartbeat", .roles = AUTH_NODE},

@@ -163,7 +163,8 @@ bool text_is_name(const char *s, size_t bytes_max)
            strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
 }
 
-#define TEXT_WORD_MAX 63 /* longer words are not compared: a typo of them is not worth guessing */
+#define TEXT_BEGUN_BYTES 3 /* so much of a word may stand for it */
+#define TEXT_WORD_MAX 63   /* longer words are not compared: a typo of them is not worth guessing */
 
 size_t text_distance(const char *a, const char *b)
 {
@@ -196,7 +197,17 @@ size_t text_distance(const char *a, const char *b)
 const char *text_nearest(const char *typed, const char *const *words, size_t count)
 {
     const char *nearest = NULL;
-    size_t len = strlen(typed);
+    size_t len = strlen(typed), begun = 0;
+    for (size_t i = 0; i < count && len >= TEXT_BEGUN_BYTES; i++) {
+        if (strncmp(typed, words[i], len) == 0) {
+            nearest = words[i];
+            begun++;
+        }
+    }
+    if (begun == 1) {
+        return nearest; /* acc: accuracy, though auc has fewer letters that differ */
+    }
+    nearest = NULL;
     size_t best = len / 3 + 2; /* so many edits, or more than half of it: another word */
     for (size_t i = 0; i < count; i++) {
         size_t distance = text_distance(typed, words[i]), other = strlen(words[i]);

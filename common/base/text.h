@@ -42,7 +42,8 @@ bool text_is_name(const char *s, size_t bytes_max);
 
 /* Edit distance (Damerau-Levenshtein, adjacent transposition counts 1). */
 size_t text_distance(const char *a, const char *b);
-/* The word of @words (@count of them) nearest to @typed, or NULL when none is close. */
+/* The word of @words (@count of them) that alone begins with @typed, or is nearest to it, or NULL
+ * when none is close. */
 const char *text_nearest(const char *typed, const char *const *words, size_t count);
 /* Copy @s into @out of @n bytes, cut to fit and terminated. */
 void text_copy(char *out, size_t n, const char *s);

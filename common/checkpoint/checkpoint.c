@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "checkpoint/gradient_json.h"
 #include "os/file.h"
 
 #define COMPARE_FLOATS (SHARD_FILE_CHUNK_BYTES / sizeof(float))
@@ -35,6 +36,35 @@ const struct manifest *checkpoint_manifest(const struct checkpoint *c)
 const struct ledger *checkpoint_ledger(const struct checkpoint *c, uint32_t shard)
 {
     return shard < c->manifest.shard_count ? &c->files[shard].ledger : NULL;
+}
+
+/* Has the shard a part of a variable? It may have tables alone. */
+static bool has_values(const struct checkpoint *c, uint32_t shard)
+{
+    size_t i = 0;
+    while (i < c->piece_count && c->pieces[i].shard != shard) {
+        i++;
+    }
+    return i < c->piece_count;
+}
+
+int checkpoint_gradients(const struct checkpoint *c, struct histogram *out, bool *found,
+                         struct err *err)
+{
+    const struct manifest *m = &c->manifest;
+    int rc = 0;
+    memset(out, 0, m->variable_count * sizeof *out);
+    *found = m->shard_count > 0;
+    for (uint32_t i = 0; rc == 0 && *found && i < m->shard_count; i++) {
+        const struct safetensors *file = &c->files[i].file;
+        const char *text = safetensors_meta_find(file, "gradients");
+        *found = text != NULL || !has_values(c, i);
+        if (text != NULL) {
+            rc = gradient_json_add(text, m->variables, m->variable_count, out, err);
+            rc = rc == 0 ? 0 : err_wrap(err, "read %s: metadata: gradients", file->path);
+        }
+    }
+    return rc;
 }
 
 /* The last piece of the column that begins at or before @first. */

@@ -10,6 +10,7 @@
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
+#include "tensor/histogram.h"
 
 enum checkpoint_check {
     CHECKPOINT_QUICK, /* the files are there with the right sizes and headers */
@@ -41,6 +42,12 @@ const struct ledger *checkpoint_ledger(const struct checkpoint *c, uint32_t shar
  * slot per column or variable differ. */
 int checkpoint_read(const struct checkpoint *c, const char *variable, const char *slot,
                     uint64_t first, uint64_t count, float *out, struct err *err);
+/* What the gradient of the update was like that made the newest version of each shard: histograms
+ * into @out, one for each variable of the manifest, of those that have none (statistics of layers)
+ * without a value. False: the job did not want them, or a shard did not know. Errors: ERR_CORRUPT.
+ */
+int checkpoint_gradients(const struct checkpoint *c, struct histogram *out, bool *found,
+                         struct err *err);
 /* Reads all of one shard of @plan, which may have any number of shards: values into the flat buffer
  * @values, and slots into @slots as @update of that shard has them (@rule NULL: no slots). Copies
  * of slots per column and per variable are compared where this shard joins rows of several copies.

@@ -10,6 +10,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "checkpoint/gradient_json.h"
 #include "checkpoint/ledger_json.h"
 
 const char *shard_file_name(uint32_t shard, uint32_t shard_count, uint64_t generation,
@@ -133,7 +134,18 @@ static const char *version_of(const struct shard_file_state *s)
                                : SHARD_FILE_VERSION;
 }
 
-#define META_MAX 14
+/* NULL: none. */
+static char *gradients_of(const struct shard_file_state *s)
+{
+    struct buf text = {0};
+    if (s->gradient == NULL) {
+        return NULL;
+    }
+    gradient_json_format(s->plan, s->shard, s->gradient, &text);
+    return buf_take(&text);
+}
+
+#define META_MAX 15
 
 /* Sorted; the caller frees texts[]. Returns how many. */
 static size_t make_meta(const struct shard_file_state *s, char *checksums,
@@ -148,6 +160,7 @@ static size_t make_meta(const struct shard_file_state *s, char *checksums,
         mem_strdup(SHARD_FILE_FORMAT),
         mem_strdup(version_of(s)),
         mem_printf("%" PRIu64, s->generation),
+        gradients_of(s),
         mem_strdup(s->job),
         buf_take(&ledger),
         mem_strdup(s->rule),
@@ -159,8 +172,9 @@ static size_t make_meta(const struct shard_file_state *s, char *checksums,
         mem_printf("%" PRIu64, s->version),
     };
     static const char *const keys[META_MAX] = {
-        "base", "checksums",      "format", "format_version", "generation", "job",    "ledger",
-        "rule", SAFETENSORS_SEAL, "shard",  "shards",         "step",       "tables", "version"};
+        "base",      "checksums", "format", "format_version", "generation",
+        "gradients", "job",       "ledger", "rule",           SAFETENSORS_SEAL,
+        "shard",     "shards",    "step",   "tables",         "version"};
     size_t n = 0;
     for (size_t i = 0; i < META_MAX; i++) {
         if (made[i] != NULL) {

@@ -12,9 +12,9 @@
  * A delta has all of the partitions, and of tables what changed since its base, the file of the
  * same shard in an older checkpoint of the job, which is none itself.
  *
- * Metadata: base (JSON), checksums, format, format_version, generation, job, ledger (JSON), rule,
- * seal, shard, shards, step, tables (JSON), version. The ledger is the shard's own: the pushes that
- * its values hold.
+ * Metadata: base (JSON), checksums, format, format_version, generation, gradients (JSON,
+ * gradient_json.h), job, ledger (JSON), rule, seal, shard, shards, step, tables (JSON), version.
+ * The ledger is the shard's own: the pushes that its values hold.
  *
  * Whoever reads a part of it reads no more than that: the data of each tensor are cut into chunks
  * of SHARD_FILE_CHUNK_BYTES, and `checksums` has the XXH3 (64 bits, 16 hex digits) of each, in the
@@ -72,6 +72,9 @@ struct shard_file_state {
     float *const *slots;                    /* [update_slot_count] */
     const struct table_file_source *tables; /* NULL: the job has none */
     const struct shard_file_base *base;     /* NULL: it is no delta */
+    /* of the update that made @version, the mean over its records; as @values. NULL: it is not
+     * known, or nobody wants to see what it was like */
+    const float *gradient;
 };
 /* Errors: ERR_INVALID (no such shard); those of files and of @tables. Nothing has the name @path
  * until all is written. */

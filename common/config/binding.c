@@ -113,6 +113,24 @@ void binding_unknown(struct diags *diags, const char *file, const struct yaml_en
     buf_release(&list);
 }
 
+/* Reports a key of another section. */
+static bool report_elsewhere(const struct binding *b, const char *where,
+                             const struct yaml_entry *entry)
+{
+    char *there = b->elsewhere == NULL ? NULL : b->elsewhere(entry->key);
+    char *here = mem_printf("%s%s%s", where, where[0] == '\0' ? "" : ".", entry->key);
+    const bool other = there != NULL && strcmp(there, here) != 0;
+    if (other) {
+        char shown[SHOWN_BYTES];
+        yaml_diag_key(b->diags, b->file, entry, "unknown key '%s'%s%s; did you mean '%s'?",
+                      text_shown(entry->key, shown, sizeof shown), where[0] == '\0' ? "" : " in ",
+                      where, there);
+    }
+    free(here);
+    free(there);
+    return other;
+}
+
 static size_t extra_count(const struct binding *b)
 {
     size_t n = 0;
@@ -137,6 +155,9 @@ static char *word_below(const char *path, const char *prefix)
 static void report_unknown(const struct binding *b, const char *prefix, const char *where,
                            const struct yaml_entry *entry)
 {
+    if (report_elsewhere(b, where, entry)) {
+        return;
+    }
     size_t extras = prefix[0] == '\0' ? extra_count(b) : 0;
     char **words = mem_new(b->count + extras + 1, sizeof *words);
     size_t count = 0;

@@ -21,6 +21,9 @@ struct binding {
     const char *const *extra; /* keys that other code reads; NULL-terminated; may be NULL */
     const char *file;
     struct diags *diags;
+    /* The full name of the one key that is called @key in other sections (owned), or NULL; may be
+     * NULL. */
+    char *(*elsewhere)(const char *key);
 };
 
 /* Set the fields that @map gives. Unknown keys, values of a wrong type and values out of range are

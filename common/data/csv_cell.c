@@ -9,6 +9,8 @@
 #include "data/csv_columns.h"
 #include "data/decimal.h"
 
+#define CELL_NUMBER_BYTES 512 /* more than a number in a data file ever has */
+
 bool csv_is_missing(const char *text)
 {
     static const char *const words[] = {"", "NA", "N/A", "NaN", "null", "?"};
@@ -23,10 +25,32 @@ bool csv_is_missing(const char *text)
     return false;
 }
 
-bool csv_is_number(const char *text, double *value)
+/* 1,5 as 1.5 in @out. A point is refused: 1.234 may be a thousand. */
+static bool point_for_comma(const char *text, char out[CELL_NUMBER_BYTES])
+{
+    const size_t n = strlen(text);
+    if (n >= CELL_NUMBER_BYTES || strchr(text, '.') != NULL) {
+        return false;
+    }
+    memcpy(out, text, n + 1);
+    char *comma = strchr(out, ',');
+    if (comma != NULL) {
+        *comma = '.'; /* a second one is no part of a number */
+    }
+    return true;
+}
+
+bool csv_is_number(const char *text, int decimal, double *value)
 {
     double v;
     const char *end;
+    char pointed[CELL_NUMBER_BYTES];
+    if (decimal == DATA_DECIMAL_COMMA) {
+        if (!point_for_comma(text, pointed)) {
+            return false;
+        }
+        text = pointed;
+    }
     if (!decimal_read(text, &v, &end) || *end != '\0' || fabs(v) > (double)FLT_MAX) {
         return false;
     }

@@ -74,8 +74,8 @@ static bool is_column_number(const char *text)
     return text_to_int(text, &number);
 }
 
-static int look_below(struct csv *c, struct column_look *looks, size_t count, bool *header,
-                      struct err *err)
+static int look_below(struct csv *c, int decimal, struct column_look *looks, size_t count,
+                      bool *header, struct err *err)
 {
     size_t rows = 0;
     for (; rows < CSV_HEADER_ROWS; rows++) {
@@ -101,7 +101,7 @@ static int look_below(struct csv *c, struct column_look *looks, size_t count, bo
             if (!missing && names_add(&looks[j].texts, row->fields[j], &number, NULL) == 0) {
                 looks[j].first_again |= number == 0;
             }
-            looks[j].rest_words |= !missing && !csv_is_number(row->fields[j], &value);
+            looks[j].rest_words |= !missing && !csv_is_number(row->fields[j], decimal, &value);
         }
     }
     bool all_words = true;
@@ -148,13 +148,13 @@ int csv_has_header(const char *path, char separator, const struct data_spec *spe
             double value;
             uint32_t number;
             (void)names_add(&looks[j].texts, row->fields[j], &number, NULL);
-            looks[j].first_number = csv_is_number(row->fields[j], &value);
+            looks[j].first_number = csv_is_number(row->fields[j], spec->decimal, &value);
             looks[j].first_missing = csv_is_missing(row->fields[j]);
             found = found ||
                     (!is_column_number(spec->label) && strcmp(row->fields[j], spec->label) == 0) ||
                     means_weight(spec, row->fields[j]);
         }
-        rc = look_below(c, looks, count, &found, err);
+        rc = look_below(c, spec->decimal, looks, count, &found, err);
         for (size_t j = 0; j < count; j++) {
             names_release(&looks[j].texts);
         }
@@ -246,6 +246,9 @@ static int assign_keys(struct csv_columns *c, const char *path, enum data_weight
                        const struct data_spec *spec, struct err *err)
 {
     int rc = csv_columns_find(c, path, "data.label", spec->label, &c->label, err);
+    if (rc != 0 && spec->weightless && !spec->unlabelled) {
+        return err_set(err, rc, "%s; if these records have no labels, give --unlabelled", err->msg);
+    }
     if (rc != 0) {
         return rc;
     }

@@ -57,8 +57,8 @@ enum column_missing csv_column_missing(const struct csv_columns *c, const struct
 
 /* Empty, NA, N/A, NaN, null or ?, in any case. */
 bool csv_is_missing(const char *text);
-/* A finite number that fits a float. */
-bool csv_is_number(const char *text, double *value);
+/* A finite number that fits a float, with @decimal (enum data_decimal) before its decimals. */
+bool csv_is_number(const char *text, int decimal, double *value);
 #define CSV_SHOWN_BYTES 40 /* bytes of a cell that a message shows */
 /* @text of the job file as messages show it (what a data file says: cells.h), quoted and cut, into
  * @out; returns @out. */

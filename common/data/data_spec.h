@@ -26,6 +26,7 @@ enum data_format {
 };
 enum data_label_kind { DATA_LABEL_AUTO, DATA_LABEL_CLASS, DATA_LABEL_REAL };
 enum data_header { DATA_HEADER_AUTO, DATA_HEADER_TRUE, DATA_HEADER_FALSE };
+enum data_decimal { DATA_DECIMAL_POINT, DATA_DECIMAL_COMMA };
 enum data_missing {
     DATA_MISSING_ERROR,
     DATA_MISSING_MEAN,
@@ -66,6 +67,7 @@ struct data_spec {
     int64_t classes;     /* 0: as many as the train labels name */
     int header;          /* enum data_header */
     char *separator;     /* one character, or "tab" */
+    int decimal;         /* enum data_decimal: of numbers in CSV */
     int missing;         /* enum data_missing */
     int64_t bad_records; /* lines of each part that may be left out because they are no records */
     int short_rows;      /* enum data_short_rows */

@@ -66,8 +66,20 @@ int dataset_settle_fields(const struct data_spec *spec, struct records *first,
                    width, ENCODE_FEATURES_MAX);
 }
 
-static int take_labels(struct dataset *d, const struct label_map *m, const struct records *r,
-                       struct err *err)
+/* A class that chance has put among the test records alone. */
+static int advise_split(const struct label_map *m, const struct data_spec *spec, int rc,
+                        struct err *err)
+{
+    return rc == 0 || m->classes.names == NULL || spec->test_fraction <= 0.0
+               ? rc
+               : err_set(err, rc,
+                         "%s; data.test_fraction drew it for the test: take it out, or try another "
+                         "data.split_seed",
+                         err->msg);
+}
+
+static int take_labels(struct dataset *d, const struct label_map *m, const struct data_spec *spec,
+                       const struct records *r, struct err *err)
 {
     d->info.label_is_class = m->is_class;
     d->info.label_scale = m->scale;
@@ -84,7 +96,7 @@ static int take_labels(struct dataset *d, const struct label_map *m, const struc
                 d->class_names[i] = mem_strdup(m->classes.names[i]);
             }
         }
-        return classes_apply(&m->classes, r, d->classes, err);
+        return advise_split(m, spec, classes_apply(&m->classes, r, d->classes, err), err);
     }
     d->targets = mem_try_aligned(r->count, sizeof *d->targets, "labels", err);
     if (d->targets == NULL) {
@@ -109,7 +121,7 @@ int dataset_of_records(const struct encoding *e, const struct data_spec *spec, c
     d->bad_count = r->bad_count;
     d->bad_first = cells_settle(r->bad_first, data_roots_bind(spec->roots));
     d->format = mem_strdup(format);
-    int rc = take_labels(d, &e->labels, r, err);
+    int rc = take_labels(d, &e->labels, spec, r, err);
     if (rc != 0) {
         dataset_free(d);
         return rc;

@@ -51,7 +51,7 @@ static int check_kind(const struct reading *reading, const struct records *r, st
         r->numbers + r->category_count + 1 == like->numbers + like->category_count;
     return err_set(err, rc, "%s%s", cause.msg,
                    one_less && !reading->unlabelled && !reading->measures
-                       ? "; if these records have no labels, say that they are unlabelled"
+                       ? "; if these records have no labels, give --unlabelled"
                        : "");
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "data/csv_columns.h"
+#include "data/file_list.h"
 #include "data/format.h"
 #include "data/parts.h"
 #include "data/source.h"
@@ -153,7 +154,7 @@ static int prepare(struct feed *f, const char *path, struct err *err)
         return 0;
     }
     int rc = format_find(o->spec, path, &choice, err);
-    if (rc == 0 && !choice.format->parts) {
+    if (rc == 0 && !choice.format->parts && choice.format->stream == NULL) {
         rc = err_set(err, ERR_UNSUPPORTED, "%s: files of the format %s are read as a whole",
                      s->files[0].path, choice.format->name);
     }
@@ -167,6 +168,36 @@ static int prepare(struct feed *f, const char *path, struct err *err)
     return rc;
 }
 
+static int take_block(void *context, struct records *block, struct err *err)
+{
+    struct feed *f = context;
+    f->records += block->count;
+    return f->options->visit(f->options->context, block, err);
+}
+
+/* Reads records that come in order and cannot be cut out of the bytes. */
+static int read_in_order(struct feed *f, struct err *err)
+{
+    const struct feed_options *o = f->options;
+    const struct data_source *test = &o->spec->test;
+    const struct format_blocks to = {o->block_bytes, take_block, f};
+    struct file_list labels = {0};
+    int rc = file_list_make(o->spec->roots, o->spec->dir, test->labels, "data.test.labels", &labels,
+                            err);
+    if (rc == 0 && labels.count > 1) {
+        rc = err_set(err, ERR_INVALID, "data.test.labels means %zu files; %s needs one of labels",
+                     labels.count, f->rows.files[0].path);
+    }
+    const struct format_request request = {.spec = o->spec,
+                                           .path = f->rows.files[0].path,
+                                           .labels_path = labels.count == 0 ? "" : labels.paths[0],
+                                           .key = "test",
+                                           .label_is_class = o->label_is_class};
+    rc = rc != 0 ? rc : f->rows.format->stream(&request, f->file, &to, err);
+    file_list_release(&labels);
+    return rc;
+}
+
 static int read_file(const struct feed_options *o, const char *path, uint64_t *records,
                      struct feed_left *left, struct err *err)
 {
@@ -176,7 +207,8 @@ static int read_file(const struct feed_options *o, const char *path, uint64_t *r
         rc = is_standard_input(path) ? source_open_input(&f.file, err)
                                      : source_open(path, o->spec->roots, &f.file, err);
     }
-    rc = rc != 0 ? rc : read_rows(&f, err);
+    const bool in_order = f.rows.format != NULL && f.rows.format->stream != NULL;
+    rc = rc != 0 ? rc : in_order ? read_in_order(&f, err) : read_rows(&f, err);
     *records += f.records;
     source_close(f.file);
     stream_source_release(&f.rows);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records that are read once, from the beginning to the end, in blocks of whole rows: standard
- * input, and files of lines that are no format of the job. No more than a block is in memory. */
+/* Records that are read once, from the beginning to the end, in blocks of whole rows or records:
+ * standard input, and files of lines that are no format of the job. No more than a block is in
+ * memory. */
 #ifndef GRADUS_DATA_FEED_H
 #define GRADUS_DATA_FEED_H
 

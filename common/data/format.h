@@ -58,6 +58,16 @@ struct format_request {
     const struct format_part *part; /* NULL: the file. That a part has no record is no error */
 };
 
+struct source;
+
+/* Where records of a source go that is read once. */
+struct format_blocks {
+    size_t bytes; /* of a block in the file, about */
+    /* It may take what the records have; they are released afterwards. */
+    int (*visit)(void *context, struct records *block, struct err *err);
+    void *context;
+};
+
 struct format {
     const char *name;
     bool parts;   /* reads parts of a file */
@@ -69,6 +79,11 @@ struct format {
      * Errors: ERR_NOT_FOUND, ERR_INVALID, ERR_CORRUPT, ERR_EXHAUSTED, with file and byte or line.
      */
     int (*read)(const struct format_request *request, struct records *out, struct err *err);
+    /* Of a format that has no parts, whose records come one after the other all the same: reads
+     * @source, which request->path only names, from its beginning. NULL: it has to be read as a
+     * whole. Errors: as read(); of the visit. */
+    int (*stream)(const struct format_request *request, struct source *source,
+                  const struct format_blocks *to, struct err *err);
 };
 
 /* The format of data.format; DATA_FORMAT_AUTO: found by the first lines of @path. Errors:

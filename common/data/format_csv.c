@@ -112,7 +112,7 @@ static int add_label(struct csv_load *l, const struct csv_row *row, size_t colum
                                     err);
     }
     double value;
-    if (!csv_is_number(text, &value)) {
+    if (!csv_is_number(text, l->request->spec->decimal, &value)) {
         return cell_error(l, row, column, "the label ",
                           " is not a number; for classes set data.label_kind: class", err);
     }
@@ -128,27 +128,39 @@ static int add_weight(struct csv_load *l, const struct csv_row *row, size_t colu
         return cell_error(l, row, column, "the weight is missing (",
                           "); data.missing: skip leaves such records out", err);
     }
-    if (!csv_is_number(text, &value) || !records_is_weight(value)) {
+    if (!csv_is_number(text, l->request->spec->decimal, &value) || !records_is_weight(value)) {
         return cell_error(l, row, column, "the weight ", " is no finite number from 0 on", err);
     }
     l->out.weights[l->out.count] = (float)value;
     return 0;
 }
 
+/* What is wrong with @text, which is no number. */
+static const char *advise_number(const char *text, int decimal)
+{
+    double value;
+    if (decimal == DATA_DECIMAL_POINT && csv_is_number(text, DATA_DECIMAL_COMMA, &value)) {
+        return " is not a number; where decimals stand behind a comma, set data.decimal: comma";
+    }
+    if (decimal == DATA_DECIMAL_COMMA && csv_is_number(text, DATA_DECIMAL_POINT, &value)) {
+        return " is not a number, as data.decimal is comma; a point is read with data.decimal: "
+               "point";
+    }
+    return " is not a number; name the column in data.categorical or data.ignore, or as "
+           "data.label";
+}
+
 static int add_number(struct csv_load *l, const struct csv_row *row, size_t column, float *out,
                       struct err *err)
 {
+    const int decimal = l->request->spec->decimal;
     double value;
-    if (csv_is_number(row->fields[column], &value)) {
+    if (csv_is_number(row->fields[column], decimal, &value)) {
         *out = (float)value;
         return 0;
     }
     if (!csv_is_missing(row->fields[column])) {
-        return cell_error(
-            l, row, column, "",
-            " is not a number; name the column in data.categorical or data.ignore, or "
-            "as data.label",
-            err);
+        return cell_error(l, row, column, "", advise_number(row->fields[column], decimal), err);
     }
     *out = NAN;
     return 0;

@@ -33,6 +33,7 @@ struct idx_file {
     size_t rank;
     uint64_t dims[IDX_RANK_MAX];
     uint64_t record_values; /* values of one record */
+    uint64_t taken;         /* records that were read before */
 };
 
 static const struct idx_type *find_type(uint8_t code)
@@ -123,16 +124,11 @@ static int read_dims(struct idx_file *f, struct err *err)
     return 0;
 }
 
-static int open_idx(const char *path, const struct data_roots *roots, struct idx_file *f,
-                    struct err *err)
+/* What the file @path is, whose source is there. */
+static int begin_idx(const char *path, struct idx_file *f, struct err *err)
 {
-    *f = (struct idx_file){0};
-    int rc = source_open(path, roots, &f->source, err);
-    if (rc != 0) {
-        return rc;
-    }
     uint8_t magic[4];
-    rc = read_header(f, magic, sizeof magic, err);
+    int rc = read_header(f, magic, sizeof magic, err);
     if (rc != 0) {
         return rc;
     }
@@ -150,6 +146,14 @@ static int open_idx(const char *path, const struct data_roots *roots, struct idx
                        path, f->rank, IDX_RANK_MAX);
     }
     return read_dims(f, err);
+}
+
+static int open_idx(const char *path, const struct data_roots *roots, struct idx_file *f,
+                    struct err *err)
+{
+    *f = (struct idx_file){0};
+    int rc = source_open(path, roots, &f->source, err);
+    return rc != 0 ? rc : begin_idx(path, f, err);
 }
 
 static int too_short(const struct idx_file *f, uint64_t expected, uint64_t end, struct err *err)
@@ -246,7 +250,7 @@ static int store_chunk(const struct idx_file *f, const uint8_t *chunk, size_t co
         double value = decode_value(f->type, chunk + i * f->type->bytes);
         if (!isfinite(value) || !isfinite((float)value)) {
             return err_set(err, ERR_INVALID, "%s: record %" PRIu64 ", value %" PRIu64 " is %g",
-                           source_path(f->source), (first + i) / f->record_values,
+                           source_path(f->source), f->taken + (first + i) / f->record_values,
                            (first + i) % f->record_values, value);
         }
         if (out->floats != NULL) {
@@ -316,7 +320,8 @@ static int read_features(struct idx_file *f, uint64_t records, struct records *o
             out->values = numbers.floats;
         }
     }
-    if (rc == 0 && records == f->dims[0]) {
+    f->taken += records;
+    if (rc == 0 && f->taken == f->dims[0]) {
         rc = check_end(f, expected, err);
     }
     return rc;
@@ -333,7 +338,8 @@ static int read_labels(struct idx_file *f, uint64_t records, struct records *out
     if (rc == 0) {
         out->labels = numbers.doubles;
     }
-    if (rc == 0 && records == f->dims[0]) {
+    f->taken += records;
+    if (rc == 0 && f->taken == f->dims[0]) {
         rc = check_end(f, expected, err);
     }
     return rc;
@@ -374,47 +380,81 @@ static int check_pair(const struct format_request *q, const struct idx_file *fea
     return 0;
 }
 
-static int idx_read(const struct format_request *q, struct records *out, struct err *err)
+/* The file of labels, if there is to be one, whose features are open. */
+static int open_labels(const struct format_request *q, const struct idx_file *features,
+                       struct idx_file *labels, struct err *err)
 {
     const bool labelled = !q->spec->unlabelled;
-    if (q->labels_path[0] == '\0' && labelled) {
-        return err_set(err, ERR_INVALID,
-                       "data.%s.labels is not set: IDX keeps the labels in a file of their own",
-                       q->key);
-    }
-    struct idx_file features = {0}, labels = {0};
-    struct records r = {0};
-    int rc = open_idx(q->path, q->spec->roots, &features, err);
-    if (rc == 0 && labelled) {
-        rc = open_idx(q->labels_path, q->spec->roots, &labels, err);
+    int rc = labelled ? open_idx(q->labels_path, q->spec->roots, labels, err) : 0;
+    return rc != 0 ? rc : check_pair(q, features, labelled ? labels : NULL, err);
+}
+
+static int check_labelled(const struct format_request *q, struct err *err)
+{
+    return q->labels_path[0] != '\0' || q->spec->unlabelled
+               ? 0
+               : err_set(err, ERR_INVALID,
+                         "data.%s.labels is not set: IDX keeps the labels in a file of their own",
+                         q->key);
+}
+
+/* The next @count records. */
+static int read_some(const struct format_request *q, uint64_t count, struct idx_file *features,
+                     struct idx_file *labels, struct records *out, struct err *err)
+{
+    const bool labelled = !q->spec->unlabelled;
+    struct records r = {.count = count,
+                        .numbers = (size_t)features->record_values,
+                        .where = mem_strdup(q->path),
+                        .labels_where = labelled ? mem_strdup(q->labels_path) : NULL,
+                        .shape.rank = features->rank - 1};
+    memcpy(r.shape.dims, features->dims + 1, r.shape.rank * sizeof r.shape.dims[0]);
+    int rc = read_features(features, count, &r, err);
+    if (rc == 0) {
+        rc = labelled ? read_labels(labels, count, &r, err) : make_labels(count, &r, err);
     }
     if (rc == 0) {
-        rc = check_pair(q, &features, labelled ? &labels : NULL, err);
-    }
-    if (rc != 0) {
-        goto out;
-    }
-    r.count = q->limit > 0 && q->limit < features.dims[0] ? q->limit : features.dims[0];
-    r.where = mem_strdup(q->path);
-    r.labels_where = labelled ? mem_strdup(q->labels_path) : NULL;
-    r.shape.rank = features.rank - 1;
-    memcpy(r.shape.dims, features.dims + 1, r.shape.rank * sizeof r.shape.dims[0]);
-    rc = read_features(&features, r.count, &r, err);
-    if (rc == 0 && labelled) {
-        rc = read_labels(&labels, r.count, &r, err);
-    } else if (rc == 0) {
-        rc = make_labels(r.count, &r, err);
-    }
-    if (rc == 0) {
-        r.numbers = (size_t)features.record_values;
         *out = r;
     } else {
         records_release(&r);
     }
-out:
+    return rc;
+}
+
+static int idx_read(const struct format_request *q, struct records *out, struct err *err)
+{
+    struct idx_file features = {0}, labels = {0};
+    int rc = check_labelled(q, err);
+    rc = rc != 0 ? rc : open_idx(q->path, q->spec->roots, &features, err);
+    rc = rc != 0 ? rc : open_labels(q, &features, &labels, err);
+    if (rc == 0) {
+        const uint64_t all = features.dims[0];
+        const uint64_t count = q->limit > 0 && q->limit < all ? q->limit : all;
+        rc = read_some(q, count, &features, &labels, out, err);
+    }
     source_close(features.source);
     source_close(labels.source);
     return rc;
 }
 
-const struct format format_idx = {.name = "idx", .look = idx_look, .read = idx_read};
+static int idx_stream(const struct format_request *q, struct source *source,
+                      const struct format_blocks *to, struct err *err)
+{
+    struct idx_file features = {.source = source}, labels = {0};
+    int rc = check_labelled(q, err);
+    rc = rc != 0 ? rc : begin_idx(q->path, &features, err);
+    rc = rc != 0 ? rc : open_labels(q, &features, &labels, err);
+    while (rc == 0 && features.taken < features.dims[0]) {
+        const uint64_t left = features.dims[0] - features.taken;
+        const uint64_t fit = to->bytes / features.type->bytes / features.record_values;
+        struct records r = {0};
+        rc = read_some(q, fit == 0 ? 1 : fit < left ? fit : left, &features, &labels, &r, err);
+        rc = rc != 0 ? rc : to->visit(to->context, &r, err);
+        records_release(&r);
+    }
+    source_close(labels.source);
+    return rc;
+}
+
+const struct format format_idx = {
+    .name = "idx", .look = idx_look, .read = idx_read, .stream = idx_stream};

@@ -241,6 +241,11 @@ bool raw_file_is_object(const struct raw_file *f)
     return f->stream != NULL;
 }
 
+bool raw_file_is_input(const struct raw_file *f)
+{
+    return f->input;
+}
+
 int64_t raw_file_changed_ns(const struct raw_file *f)
 {
     struct stat st;

@@ -41,6 +41,7 @@ int raw_file_read_at(const struct raw_file *f, uint64_t at, void *out, size_t n,
 /* Tell the system that the @n bytes at @at are asked for next. */
 void raw_file_expect(const struct raw_file *f, uint64_t at, size_t n);
 bool raw_file_is_object(const struct raw_file *f); /* of a store */
+bool raw_file_is_input(const struct raw_file *f);  /* standard input */
 /* When the file was changed last, in ns; of a file of this machine. */
 int64_t raw_file_changed_ns(const struct raw_file *f);
 

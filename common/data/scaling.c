@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/vector.h"
 
 /* Statistics of one number over all train records. */
 struct spread {
@@ -175,19 +176,29 @@ void scaling_apply(const struct scaling *s, float *values, uint64_t records, siz
     }
 }
 
-void scaling_apply_bytes(const struct scaling *s, const uint8_t *restrict bytes,
-                         float *restrict out)
+VECTOR_CLONES
+static void apply_uniform(float factor, const uint8_t *restrict bytes, float *restrict out,
+                          size_t n)
 {
-    const float *restrict shift = s->shift, *restrict factor = s->factor;
-    size_t n = s->count;
-    if (s->uniform) {
-        float f = factor[0]; /* bytes are never shifted uniformly */
-        for (size_t j = 0; j < n; j++) {
-            out[j] = (float)bytes[j] * f;
-        }
-        return;
+    for (size_t j = 0; j < n; j++) {
+        out[j] = (float)bytes[j] * factor;
     }
+}
+
+VECTOR_CLONES
+static void apply_each(const float *restrict shift, const float *restrict factor,
+                       const uint8_t *restrict bytes, float *restrict out, size_t n)
+{
     for (size_t j = 0; j < n; j++) {
         out[j] = ((float)bytes[j] - shift[j]) * factor[j];
+    }
+}
+
+void scaling_apply_bytes(const struct scaling *s, const uint8_t *bytes, float *out)
+{
+    if (s->uniform) {
+        apply_uniform(s->factor[0], bytes, out, s->count); /* bytes are never shifted uniformly */
+    } else {
+        apply_each(s->shift, s->factor, bytes, out, s->count);
     }
 }

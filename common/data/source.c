@@ -144,7 +144,7 @@ uint64_t source_offset(const struct source *s)
 
 bool source_size(const struct source *s, uint64_t *bytes)
 {
-    if (s->zstd != NULL || s->gunzip != NULL) {
+    if (s->zstd != NULL || s->gunzip != NULL || (s->file != NULL && raw_file_is_input(s->file))) {
         return false;
     }
     *bytes = s->bytes != NULL ? s->byte_count : raw_file_bytes(s->file);

@@ -33,7 +33,7 @@ int source_read(struct source *s, void *out, size_t n, size_t *got, struct err *
 
 const char *source_path(const struct source *s);
 uint64_t source_offset(const struct source *s); /* decoded bytes read so far */
-/* Decoded bytes of the whole file; false when it is packed. */
+/* Decoded bytes of the whole file; false when it is packed, or standard input. */
 bool source_size(const struct source *s, uint64_t *bytes);
 
 #endif

@@ -16,7 +16,8 @@
 #define CLASSES_MAX 100000U /* data.classes */
 
 /* The wire form: the number of examples, their weight, the sums that are on, the counters that are
- * on, then the scores of grouped AUC, one for each example. */
+ * on, then the scores of grouped AUC, one for each example; where sums have rests, those of the
+ * sums that are on. The sums of R² have none, and are the last. */
 static const struct sum {
     size_t offset, count;
     unsigned kinds; /* that it is for */
@@ -94,6 +95,7 @@ void metrics_release(struct metrics *m)
 void metrics_reset(struct metrics *m)
 {
     m->examples = 0;
+    memset(m->rest, 0, sizeof m->rest);
     for (size_t i = 0; i < SUMS; i++) {
         memset(sum_at(m, &sums[i]), 0, sums[i].count * sizeof(double));
     }
@@ -112,15 +114,45 @@ void metrics_add_labels(struct metrics *m, double weight, double mean, double m2
     }
 }
 
+/* @a + @b, and what rounding has taken from it (Knuth, TAOCP 2, 4.2.2, theorem B). */
+static double two_sum(double a, double b, double *rest)
+{
+    const double sum = a + b, part = sum - a;
+    *rest = (a - (sum - part)) + (b - part);
+    return sum;
+}
+
+/* Adds @x to the sum @sum + @rest[0] + @rest[1], each of which is below the last bit of the one
+ * before. */
+static void add_exactly(double *sum, double rest[METRIC_RESTS], double x)
+{
+    double over = 0.0, least = 0.0;
+    const double all = two_sum(*sum, x, &over);
+    if (!isfinite(all)) {
+        *sum = all;
+        memset(rest, 0, METRIC_RESTS * sizeof *rest);
+        return;
+    }
+    double mid = two_sum(rest[0], over, &over);
+    mid = two_sum(mid, rest[1] + over, &least);
+    *sum = two_sum(all, mid, &mid);
+    rest[0] = two_sum(mid, least, &rest[1]);
+}
+
 void metrics_merge(struct metrics *into, const struct metrics *from)
 {
+    size_t at = 0;
     if (has(into, METRIC_R2)) {
         metrics_add_labels(into, from->weight, from->label_mean, from->label_m2);
     }
     into->examples += from->examples;
-    for (size_t i = 0; i < SUMS; i++) {
-        for (size_t k = 0; k < sums[i].count && sums[i].kinds != KIND(METRIC_R2); k++) {
-            sum_at(into, &sums[i])[k] += sum_of(from, &sums[i])[k];
+    for (size_t i = 0; i < SUMS && sums[i].kinds != KIND(METRIC_R2); i++) {
+        for (size_t k = 0; k < sums[i].count; k++, at++) {
+            double *sum = &sum_at(into, &sums[i])[k];
+            for (size_t j = METRIC_RESTS; j-- > 0;) {
+                add_exactly(sum, into->rest[at], from->rest[at][j]);
+            }
+            add_exactly(sum, into->rest[at], sum_of(from, &sums[i])[k]);
         }
     }
     for (size_t i = 0; i < TALLIES; i++) {
@@ -133,7 +165,84 @@ void metrics_merge(struct metrics *into, const struct metrics *from)
     }
 }
 
+void metrics_open(struct metrics *m, struct metrics_before *before)
+{
+    size_t at = 0;
+    *before = (struct metrics_before){.label_mean = m->label_mean, .label_m2 = m->label_m2};
+    m->label_mean = m->label_m2 = 0.0;
+    for (size_t i = 0; i < SUMS && sums[i].kinds != KIND(METRIC_R2); i++) {
+        double *sum = sum_at(m, &sums[i]);
+        memcpy(before->sums + at, sum, sums[i].count * sizeof *sum);
+        memset(sum, 0, sums[i].count * sizeof *sum);
+        at += sums[i].count;
+    }
+}
+
+void metrics_close(struct metrics *m, const struct metrics_before *before)
+{
+    size_t at = 0;
+    const double weight = m->weight, mean = m->label_mean, m2 = m->label_m2;
+    for (size_t i = 0; i < SUMS && sums[i].kinds != KIND(METRIC_R2); i++) {
+        for (size_t k = 0; k < sums[i].count; k++, at++) {
+            double *sum = &sum_at(m, &sums[i])[k];
+            const double batch = *sum;
+            *sum = before->sums[at];
+            if (sum == &m->weight &&
+                has(m, METRIC_R2)) { /* labels are added before their weight is */
+                m->label_mean = before->label_mean;
+                m->label_m2 = before->label_m2;
+                metrics_add_labels(m, weight, mean, m2);
+            }
+            add_exactly(sum, m->rest[at], batch);
+        }
+    }
+}
+
 /* ---- the wire form ---- */
+
+static bool has_rests(const struct metrics *m)
+{
+    bool any = false;
+    for (size_t i = 0; i < METRIC_SUM_COUNT; i++) {
+        any = any || m->rest[i][0] != 0.0 || m->rest[i][1] != 0.0;
+    }
+    return any;
+}
+
+static size_t rests_on(const struct metrics *m)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < SUMS && sums[i].kinds != KIND(METRIC_R2); i++) {
+        n += (m->kinds & sums[i].kinds) != 0 ? sums[i].count * METRIC_RESTS : 0;
+    }
+    return n;
+}
+
+/* Returns how many there are; @out may be NULL. */
+static size_t pack_rests(const struct metrics *m, double *out)
+{
+    size_t at = 0;
+    for (size_t i = 0; out != NULL && i < SUMS && sums[i].kinds != KIND(METRIC_R2); i++) {
+        if ((m->kinds & sums[i].kinds) != 0) {
+            memcpy(out, m->rest[at], sums[i].count * sizeof m->rest[at]);
+            out += sums[i].count * METRIC_RESTS;
+        }
+        at += sums[i].count;
+    }
+    return rests_on(m);
+}
+
+static void unpack_rests(struct metrics *m, const double *in)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < SUMS && sums[i].kinds != KIND(METRIC_R2); i++) {
+        if ((m->kinds & sums[i].kinds) != 0) {
+            memcpy(m->rest[at], in, sums[i].count * sizeof m->rest[at]);
+            in += sums[i].count * METRIC_RESTS;
+        }
+        at += sums[i].count;
+    }
+}
 
 static size_t sums_on(const struct metrics *m)
 {
@@ -162,13 +271,14 @@ size_t metrics_pack(const struct metrics *m, double *out)
         out[0] = (double)m->examples;
         group_scores_pack(&m->groups, out + n);
     }
-    return n + m->groups.count * GROUP_SCORE_DOUBLES;
+    n += m->groups.count * GROUP_SCORE_DOUBLES;
+    return has_rests(m) ? n + pack_rests(m, out == NULL ? NULL : out + n) : n;
 }
 
 /* Checks that the numbers are as many as the kinds need, and the counts among them are counts.
- * @groups: where the scores of records begin. */
+ * @groups, @rests: where the scores of records and the rests begin, if there are any. */
 static int check_numbers(const struct metrics *m, const double *in, size_t count, size_t *groups,
-                         struct err *err)
+                         size_t *rests, struct err *err)
 {
     size_t at = sums_on(m);
     if (count < at) {
@@ -188,22 +298,27 @@ static int check_numbers(const struct metrics *m, const double *in, size_t count
     }
     *groups = at;
     const double need = (double)at + (has(m, METRIC_GROUPED_AUC) ? in[0] * GROUP_SCORE_DOUBLES : 0);
-    return (double)count == need
-               ? 0
+    const bool all = (double)count == need || (double)count == need + (double)rests_on(m);
+    *rests = all ? (size_t)need : 0;
+    return all ? 0
                : err_set(err, ERR_INVALID, "metrics hold %zu numbers; these kinds need %.0f", count,
                          need);
 }
 
 int metrics_unpack(struct metrics *m, const double *in, size_t count, struct err *err)
 {
-    size_t groups = 0;
-    int rc = check_numbers(m, in, count, &groups, err);
+    size_t groups = 0, rests = 0;
+    int rc = check_numbers(m, in, count, &groups, &rests, err);
     if (rc == 0 && has(m, METRIC_GROUPED_AUC)) {
-        rc = group_scores_unpack(&m->groups, in + groups, (count - groups) / GROUP_SCORE_DOUBLES,
+        rc = group_scores_unpack(&m->groups, in + groups, (rests - groups) / GROUP_SCORE_DOUBLES,
                                  METRIC_AUC_BINS, err);
     }
     if (rc != 0) {
         return rc;
+    }
+    memset(m->rest, 0, sizeof m->rest);
+    if (rests < count) {
+        unpack_rests(m, in + rests);
     }
     m->examples = (uint64_t)in[0];
     size_t at = 1;

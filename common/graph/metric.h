@@ -6,8 +6,10 @@
  * the first record, which says how many classes there are. Plain data.
  *
  * Test records are cut into fixed chunks whose sums are merged in the order of chunks, so a result
- * does not depend on who computed what (decision 9). Bins are of the logit, because bins of the
- * probability would make ties of most pairs where one class is rare. */
+ * does not depend on who computed what (decision 9). Those of train records are merged as they
+ * come: batches are set apart (metrics_open()), and sums keep what rounding would take from them,
+ * so their order does not show, but in R² and in counters of weighted records. Bins are of the
+ * logit, because bins of the probability would make ties of most pairs where one class is rare. */
 #ifndef GRADUS_GRAPH_METRIC_H
 #define GRADUS_GRAPH_METRIC_H
 
@@ -25,6 +27,10 @@
 enum { METRIC_CLASS_HITS, METRIC_CLASS_PREDICTED, METRIC_CLASS_LABELLED, METRIC_CLASS_COUNTS };
 /* Sums in each bin of the calibration error. */
 enum { METRIC_ECE_RECORDS, METRIC_ECE_PROBABILITY, METRIC_ECE_RIGHT, METRIC_ECE_SUMS };
+
+/* weight, loss_sum and so on, one after the other; all but those of R² */
+#define METRIC_SUM_COUNT (8 + METRIC_ECE_BINS * METRIC_ECE_SUMS)
+#define METRIC_RESTS 2 /* with the sum itself some 150 bits: more than sums of losses span */
 
 struct metrics {
     unsigned kinds;    /* bit set; set by metrics_init() */
@@ -45,6 +51,13 @@ struct metrics {
     struct metric_tally classes;   /* [classes][METRIC_CLASS_COUNTS]; precision, recall and F1 */
     struct metric_tally confusion; /* [classes][classes] by label, then prediction */
     struct group_scores groups;    /* with METRIC_GROUPED_AUC */
+    /* What is to be added to each sum that has come together of several: it is below the last bit
+     * of the sum. */
+    double rest[METRIC_SUM_COUNT][METRIC_RESTS];
+};
+/* The sums of earlier batches while one is added. */
+struct metrics_before {
+    double sums[METRIC_SUM_COUNT], label_mean, label_m2;
 };
 /* The metrics of @kinds that are measured of train records, too: what grouped AUC keeps of each
  * record is for the test records alone. */
@@ -52,7 +65,11 @@ unsigned metrics_of_training(unsigned kinds);
 void metrics_init(struct metrics *m, unsigned kinds);
 void metrics_release(struct metrics *m);
 void metrics_reset(struct metrics *m);
+/* Sums come out the same in any order of merges, as long as none is infinite. */
 void metrics_merge(struct metrics *into, const struct metrics *from);
+/* What is added between the two is one summand, as if it were merged. */
+void metrics_open(struct metrics *m, struct metrics_before *before);
+void metrics_close(struct metrics *m, const struct metrics_before *before);
 /* Adds real labels that weigh @weight together, with that mean, whose squared distances from it add
  * up to @m2, before their weight is added. */
 void metrics_add_labels(struct metrics *m, double weight, double mean, double m2);

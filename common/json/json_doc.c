@@ -321,7 +321,7 @@ bool json_doc_digits(const struct json_t *value, char out[JSON_DOC_DIGITS_BYTES]
 
 void json_doc_print(const struct json_t *value, struct buf *out)
 {
-    char *text = json_dumps(value, JSON_REAL_PRECISION(17));
+    char *text = json_dumps(value, JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY);
     if (text == NULL) {
         abort(); /* no memory */
     }

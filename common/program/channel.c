@@ -214,6 +214,24 @@ int program_receive(int socket, unsigned spin_us, int timeout_ms, struct program
     return rc;
 }
 
+unsigned program_spin_us(struct program_spin *s, unsigned most_us)
+{
+    if (s->vain < PROGRAM_SPIN_VAIN) {
+        return most_us;
+    }
+    s->passed = (s->passed + 1) % PROGRAM_SPIN_AGAIN;
+    return s->passed == 0 ? most_us : 0;
+}
+
+void program_spin_end(struct program_spin *s, unsigned most_us, uint64_t waited_ns)
+{
+    if (waited_ns <= (uint64_t)most_us * 1000) {
+        s->vain = 0;
+    } else if (s->vain < PROGRAM_SPIN_VAIN) {
+        s->vain++;
+    }
+}
+
 /* ---- layout ---- */
 
 uint64_t program_elements(const struct program_variable *v)

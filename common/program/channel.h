@@ -2,7 +2,8 @@
 /* The socket between a worker and its program, and memory that goes over it.
  *
  * A channel belongs to one thread. A receiver polls for a short while first and sleeps then: the
- * answer to a small batch is there before a sleeping processor would be awake. */
+ * answer to a small batch is there before a sleeping processor would be awake. Where answers take
+ * longer again and again it sleeps at once. */
 #ifndef GRADUS_PROGRAM_CHANNEL_H
 #define GRADUS_PROGRAM_CHANNEL_H
 
@@ -44,6 +45,19 @@ int program_send(int socket, const struct program_message *m, int fd, struct err
  * is no message of this version. */
 int program_receive(int socket, unsigned spin_us, int timeout_ms, struct program_message *m,
                     int *fd, struct err *err);
+
+/* Whether polling pays for who waits; zeroed: it may. */
+struct program_spin {
+    unsigned vain;   /* waits in a row that outlasted it */
+    unsigned passed; /* waits since it was given up */
+};
+#define PROGRAM_SPIN_VAIN 8   /* then it is given up */
+#define PROGRAM_SPIN_AGAIN 32 /* and tried in one of so many waits */
+
+/* For how long to poll in the next wait, at most @most_us. */
+unsigned program_spin_us(struct program_spin *s, unsigned most_us);
+/* That wait is over, after @waited_ns. */
+void program_spin_end(struct program_spin *s, unsigned most_us, uint64_t waited_ns);
 
 /* ---- layout ---- */
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/mem.h"
 #include "base/text.h"
@@ -119,13 +120,25 @@ static int read_about(struct saved_file *f, struct err *err)
     return 0;
 }
 
+static bool is_onnx(const char *path)
+{
+    const size_t n = strlen(path);
+    return n > 5 && strcasecmp(path + n - 5, ".onnx") == 0;
+}
+
 int saved_file_open(const char *path, struct saved_file **out, struct err *err)
 {
     struct saved_file *f = mem_new(1, sizeof *f);
     int rc = safetensors_open(&f->tensors, path, err);
     if (rc != 0) {
         free(f);
-        return err_wrap(err, "not a model in a file as `gradus export` writes it (safetensors)");
+        return is_onnx(path)
+                   ? err_set(err, ERR_UNSUPPORTED,
+                             "%s is an ONNX file, which ONNX Runtime and others read; what gradus "
+                             "reads is `gradus export JOB MODEL.safetensors`",
+                             path)
+                   : err_wrap(err,
+                              "not a model in a file as `gradus export` writes it (safetensors)");
     }
     rc = read_about(f, err);
     if (rc != 0) {

@@ -73,9 +73,9 @@ static bool same_data(const struct saved_model *m, const struct saved_model *bef
 static int check_sets(struct saved_model *m, const struct saved_model_request *q, struct err *err)
 {
     static const char *const places[] = {
-        "dir",        "train.file",    "train.labels", "train.limit", "test.file", "test.labels",
-        "test.limit", "test_fraction", "split_seed",   "header",      "separator", "bad_records",
-        "short_rows", "loading",       "memory",       NULL};
+        "dir",         "train.file",    "train.labels", "train.limit", "test.file", "test.labels",
+        "test.limit",  "test_fraction", "split_seed",   "header",      "separator", "decimal",
+        "bad_records", "short_rows",    "loading",      "memory",      NULL};
     struct job_spec trained = {0};
     struct buf then = {0}, now = {0};
     int rc = q->set_count == 0 ? 0 : saved_job_read(&m->about, q->path, NULL, 0, &trained, err);

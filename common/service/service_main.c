@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/float_mode.h"
 #include "base/mem.h"
 #include "base/release.h"
 #include "config/config.h"
@@ -328,6 +329,7 @@ static int obey(struct service_context *sc, const struct config_command *command
 int service_main(int argc, char **argv, const struct service *svc)
 {
     struct service_context sc = {.svc = svc};
+    float_mode_flush();
     tls_keep_at_exit();
     (void)snprintf(sc.program, sizeof sc.program, "gradus-%s", svc->name);
     if (argc > 1 && strcmp(argv[1], "--probe") == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Floats in 16 bits for the wire: fp16 (IEEE 754 binary16) and bf16 (the upper half of a float).
  *
- * Rounding is to the nearest, ties to even, as IEEE 754 has it: denormals are exact to their last
+ * Rounding is to the nearest, ties to even, as IEEE 754 has it: subnormals are exact to their last
  * bit, what is too large for fp16 (from 65520 on) becomes infinite, a NaN stays one and is quiet.
  * What was rounded once is not changed by rounding it again. Little-endian, aligned or not.
  *

@@ -9,12 +9,12 @@
 #include "checkpoint/checkpoint.h"
 #include "tensorboard/event_file.h"
 #include "tensorboard/event_list.h"
-#include "tensorboard/histogram.h"
+#include "tensorboard/histogram_message.h"
 
 #define CHUNK_FLOATS (1U << 18) /* 1 MiB */
 #define JOB_BYTES_MAX 128
 
-struct wanted {
+struct wanted { /* of one directory */
     const Gradus__V1__Job *job;
     struct buf bytes;
     struct event_list list;
@@ -33,6 +33,16 @@ struct value { /* of one variable, as it is told */
     double ends[HISTOGRAM_BUCKETS], counts[HISTOGRAM_BUCKETS];
 };
 
+static void tell(const struct variable_spec *v, const struct histogram *h, const double *limits,
+                 struct value *out)
+{
+    histogram_message(h, limits, out->ends, out->counts, &out->histogram);
+    tensorboard__summary__value__init(&out->message);
+    out->message.tag = mem_strdup(v->name);
+    out->message.value_case = TENSORBOARD__SUMMARY__VALUE__VALUE_HISTO;
+    out->message.histo = &out->histogram;
+}
+
 static int look_at(const struct checkpoint *c, const struct variable_spec *v, struct room *room,
                    struct value *out, struct err *err)
 {
@@ -46,51 +56,86 @@ static int look_at(const struct checkpoint *c, const struct variable_spec *v, st
             histogram_add(&room->histogram, room->limits, room->chunk, (size_t)n);
         }
     }
-    histogram_message(&room->histogram, room->limits, out->ends, out->counts, &out->histogram);
-    tensorboard__summary__value__init(&out->message);
-    out->message.tag = mem_strdup(v->name);
-    out->message.value_case = TENSORBOARD__SUMMARY__VALUE__VALUE_HISTO;
-    out->message.histo = &out->histogram;
+    tell(v, &room->histogram, room->limits, out);
     return rc;
 }
 
-static int add_event(const struct checkpoint *c, struct room *room, struct wanted *w,
-                     struct err *err)
+/* The values that were told, as an event; frees them. */
+static void add_event(const struct manifest *m, struct value *values, size_t count,
+                      struct wanted *w)
 {
-    const struct manifest *m = checkpoint_manifest(c);
-    struct value *values = mem_new(m->variable_count + 1, sizeof *values);
-    Tensorboard__Summary__Value **list = mem_new(m->variable_count + 1, sizeof *list);
-    size_t count = 0;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < m->variable_count; i++) {
-        list[count++] = &values[i].message;
-        rc = look_at(c, &m->variables[i], room, &values[i], err);
+    Tensorboard__Summary__Value **list = mem_new(count + 1, sizeof *list);
+    for (size_t i = 0; i < count; i++) {
+        list[i] = &values[i].message;
     }
-    if (rc == 0) {
-        Tensorboard__Summary summary = TENSORBOARD__SUMMARY__INIT;
-        summary.value = list;
-        summary.n_value = m->variable_count;
-        Tensorboard__Event event = TENSORBOARD__EVENT__INIT;
-        event.wall_time = (double)m->created_ms / 1000;
-        event.step = (int64_t)m->step;
-        event.what_case = TENSORBOARD__EVENT__WHAT_SUMMARY;
-        event.summary = &summary;
-        const struct event_record r = event_record_add(&event, &w->bytes);
-        event_list_add(&w->list, &r);
-    }
+    Tensorboard__Summary summary = TENSORBOARD__SUMMARY__INIT;
+    summary.value = list;
+    summary.n_value = count;
+    Tensorboard__Event event = TENSORBOARD__EVENT__INIT;
+    event.wall_time = (double)m->created_ms / 1000;
+    event.step = (int64_t)m->step;
+    event.what_case = TENSORBOARD__EVENT__WHAT_SUMMARY;
+    event.summary = &summary;
+    const struct event_record r = event_record_add(&event, &w->bytes);
+    event_list_add(&w->list, &r);
+    free(list);
+}
+
+static void values_free(struct value *values, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
         free(values[i].message.tag);
     }
-    free(list);
     free(values);
+}
+
+static int add_parameters(const struct checkpoint *c, struct room *room, struct wanted *w,
+                          struct err *err)
+{
+    const struct manifest *m = checkpoint_manifest(c);
+    struct value *values = mem_new(m->variable_count + 1, sizeof *values);
+    size_t count = 0;
+    int rc = 0;
+    for (; rc == 0 && count < m->variable_count; count++) {
+        rc = look_at(c, &m->variables[count], room, &values[count], err);
+    }
+    if (rc == 0) {
+        add_event(m, values, count, w);
+    }
+    values_free(values, count);
     return rc;
 }
 
-static int add_checkpoint(const char *path, struct room *room, struct wanted *w, struct err *err)
+/* Those that the shards wrote, if they did. */
+static int add_gradients(const struct checkpoint *c, const struct room *room, struct wanted *w,
+                         struct err *err)
+{
+    const struct manifest *m = checkpoint_manifest(c);
+    struct histogram *all = mem_new(m->variable_count + 1, sizeof *all);
+    struct value *values = mem_new(m->variable_count + 1, sizeof *values);
+    size_t count = 0;
+    bool found = false;
+    int rc = checkpoint_gradients(c, all, &found, err);
+    for (size_t i = 0; rc == 0 && found && i < m->variable_count; i++) {
+        if (all[i].count > 0) {
+            tell(&m->variables[i], &all[i], room->limits, &values[count++]);
+        }
+    }
+    if (count > 0) {
+        add_event(m, values, count, w);
+    }
+    values_free(values, count);
+    free(all);
+    return rc;
+}
+
+static int add_checkpoint(const char *path, struct room *room, struct wanted *parameters,
+                          struct wanted *gradients, struct err *err)
 {
     struct checkpoint *c = NULL;
     int rc = checkpoint_open(path, CHECKPOINT_PIECES, &c, err);
-    rc = rc == 0 ? add_event(c, room, w, err) : rc;
+    rc = rc == 0 ? add_parameters(c, room, parameters, err) : rc;
+    rc = rc == 0 ? add_gradients(c, room, gradients, err) : rc;
     checkpoint_close(c);
     return rc == 0 ? 0 : err_wrap(err, "histograms of %s", path);
 }
@@ -136,25 +181,37 @@ static bool look(const void *ctx, const struct buf *file, struct event_change *c
     return ours;
 }
 
+static int change_file(const char *dir, const char *name, const struct wanted *w, struct err *err)
+{
+    char *run = mem_printf("%s/%s/%s", dir, w->job->id, name);
+    int rc =
+        w->list.count == 0 ? 0 : event_file_change(run, w->job->started_ms / 1000, look, w, err);
+    free(run);
+    return rc;
+}
+
+static void wanted_release(struct wanted *w)
+{
+    event_list_release(&w->list);
+    buf_release(&w->bytes);
+}
+
 int parameters_write(const char *dir, const Gradus__V1__Job *job, char *const *paths, size_t count,
                      struct err *err)
 {
-    struct wanted w = {.job = job};
+    struct wanted parameters = {.job = job}, gradients = {.job = job};
     struct room *room = mem_new(1, sizeof *room);
     int rc = text_is_name(job->id, JOB_BYTES_MAX) && job->id[0] != '\0'
                  ? 0
                  : err_set(err, ERR_INVALID, "the id of the job is no name of a directory");
     histogram_limits(room->limits);
     for (size_t i = 0; rc == 0 && i < count; i++) {
-        rc = add_checkpoint(paths[i], room, &w, err);
+        rc = add_checkpoint(paths[i], room, &parameters, &gradients, err);
     }
-    if (rc == 0 && count > 0) {
-        char *run = mem_printf("%s/%s/parameters", dir, job->id);
-        rc = event_file_change(run, job->started_ms / 1000, look, &w, err);
-        free(run);
-    }
-    event_list_release(&w.list);
-    buf_release(&w.bytes);
+    rc = rc == 0 ? change_file(dir, "parameters", &parameters, err) : rc;
+    rc = rc == 0 ? change_file(dir, "gradients", &gradients, err) : rc;
+    wanted_release(&parameters);
+    wanted_release(&gradients);
     free(room);
     return rc;
 }

@@ -81,8 +81,9 @@ struct gradus_rule {
      * in any way, and the bits must be the same. Nothing but @out[0..n) and the slots' [0..n) may
      * be written. Arrays are aligned to 4 bytes, no more.
      *
-     * So do not build with -ffast-math, which gives other results at the ends of arrays than in the
-     * middle, and may change the floating-point mode of the whole process. */
+     * Subnormal floats count as zero in the threads that call it. Do not build with -ffast-math,
+     * which gives other results at the ends of arrays than in the middle, and may change the
+     * floating-point mode of the whole process. */
     void (*apply)(const float *scalars, float *out, const float *in, float *const *slots,
                   const float *gradient, float gradient_scale, size_t n);
 };

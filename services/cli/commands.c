@@ -24,6 +24,7 @@
     X(rules)                                                                                       \
     X(plan)                                                                                        \
     X(nodes)                                                                                       \
+    X(drain)                                                                                       \
     X(drop)                                                                                        \
     X(generate)                                                                                    \
     X(convert)                                                                                     \

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -288,6 +289,7 @@ static int show(void (*text)(struct buf *out), FILE *to)
 
 int main(int argc, char **argv)
 {
+    float_mode_flush();
     tls_keep_at_exit();
     log_init("cli", LOG_LEVEL_WARN);
     if (argc < 2) {

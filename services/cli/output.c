@@ -468,6 +468,9 @@ void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct 
         for (size_t k = 0; k < n->n_jobs; k++) {
             buf_printf(out, " %s", n->jobs[k]);
         }
+        if (n->draining) {
+            buf_add_str(out, n->n_jobs > 0 ? " (draining)" : " (drained)");
+        }
         buf_add_char(out, '\n');
     }
     for (size_t i = 0; i < count; i++) {

@@ -11,7 +11,9 @@
 #include "os/file.h"
 #include "timeline/trace_spans.h"
 
-#define ANSWER_MS 100000 /* time that the master takes at most beside the steps */
+/* Time that the master takes at most beside the steps, and beside waiting for another trace, which
+ * it does for as long as for the steps. */
+#define ANSWER_MS 110000
 
 int trace_record(const struct trace_options *o, const char *job, struct rpc_msg **reply,
                  bool *stopped, struct err *err)
@@ -21,8 +23,8 @@ int trace_record(const struct trace_options *o, const char *job, struct rpc_msg 
     const int64_t within = o->last > 0 ? o->last : o->within;
     request.steps = o->last > 0 ? TRACE_STEPS_MAX : (uint32_t)o->steps;
     request.timeout_ms = (uint32_t)within;
-    int rc = query_job_long(&o->common, job, "Trace", &request.base, (unsigned)within + ANSWER_MS,
-                            reply, stopped, err);
+    int rc = query_job_long(&o->common, job, "Trace", &request.base,
+                            2 * (unsigned)within + ANSWER_MS, reply, stopped, err);
     if (rc == 0 && *stopped) {
         cli_note("stopped; job %s is not recorded any more", job);
     }

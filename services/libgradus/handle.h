@@ -57,6 +57,7 @@ struct gradus_worker {
     struct handle_job job;
     /* a message is kept for later, which came after the end of a job that it implies */
     bool has_kept;
+    struct program_spin spin;
     struct program_message kept;
     int kept_fd;
     struct handle_watch *watch; /* NULL: none */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "handle.h"
+#include "os/chrono.h"
 
 /* The worker's answer to a small batch is there sooner than a sleeping processor would be. */
 #define SPIN_US 50
@@ -329,7 +330,11 @@ static int receive(struct gradus_worker *w, struct program_message *m, int *fd)
         w->kept_fd = -1;
         return 0;
     }
-    return program_receive(w->socket, SPIN_US, -1, m, fd, &w->err);
+    const uint64_t begin_ns = chrono_now_ns();
+    const unsigned spin_us = program_spin_us(&w->spin, SPIN_US);
+    int rc = program_receive(w->socket, spin_us, -1, m, fd, &w->err);
+    program_spin_end(&w->spin, SPIN_US, chrono_now_ns() - begin_ns);
+    return rc;
 }
 
 int gradus_worker_next(struct gradus_worker *w, struct gradus_work *work)

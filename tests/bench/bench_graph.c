@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "bench/local_training.h"
@@ -88,6 +89,7 @@ static void measure(const struct local_training *t, const char *network, const c
 
 int main(int argc, char **argv)
 {
+    float_mode_flush();
     blas_kernels_choose(argv);
     static const char *const rules[] = {"none", "sgd", "adam"};
     static const size_t batch_sizes[] = {64, 256};

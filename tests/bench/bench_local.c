@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/float_mode.h"
 #include "base/text.h"
 #include "bench/local_training.h"
 #include "data/dataset.h"
@@ -46,6 +47,7 @@ static int measure(const struct job_spec *spec, uint64_t steps, struct err *err)
 
 int main(int argc, char **argv)
 {
+    float_mode_flush();
     blas_kernels_choose(argv);
     int64_t steps;
     if (argc < 3 || !text_to_int(argv[2], &steps) || steps < 1) {

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "os/chrono.h"
+#include "base/float_mode.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "rule/update/update_spec.h"
@@ -196,6 +197,7 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
+    float_mode_flush();
     double budget = 0.5;
     int64_t threads = 1;
     struct err err;

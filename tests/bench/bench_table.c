@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/float_mode.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
@@ -416,6 +417,7 @@ static void unique_line(const char *what, uint64_t range)
 
 int main(int argc, char **argv)
 {
+    float_mode_flush();
     static const struct {
         const char *rule;
         pass *gather, *update;

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/checksum.h"
+#include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/claim.h"
 #include "os/file.h"
@@ -59,6 +60,16 @@ static void write_again(const struct manifest *m)
     }
 }
 
+static void look_at_gradients(const struct checkpoint *c)
+{
+    const size_t count = checkpoint_manifest(c)->variable_count;
+    struct histogram *all = mem_new(count + 1, sizeof *all);
+    struct err err = {0};
+    bool found;
+    fuzz_require_error(checkpoint_gradients(c, all, &found, &err), &err);
+    free(all);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static unsigned turn;
@@ -85,7 +96,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         }
         manifest_release(&m);
         struct checkpoint *c = NULL;
-        fuzz_require_error(checkpoint_open(dir, CHECKPOINT_PIECES, &c, &err), &err);
+        rc = checkpoint_open(dir, CHECKPOINT_PIECES, &c, &err);
+        fuzz_require_error(rc, &err);
+        if (rc == 0) {
+            look_at_gradients(c);
+        }
         checkpoint_close(c);
     }
     char owner[CLAIM_OWNER_BYTES];

@@ -370,7 +370,7 @@ def row(head, methods, calls):
 # worker_shell_methods.
 PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Exchange", "Pin", "Unpin", "Checkpoint",
       "Stats", "Trace", "Fill", "Read", "Record"]
-MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Remove", "Nodes", "Logs", "DropNode", "Submit", "Set", "Trace", "Tables", "Follow", "Watch", "Join", "Heartbeat", "Leave",
+MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Remove", "Nodes", "Logs", "DropNode", "Submit", "Set", "Trace", "Tables", "Follow", "DrainNode", "Watch", "Join", "Heartbeat", "Leave",
           "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure", "DataInfo", "ShardState",
           "CheckpointShardResponse", "EvaluateResponse", "AssignResponse", "TraceResponse", "StatsResponse"]
 
@@ -471,7 +471,7 @@ def master_calls():
     submit = ("Submit", "SubmitRequest", f'text: "{JOB_TEXT % "sync"}" sets: "training.epochs=1"')
     write("master", "clients", row([0, 0], MASTER, nodes + [
         submit, ("Watch", "GetJobRequest", 'job: "j-1"'), ("Get", "GetJobRequest", 'job: "j-1"'), ("List", "ListJobsRequest", ""),
-        ("Nodes", "NodesRequest", ""), ("Logs", "LogsRequest", 'job: "j-1" node: "worker-1" after: 1'), ("DropNode", "DropNodeRequest", 'node: "ps-1"'), ("Remove", "RemoveJobRequest", 'job: "j-1" checkpoints: true'), ("Set", "SetJobRequest", 'job: "j-1" sets: "training.mode=async"'),
+        ("Nodes", "NodesRequest", ""), ("Logs", "LogsRequest", 'job: "j-1" node: "worker-1" after: 1'), ("DrainNode", "DrainNodeRequest", 'node: "ps-1" undo: false'), ("DropNode", "DropNodeRequest", 'node: "ps-1"'), ("Remove", "RemoveJobRequest", 'job: "j-1" checkpoints: true'), ("Set", "SetJobRequest", 'job: "j-1" sets: "training.mode=async"'),
         ("Checkpoint", "GetJobRequest", 'job: "j-1"'), ("Trace", "TraceJobRequest", 'job: "j-1" steps: 2 timeout_ms: 9'),
         ("TraceResponse", "TraceResponse", 'clock_ns: 9 boot: "b" spans { kind: SPAN_STEP ns: 3 } workers: "w" steps: 2'),
         ("Tables", "TablesRequest", 'job: "j-1" table: "a"'), ("Follow", "FollowRequest", 'job: "j-1"'),

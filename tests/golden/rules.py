@@ -54,13 +54,17 @@ def gradient_of(variable, step, index, huge):
     if kind == 1:
         return 0.0
     if kind == 2:
-        # Times SCALE all denormal, but with enough bits that signs of their means are certain.
-        return x * 2.0**-126
+        return x * 2.0**-126  # times SCALE all denormal
     if kind == 3:
         return x if step % 10 == 3 else 0.0
     if kind == 4:
         return x * 2.0 ** -(step // 8)
     return x
+
+
+def flushed(x):
+    """Programs count denormal floats as zero (common/base/float_mode.h): the sign of one is 0."""
+    return np.where(np.abs(x) < 2.0**-126, 0.0, x)
 
 
 def gradients(step, huge):
@@ -69,7 +73,7 @@ def gradients(step, huge):
     for v, shape in enumerate(SHAPES):
         g = [gradient_of(v, step, i, huge) for i in range(shape[0] * shape[1])]
         g = np.array(g, dtype=np.float64).astype(np.float32) * np.float32(SCALE)
-        out.append(g.astype(np.float64).reshape(shape))
+        out.append(flushed(g.astype(np.float64)).reshape(shape))
     return out
 
 
@@ -124,6 +128,11 @@ def rule(**defaults):
 
 def ema(s, name, beta, x, initial=0.0):
     return s.set(name, beta * s.get(name, initial) + (1 - beta) * x)
+
+
+def flushed_mean(beta, mean, x):
+    """Where signs are all that counts."""
+    return flushed(flushed(beta * mean) + flushed((1 - beta) * x))
 
 
 @rule(learning_rate=0.01)
@@ -268,8 +277,8 @@ def yogi(s, g, t, h, lr):
 
 @rule(learning_rate=0.0001, beta1=0.9, beta2=0.99, weight_decay=0.0)
 def lion(s, g, t, h, lr):
-    u = np.sign(h["beta1"] * s.get("m") + (1 - h["beta1"]) * g)
-    ema(s, "m", h["beta2"], g)
+    u = np.sign(flushed_mean(h["beta1"], s.get("m"), g))
+    s.set("m", flushed_mean(h["beta2"], s.get("m"), g))
     s.w -= lr * (u + h["weight_decay"] * s.w)
 
 
@@ -372,7 +381,7 @@ def proximal_adagrad(s, g, t, h, lr):
 
 @rule(learning_rate=0.01, momentum=0.9)
 def signum(s, g, t, h, lr):
-    s.w -= lr * np.sign(ema(s, "m", h["momentum"], g))
+    s.w -= lr * np.sign(s.set("m", flushed_mean(h["momentum"], s.get("m"), g)))
 
 
 def philox(key, counter):

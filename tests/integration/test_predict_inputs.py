@@ -218,8 +218,19 @@ class Inputs(PredictTest):
         lines = [json.dumps({"features": [list(p[r * 28:r * 28 + 28]) for r in range(28)], "label": 3})
                  for p in (pixels[i * 784:i * 784 + 784] for i in range(len(expected)))]
         self.assertEqual(self.answers(result, "-", "--data-format", "json", stdin="\n".join(lines).encode()), expected)
-        self.run_predict(result, "-", stdin=pixels, code=1)
-        self.assertIn("files of the format idx are read as a whole", self.said)
+        self.assertEqual(self.answers(result, "-", stdin=self.bytes_of(images)), expected)  # packed
+        with gzip.open(images) as f:
+            whole = f.read()
+        self.assertEqual(self.answers(result, "-", stdin=whole), expected)
+        self.run_predict(result, "-", stdin=pixels, code=2)
+        self.assertIn("standard input: not an IDX file", self.said)
+        self.run_predict(result, "-", stdin=whole[:-1], code=None)
+        self.assertIn(f"standard input: {len(whole)} bytes expected, the file ends at byte {len(whole) - 1}", self.said)
+        self.run_predict(result, "-", stdin=whole + b"x", code=None)
+        self.assertIn("more bytes follow the last record", self.said)
+        measured = [subprocess.run([f"{BIN}/gradus", "evaluate", result["checkpoint"], "--json", *more], input=whole, check=True,
+                                   capture_output=True, timeout=600).stdout for more in ([], ["--set", "data.test.file=-"])]
+        self.assertEqual(*[{k: v for k, v in json.loads(m).items() if k in ("loss", "accuracy", "examples")} for m in measured])
 
     def test_memory_does_not_grow(self):
         """Ten million bytes of standard input and a hundred take the same."""

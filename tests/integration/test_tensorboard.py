@@ -15,6 +15,7 @@ from cluster import ENDLESS, SOURCE, ClusterTest, gradus
 from test_storage import SmallDisk
 
 TENSORBOARD = shutil.which("tensorboard")
+RECORDS = 2000  # that ClusterTest trains on
 
 
 class Board:
@@ -166,6 +167,39 @@ class TensorBoard(BoardTest):
                 self.assertLessEqual(filled[0][0], min(floats) + 1e-6)
                 self.assertGreaterEqual(filled[-1][1], max(floats) - 1e-6)
 
+    @unittest.skipUnless(TENSORBOARD, "no tensorboard is installed")
+    def test_histograms_of_gradients(self):
+        """That of the last update before each checkpoint. Epochs are of one step here, so two checkpoints tell what it was; and it is
+        the same for other workers and servers."""
+        boards = {}
+        for nodes in (1, 2):
+            self.run_job(state=f"state{nodes}", training__checkpoint_every="1 epoch", training__checkpoints_keep__last=0, cluster__ps=nodes,
+                         cluster__workers=nodes, cluster__partitions=nodes, training__replicas=2, training__batch_size=RECORDS // 2,
+                         update__rule="sgd", update__learning_rate=1, training__epochs=3, training__tensorboard_histograms="true")
+            done = gradus("export", "--format", "tensorboard", "--histograms", "digits-1", f"{self.dir}/boards{nodes}", "--state-dir", f"{self.dir}/state{nodes}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            board = Board(self, f"{self.dir}/boards{nodes}")
+            tags = self.wait_for("tags", lambda: board.ask("plugin/histograms/tags").get("digits-1/gradients"))
+            boards[nodes] = {tag: [point[1:] for point in board.ask(f"plugin/histograms/histograms?run=digits-1/gradients&tag={tag}")] for tag in tags}
+        self.assertEqual(boards[1], boards[2])
+        values = []
+        for step in (1, 2, 3):
+            out = f"{self.dir}/{step}.safetensors"
+            done = gradus("export", "--bare", "--from", f"{self.dir}/state1/checkpoints/digits-1/step-{step:09}", out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            values.append(read_safetensors(out))
+        self.assertEqual(set(boards[1]), set(values[0]))
+        for tag, points in boards[1].items():
+            self.assertEqual([step for step, _ in points], [1, 2, 3])
+            for (_, buckets), before, after in zip(points[1:], values, values[1:]):
+                gradient = [old - new for old, new in zip(before[tag], after[tag])]
+                filled = [bucket for bucket in buckets if bucket[2] > 0]
+                self.assertAlmostEqual(sum(count for _, _, count in filled), len(gradient), delta=1e-3)
+                self.assertAlmostEqual(filled[0][0], min(gradient), delta=1e-6)
+                self.assertAlmostEqual(filled[-1][1], max(gradient), delta=1e-6)
+                for left, right, count in filled:  # TensorBoard makes 30 of ours, and spreads what is in one
+                    self.assertAlmostEqual(count, sum(left <= g < right for g in gradient), delta=0.05 * len(gradient) + 1)
+
     def test_the_master_writes_histograms(self):
         """Of checkpoints while the job runs, and the last one: what is exported of those that are kept is in its file, too."""
         master, _, _ = self.start_cluster(1, 1, "--tensorboard-root=" + self.dir)
@@ -174,9 +208,10 @@ class TensorBoard(BoardTest):
         done = gradus("set", job, "training.tensorboard_histograms=true", "--master", master.address)
         self.assertEqual(done.returncode, 0, done.stderr)
 
-        def histograms():
-            return b"".join(data for name, data in self.files("boards").items() if "/parameters/" in name)
+        def histograms(run="parameters"):
+            return b"".join(data for name, data in self.files("boards").items() if f"/{run}/" in name)
         self.wait_for("histograms", lambda: histograms().count(b"dense_1.kernel") >= 2)
+        self.wait_for("those of gradients", lambda: histograms("gradients").count(b"dense_1.kernel") >= 2)
         done = gradus("cancel", job, "--master", master.address)
         self.assertEqual(done.returncode, 0, done.stderr)
         gradus("watch", job, "--master", master.address)

@@ -289,7 +289,7 @@ class Failures(TraceTest):
                    "-o", self.dir + "/stopped.json", "--master", master.address]
         tracing = []
 
-        def recording():  # the workers say that they are busy with that one
+        def recording():  # the master says that its turn does not come
             if not tracing or tracing[-1].poll() is not None:
                 head_start = 0.1 * 2 ** len(tracing)  # or each probe would come first again
                 if os.path.exists(self.dir + "/stopped.json"):
@@ -313,6 +313,21 @@ class Failures(TraceTest):
             return done.returncode == 0 and done.stderr == ""
         self.wait_for("another one", again)
         self.check_steps(Trace(self.dir + "/again.json"), 2, 1)
+
+    def test_two_at_once_take_turns(self):
+        """Of two jobs on one server, and of one job: each is whole."""
+        master, _, _, job = self.running(1, 1)
+        self.start("worker", f"--master={master.address}", f"--slow-down={SLOW_DOWN}")
+        other = self.submit(master, cluster__workers=1, cluster__ps=1)
+        self.wait_for("steps", lambda: master.job(other)["steps"] > 20)
+        command = [os.path.join(BIN, "gradus"), "trace", "--steps", "20", "--within", "120s", "--master", master.address]
+        begun = [subprocess.Popen([*command, name, "-o", f"{self.dir}/{i}.json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                 for i, name in enumerate((job, other, job, other))]
+        self.processes.extend(begun)
+        for i, tracing in enumerate(begun):
+            _, err = tracing.communicate(timeout=TIMEOUT)
+            self.assertEqual((tracing.returncode, err), (0, ""))
+            self.check_steps(Trace(f"{self.dir}/{i}.json"), 20, 1)
 
     def test_too_few_steps(self):
         """A worker that waits for another one makes none: what there is is taken after the time."""

@@ -84,6 +84,9 @@ static struct free_nodes count_free(struct world *w)
     struct free_nodes n = {0};
     struct master_node_info info;
     for (size_t i = 0; master_node_at(w->master, i, 0, &info); i++) {
+        if (info.alive && info.draining) {
+            continue;
+        }
         if (info.alive && info.role == MASTER_WORKER) {
             n.workers += info.job_count == 0;
             n.workers_alive++;
@@ -262,7 +265,7 @@ static size_t could_have(struct world *w, const struct sim_job_plan *plan)
             kept = kept || (stays && !w->jobs[job].pausing &&
                             w->schedule->jobs[job].priority >= plan->priority);
         }
-        count += info.alive && info.role == MASTER_WORKER && !kept;
+        count += info.alive && !info.draining && info.role == MASTER_WORKER && !kept;
     }
     return count;
 }

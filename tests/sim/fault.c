@@ -41,7 +41,7 @@ static void pause_node(struct world *w, uint32_t node, uint64_t until_us)
     }
 }
 
-static void leave(struct world *w, uint32_t node)
+void node_leaves(struct world *w, uint32_t node)
 {
     struct sim_node *n = &w->nodes[node];
     if (!n->up || n->paused || n->leaving) {
@@ -115,7 +115,7 @@ void fault_begin(struct world *w, uint32_t index)
         break_streams(w, f->node, f->other);
         break;
     case FAULT_LEAVE:
-        leave(w, f->node);
+        node_leaves(w, f->node);
         end_at(w, index, f->until_us);
         break;
     case FAULT_JOIN:
@@ -161,6 +161,9 @@ void fault_begin(struct world *w, uint32_t index)
             end_at(w, index, f->until_us);
         }
         break;
+    case FAULT_DRAIN:
+        drain_begin(w, index);
+        break;
     case FAULT_COPY:
         standstill_copy(w, f->node);
         break;
@@ -180,6 +183,10 @@ void fault_end(struct world *w, uint32_t index)
     case FAULT_CRASH:
         node_start(w, f->node);
         break;
+    case FAULT_DRAIN: /* it has left when it was empty; or the master has died in the middle */
+        w->nodes[0].armed = false;
+        node_start(w, 0);
+        /* fall through */
     case FAULT_LEAVE:
         if (n->up && n->leaving) {
             end_at(w, index, w->now_us + 100 * SIM_MS); /* it is not gone yet */

@@ -155,12 +155,14 @@ static void print_counts(const struct tally *t, double seconds)
            ", restored %" PRIu64 ", rows ahead %" PRIu64 ", deltas read %" PRIu64
            "\nversions read by readers %" PRIu64 ", records of primaries %" PRIu64
            ", backups that took over %" PRIu64 ", that joined and followed %" PRIu64
-           ", that did both %" PRIu64 "\nfaults:",
+           ", that did both %" PRIu64 "\nnodes drained %" PRIu64 ", beside jobs that ran %" PRIu64
+           ", shards moved %" PRIu64 ", workers drained %" PRIu64 "\nfaults:",
            c->messages, c->steps, c->duplicates, c->dropped, c->old, c->given_up, c->speculated,
            c->memory_waits, c->checkpoints, c->recoveries, c->stopped, c->resumed, c->traces,
            c->traces_answered, c->traces_whole, c->rows_admitted, c->rows_evicted, c->rows_dropped,
            c->pins_given_up, c->tables_restored, c->rows_ahead, c->deltas_read, c->versions_read,
-           c->records_received, c->takeovers, c->joined, c->joined_takeovers);
+           c->records_received, c->takeovers, c->joined, c->joined_takeovers, c->drained,
+           c->drained_running, c->shards_moved, c->workers_drained);
     for (uint32_t i = 0; i < FAULT_KIND_COUNT; i++) {
         printf(" %s %" PRIu64, sim_fault_names[i], c->faults[i]);
     }

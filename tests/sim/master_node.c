@@ -68,6 +68,7 @@ static void answer_client(struct world *w, const struct master_reply *r)
           r->err.code == 0 ? "ok" : err_code_name(r->err.code), r->err.code == 0 ? "" : ", ",
           r->err.code == 0 ? "" : r->err.msg);
     eras_answered(w, r);
+    drain_answered(w, r);
     if (r->job != NULL) {
         check_record(w, r->job);
     }
@@ -173,6 +174,7 @@ static void act(struct world *w)
         case MASTER_LOG:
             TRACE(w, 0, "%s %s", a->log.event, a->log.text);
             check_stop_log(w, a->log.event, a->log.text);
+            drain_logged(w, a->log.event, a->log.text);
             if (strcmp(a->log.event, "node_lost") == 0) {
                 check_lost(w, a->log.text);
             }
@@ -197,6 +199,7 @@ static void step(struct world *w, struct master_event *e)
     master_step(w->master, e, &w->actions);
     act(w);
     check_fair(w);
+    drain_check(w);
 }
 
 void master_event(struct world *w, struct master_event *e)

@@ -225,6 +225,13 @@
     X(follows_without_version_before, STANDBY, "a backup follows that has one version of sync")    \
     X(joining_is_ready, STANDBY, "a server may be ended while the backup of its shard joins")      \
     X(backup_is_ready, STANDBY, "a server may be ended while a backup on it joins")                \
+    X(drained_is_free, DRAIN, "a node that drains is given jobs")                                  \
+    X(backup_on_drained, DRAIN, "backups join on servers that drain")                              \
+    X(drained_for_good, DRAIN, "who takes a drain back is not heard")                              \
+    X(moved_before_stored, DRAIN, "a shard moves before it is stored that its backup follows")     \
+    X(moves_to_one_that_joins, DRAIN, "a shard moves to a backup that does not follow yet")        \
+    X(drains_last_worker, DRAIN, "a job loses the workers that it needs to one who drains them")   \
+    X(moved_is_backup, DRAIN, "who takes over a job without backups promotes no backup")           \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

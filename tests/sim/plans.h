@@ -50,6 +50,7 @@
     X(UPDATES, updates) /* any of these: clients change update sections */                         \
     X(STILL, still)     /* any of these: processes stand still, and masters die */                 \
     X(STANDBY, standby) /* any of these: shards have backups, and servers end */                   \
+    X(DRAIN, drain)     /* any of these: nodes are emptied while jobs run */                       \
     X(ALL, all)         /* each of those before late, in proportion; some are traced */
 
 enum sim_mode {
@@ -88,7 +89,9 @@ extern const char *const sim_mode_names[SIM_MODE_COUNT];
     X(RAISE, raise) /* the user's code raises on a worker of job `number`, which fails */          \
     X(TRACE, trace) /* a client wants a trace, as `number` says; it goes away at the end */        \
     X(COPY, copy)   /* another process wants the name of node */                                   \
-    X(PROBE, probe) /* somebody has found nobody at node, which beats */
+    X(PROBE, probe) /* somebody has found nobody at node, which beats */                           \
+    X(DRAIN, drain) /* a client empties node, and takes that back at the end; number 1: before     \
+                       that the node leaves, when it is empty */
 
 enum sim_fault_kind {
 #define X(NAME, name) FAULT_##NAME,

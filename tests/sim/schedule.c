@@ -484,7 +484,11 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     const uint32_t fair_percent = mode == SIM_FAIR ? 100 : some;
     const uint32_t still_percent = mode == SIM_STILL ? 100 : all ? 12 : 0;
     const uint32_t updates_percent = mode == SIM_UPDATES ? 100 : some;
-    const uint32_t standby_percent = mode == SIM_STANDBY ? 100 : some;
+    const uint32_t standby_percent = mode == SIM_STANDBY ? 100 : mode == SIM_DRAIN ? 40 : some;
+    const uint32_t drain_percent = mode == SIM_DRAIN     ? 100
+                                   : mode == SIM_STANDBY ? 40
+                                   : mode == SIM_ANY     ? 6
+                                                         : some;
     const uint32_t again_percent = mode == SIM_RESUMED ? 100 : some;
     mode = mode == SIM_ALL ? mode_of(seed) : mode;
     struct maker m = {.s = s, .key = rng_key(seed, "schedule"), .records_min = UINT64_MAX};
@@ -498,10 +502,10 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
         mode = chance(&m, 50) ? SIM_BOUNDED : SIM_ANY;
     } else if (mode == SIM_MEMORY || mode == SIM_FAIR || mode == SIM_TABLES || mode == SIM_GIVEN ||
                mode == SIM_RESUMED || mode == SIM_UPDATES || mode == SIM_STILL ||
-               mode == SIM_STANDBY) {
+               mode == SIM_STANDBY || mode == SIM_DRAIN) {
         mode = mode_of(seed);
     }
-    const bool several = mode == SIM_SUMS || s->mode == SIM_STANDBY;
+    const bool several = mode == SIM_SUMS || s->mode == SIM_STANDBY || s->mode == SIM_DRAIN;
     s->ps_count = (uint32_t)between(&m, several ? 2 : 1, SIM_SHARDS_MAX);
     s->worker_count = (uint32_t)between(&m, 1, 4);
     s->spare_count = chance(&m, 30) ? (uint32_t)between(&m, 1, 2) : 0;
@@ -514,11 +518,12 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
         mode = SIM_CHANGE;
     }
     maker_knobs(&m);
+    s->knobs.compute_us *= s->mode == SIM_DRAIN ? 8 : 1; /* jobs are to last */
     some_given(s, given_percent);
     for (uint32_t i = 0; i < s->job_count; i++) {
         maker_job(&m, i, mode);
     }
-    if (s->mode == SIM_STILL) {
+    if (s->mode == SIM_STILL || (s->mode == SIM_DRAIN && seed % 3 != 0)) {
         static const enum trouble HARMLESS[] = {SLOWNESS, CLIENTS, WORKERS_DIE};
         make_trouble(&m, HARMLESS[below(&m, 3)], below(&m, 3));
     } else {
@@ -567,6 +572,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     s->live_us *= s->fair.on ? 2 : 1; /* jobs run one after the other, and stop for others */
     maker_slow_work(&m, s);
     maker_still(&m, s, still_percent); /* minutes are minutes, however slow the work is */
+    maker_drain(&m, s, drain_percent);
     s->quiet_us = m.length_us * 2 + 1 * SIM_S;
     for (uint32_t i = 0; i < s->fault_count; i++) {
         uint64_t until =

@@ -176,6 +176,7 @@ static bool is_harmless(const struct sim_schedule *s, const struct sim_fault *f,
     case FAULT_SET:
     case FAULT_TRACE:
     case FAULT_PROBE:
+    case FAULT_DRAIN:
         return true;
     default:
         return false;

@@ -25,6 +25,7 @@ void timer_set(struct world *w, uint32_t node, enum event_kind kind, uint32_t ar
 /* process.c */
 void node_start(struct world *w, uint32_t node);
 void node_kill(struct world *w, uint32_t node);
+void node_leaves(struct world *w, uint32_t node); /* SIGTERM; fault.c */
 /* Counts an action of the node; true: the machine has just died, do nothing more. */
 bool node_acts(struct world *w, uint32_t node);
 /* Counts a push of the node; true: it has just stopped for good, do nothing more. */
@@ -83,6 +84,13 @@ void master_submit(struct world *w, uint32_t job);
 bool client_parse(const char *text, const char *const *sets, size_t set_count,
                   struct job_spec *spec, struct world *w, bool must);
 bool master_resume(struct world *w, uint32_t job); /* false: it cannot be asked now */
+
+/* drain.c: nodes that are emptied */
+void drain_begin(struct world *w, uint32_t fault);
+void drain_ask(struct world *w, uint32_t node);
+void drain_answered(struct world *w, const struct master_reply *r);
+void drain_logged(struct world *w, const char *event, const char *text);
+void drain_check(struct world *w); /* after a step of the master */
 
 /* ps_node.c */
 void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);

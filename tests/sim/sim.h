@@ -30,6 +30,7 @@
 #include "membership/membership_core.h"
 #include "trace/recording.h"
 #include "sim/budget.h"
+#include "sim/drain.h"
 #include "sim/followers.h"
 #include "sim/messages.h"
 #include "sim/plans.h"
@@ -288,6 +289,7 @@ struct sim_node {
     uint64_t heard_us;                     /* when it was heard of again after a time-out, */
     uint64_t beat_us;                      /* when that came to the master's machine, */
     uint16_t beat_name;                    /* and as whom it came */
+    struct sim_drain drain;                /* drain.c */
     struct sim_recorder recorder;          /* a server's */
     struct sim_worker_job *job;            /* a worker's; memory is kept */
     struct worker_starts starts;           /* that it has heard of */
@@ -445,6 +447,7 @@ enum event_kind {
     EVENT_ROWS_DUE,   /* a worker has waited long enough for rows: its job, the exchange */
     EVENT_FILL_DUE,   /* a worker brings initial values again: its job */
     EVENT_UNPAUSE,    /* arg: a job, at the end of all faults */
+    EVENT_DRAIN,      /* a client asks once more what node arg has */
     EVENT_AGAIN, /* a client resumes a job that has ended: arg; it asks until that is answered */
 };
 
@@ -487,6 +490,7 @@ struct event {
     X(BEATS, "no node is given up that beats")                                                     \
     X(STEADY, "no step is lost as long as servers live, and speak before they are given up")       \
     X(PAUSED, "a paused job holds nothing, has its checkpoint, and waits to be resumed")           \
+    X(DRAIN, "who drains gets nothing, keeps nothing that can go, and who needs him keeps him")    \
     X(QUEUE, "higher priorities go first, quotas hold, nobody waits for what is free")             \
     X(CLEAN, "nothing is left when a job is over")                                                 \
     X(MEMORY, "memory for gradients has its limit, and nobody waits for what he may have")         \
@@ -512,6 +516,8 @@ struct sim_counts {
     uint64_t events, messages, steps, dropped, recoveries, checkpoints, duplicates, old, speculated,
         stopped, resumed;
     uint64_t given_up, memory_waits, records_received, takeovers, joined, joined_takeovers;
+    uint64_t drained, drained_running, shards_moved,
+        workers_drained; /* the second: of jobs that ran on */
     uint64_t rows_admitted, rows_evicted, rows_dropped, pins_given_up, tables_restored, deltas_read;
     uint64_t rows_ahead, versions_read;             /* with values, to compute; by followers */
     uint64_t traces, traces_answered, traces_whole; /* the last: of every node */
@@ -562,6 +568,7 @@ struct world {
     uint32_t row_count;
     struct sim_timer master_timer;
     uint64_t client_request; /* of SUBMIT, CANCEL … */
+    uint32_t drains;         /* nodes that a client wants emptied */
     uint64_t again_us;       /* when a job was resumed last; 0: none was */
     uint64_t submits;
 

@@ -375,6 +375,7 @@ static void dispatch(struct world *w, const struct event *e)
     case EVENT_TRACE_DUE:
     case EVENT_UNPAUSE:
     case EVENT_AGAIN:
+    case EVENT_DRAIN:
     case EVENT_FOLLOW:
         break; /* of the world: below */
     }
@@ -407,6 +408,9 @@ static bool dispatch_world(struct world *w, const struct event *e)
         return true;
     case EVENT_AGAIN:
         again_ask(w, e->arg);
+        return true;
+    case EVENT_DRAIN:
+        drain_ask(w, e->arg);
         return true;
     case EVENT_FOLLOW:
         follower_turn(w, e->arg, e->more);

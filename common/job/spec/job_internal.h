@@ -45,6 +45,9 @@ struct job_section {
 };
 extern const struct job_section job_sections[JOB_SECTION_COUNT];
 size_t job_section_count(enum job_section_id id); /* of rows */
+/* The full name of the one key of the file that is called @key, where it stands in a section
+ * (owned); NULL: there is none, or there are several. */
+char *job_elsewhere(const char *key);
 /* The struct in @spec that the rows of a section are of. */
 void *job_section_object(struct job_spec *spec, enum job_section_id id);
 

@@ -62,6 +62,7 @@ struct binding job_binding(const struct job_reader *r, enum job_section_id secti
         .extra = extra,
         .file = r->file,
         .diags = r->diags,
+        .elsewhere = job_elsewhere,
     };
 }
 

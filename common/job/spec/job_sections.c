@@ -128,8 +128,10 @@ static const struct field training_fields[] = {
      .offset = TRAINING_AT(tensorboard_histograms),
      .def = "false",
      .help = "With tensorboard: also a histogram of each variable in JOB/parameters, of the newest "
-             "checkpoint whenever the files are written, which the master reads for it; tables "
-             "have none"},
+             "checkpoint whenever the files are written, which the master reads for it, and in "
+             "JOB/gradients one of the gradient of the update that made it, the mean over its "
+             "records before clips; for that each server keeps two copies of a gradient. "
+             "Tables have none"},
     {.path = "mode",
      .type = FIELD_ENUM,
      .offset = TRAINING_AT(mode),

@@ -58,6 +58,7 @@ static void read_rule(struct job_reader *r, const struct yaml_node *section)
     struct binding b = bind(r, rule->fields, rule->field_count, r->spec->update.params, "update");
     b.seen = seen;
     b.extra = extra;
+    b.elsewhere = job_elsewhere;
     binding_read(&b, section);
     binding_require(&b, section);
     free(seen);

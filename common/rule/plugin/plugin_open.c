@@ -4,10 +4,10 @@
  * mode. */
 #include <dlfcn.h>
 #include <fenv.h>
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/text.h"
 #include "rule/plugin/plugin.h"
 #include "rule/plugin/plugin_open.h"
@@ -151,11 +151,10 @@ static int check_table(const struct gradus_rule *g, struct err *err)
     return rc;
 }
 
-/* Checks that floats are rounded in the usual way, and makes it so. */
-static int check_float_mode(const fenv_t *before, struct err *err)
+/* Checks that floats are computed as before the plug-in was loaded, and makes it so. */
+static int check_float_mode(const fenv_t *before, bool flushed, struct err *err)
 {
-    volatile float least = FLT_MIN;
-    if (fegetround() != FE_TONEAREST || least / 4.0F == 0.0F) {
+    if (fegetround() != FE_TONEAREST || float_mode_flushes() != flushed) {
         (void)fesetenv(before);
         return err_set(err, ERR_INVALID,
                        "it changes the floating-point mode of the process (as libraries linked "
@@ -166,6 +165,7 @@ static int check_float_mode(const fenv_t *before, struct err *err)
 
 int plugin_open(const char *path, const struct gradus_rule **out, struct err *err)
 {
+    const bool flushed = float_mode_flushes();
     fenv_t before;
     (void)fegetenv(&before);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -173,7 +173,7 @@ int plugin_open(const char *path, const struct gradus_rule **out, struct err *er
         const char *why = dlerror();
         return err_set(err, ERR_INVALID, "it cannot be loaded: %s", why == NULL ? "" : why);
     }
-    int rc = check_float_mode(&before, err);
+    int rc = check_float_mode(&before, flushed, err);
     const struct gradus_rule *g = rc == 0 ? dlsym(handle, "gradus_rule") : NULL;
     if (rc == 0 && g == NULL) {
         rc = err_set(err, ERR_INVALID, "it does not define gradus_rule");

@@ -125,8 +125,6 @@ static bool is_readable(const struct job_handover *h)
 bool adopt_begin(struct master *m, struct job *j)
 {
     const struct job_handover *h = &j->record.handover;
-    /* one that has no backup may have been one, and was not told yet that it is the primary */
-    const bool follows = j->spec.cluster.standby != STANDBY_NONE;
     if (!is_readable(h) || h->server_count != (size_t)j->spec.cluster.ps || !are_sound(m, h) ||
         MUTANT(never_adopts)) {
         return false;
@@ -139,7 +137,10 @@ bool adopt_begin(struct master *m, struct job *j)
         j->shards[i].opened = true;
         j->shards[i].opening = /* rows of before have one for all */
             h->servers[i].opening != 0 ? h->servers[i].opening : h->opening;
-        j->shards[i].promote = h->servers[i].backup == 0 && follows;
+        /* it may have been a backup, and was not told yet that it is the primary */
+        j->shards[i].promote =
+            h->servers[i].backup == 0 &&
+            (j->spec.cluster.standby != STANDBY_NONE || !MUTANT(moved_is_backup));
         node_take(n, j);
         shard_opened(&j->shards[i]);
     }

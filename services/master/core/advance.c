@@ -365,6 +365,7 @@ static struct step next_step(struct master *m, struct job *j)
         j->released = false;
         return job_is_sync(j) ? released_sync(m, j) : released_async(m, j);
     }
+    drain_job(m, j);
     standby_refill(m, j);
     if (standby_names(m, j)) {
         return go(PHASE_REGROUP);

@@ -33,8 +33,8 @@ struct master {
     size_t swept_count;    /* jobs that have ended and have nothing left to free */
     bool touched, changed; /* one of the live jobs may be touched, or changed */
     struct supply {
-        size_t alive, free;
-    } supply[3]; /* free nodes by role, while jobs are given nodes */
+        size_t alive, free, draining; /* alive: without those that drain */
+    } supply[3];                      /* free nodes by role, while jobs are given nodes */
     struct call_table calls;
     uint64_t next_number;  /* next number of nodes, calls and manifests */
     uint64_t next_name[3]; /* of nodes by role */
@@ -112,6 +112,16 @@ void on_heartbeat(struct master *m, const struct master_event *e);
 void on_leave(struct master *m, const struct master_event *e);
 void on_drop(struct master *m, const struct master_event *e);
 void on_unreachable(struct master *m, const struct master_event *e);
+
+/* drained.c, drain.c: what a node that is to be emptied has goes elsewhere */
+bool drain_concerns(const struct job *j);        /* it has something on such a node */
+size_t drain_workers(const struct job *j);       /* so many of its workers are */
+void drain_job(struct master *m, struct job *j); /* moves what can be moved now */
+/* What @j has on @n cannot leave it now: why, in words; NULL: it can, and will. */
+const char *drain_problem(struct master *m, struct job *j, const struct node *n);
+
+/* drain_request.c */
+void on_drain(struct master *m, const struct master_event *e);
 
 /* call_send.c */
 void call_start(struct master *m, struct job *j, struct node *n, enum master_call_kind kind,
@@ -309,7 +319,8 @@ void adopt_end(struct master *m, struct job *j);      /* where it stands is know
 void schedule(struct master *m);
 /* True if there are enough servers, busy ones included, that are not too small for it. */
 bool placement_has_room(const struct master *m, const struct job *j);
-bool schedule_waits(const struct job *j); /* to be started */
+bool schedule_waits(const struct job *j);                             /* to be started */
+bool placement_is_free(const struct master *m, const struct node *n); /* for one job more */
 /* When @n may be asked again: UINT64_MAX: never; 0: it has refused nothing. */
 uint64_t placement_refused_until(const struct job *j, const struct node *n);
 

@@ -262,7 +262,8 @@ static void move_calls(struct master *m, struct job *j, size_t shard)
     }
 }
 
-static void take_over(struct master *m, struct job *j, size_t i)
+/* Returns the server that it had. */
+static struct node *take_over(struct master *m, struct job *j, size_t i)
 {
     struct shard_state *s = &j->shards[i];
     struct node *before = s->node;
@@ -279,10 +280,17 @@ static void take_over(struct master *m, struct job *j, size_t i)
     shard_opened(s);
     note_handover(j, i, true);
     move_calls(m, j, i);
-    j->record.takeovers++;
-    m->counts.takeovers++;
-    action_log(m, LOG_LEVEL_WARN, "shard_taken_over", "job=%s shard=%zu from=%s to=%s",
-               j->record.id, i, before->id, s->node->id);
+    return before;
+}
+
+void standby_moves(struct master *m, struct job *j, uint32_t shard)
+{
+    const struct node *before = take_over(m, j, shard);
+    const struct node *n = j->shards[shard].node;
+    action_log(m, LOG_LEVEL_INFO, "shard_moved", "job=%s shard=%" PRIu32 " from=%s to=%s",
+               j->record.id, shard, before->id, n->id);
+    moved(j, action_printf(m, "shard %" PRIu32 " has moved from %s to %s: no step is lost", shard,
+                           before->id, n->id));
 }
 
 static const char *lost_words(struct master *m, const struct node *n, const char *why)
@@ -299,7 +307,11 @@ bool standby_takes_over(struct master *m, struct job *j, const struct node *n, c
     struct buf words = {0};
     for (size_t i = 0; i < j->shard_count; i++) {
         if (j->shards[i].node == n) {
-            take_over(m, j, i);
+            (void)take_over(m, j, i);
+            j->record.takeovers++;
+            m->counts.takeovers++;
+            action_log(m, LOG_LEVEL_WARN, "shard_taken_over", "job=%s shard=%zu from=%s to=%s",
+                       j->record.id, i, n->id, j->shards[i].node->id);
             buf_printf(&words, "%s%s has taken over shard %zu", words.len == 0 ? "" : ", ",
                        j->shards[i].node->id, i);
         }

@@ -31,6 +31,11 @@ void shards_ask(struct master *m, struct job *j); /* asks the servers for shards
 bool standby_drop(struct master *m, struct job *j, uint32_t shard, const char *why);
 /* standby_join.c: new backups of a job that runs */
 void standby_refill(struct master *m, struct job *j); /* if it is time for that */
+/* A shard is to have one: by the job's file, or because its server drains. */
+bool standby_is_wanted(const struct job *j, size_t shard);
+/* There is a server that may have it now. */
+bool standby_has_place(const struct master *m, const struct job *j, size_t shard);
+bool standby_is_calm(const struct job *j); /* it runs, and nothing of it is about to change */
 /* True: all that were asked for are open, and are named in the next generation. */
 bool standby_names(struct master *m, struct job *j);
 void standby_open_refused(struct master *m, struct job *j, uint32_t shard, const char *why);
@@ -44,6 +49,8 @@ bool standby_covers(const struct job *j, const struct node *n); /* @j can do wit
 /* Their backups take the shards of @n over, and what was asked of @n is asked of them. False: not
  * all have one, or the job does not stand; then nothing has changed. */
 bool standby_takes_over(struct master *m, struct job *j, const struct node *n, const char *why);
+/* The backup, which can take over, does so although the shard lives, which is closed. */
+void standby_moves(struct master *m, struct job *j, uint32_t shard);
 /* The server is gone, or has lost its shard: backups take over, or the job goes back. */
 void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why);
 /* What @n says of the shard of @opening. */

@@ -30,7 +30,8 @@ void job_worker_lost(struct master *m, struct job *j, struct node *n, const char
         return; /* the node was only being told to drop the job */
     }
     char quoted[256];
-    action_log(m, LOG_LEVEL_WARN, "worker_lost", "job=%s node=%s reason=%s", j->record.id, n->id,
+    action_log(m, n->alive && n->draining ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, "worker_lost",
+               "job=%s node=%s reason=%s", j->record.id, n->id,
                log_quote(why, quoted, sizeof quoted));
     bool counted = job_is_starting(j) || (j->record.state == JOB_RUNNING && w->started);
     j->regroup_needed = j->regroup_needed || counted;

@@ -118,6 +118,9 @@ static bool dispatch_request(struct master *m, const struct master_event *e)
     case MASTER_DROP:
         on_drop(m, e);
         break;
+    case MASTER_DRAIN:
+        on_drain(m, e);
+        break;
     default:
         return false;
     }
@@ -389,6 +392,7 @@ bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_n
         .pid = n->pid,
         .incarnation = n->incarnation,
         .late = n->alive && node_is_late(m, n, now_ms),
+        .draining = n->alive && n->draining,
     };
     node_unready(m, n, out->unready, sizeof out->unready);
     return true;

@@ -23,6 +23,8 @@
 #include "job/progress/ledger.h"
 #include "job/plan/plan.h"
 #include "job/progress/step_times.h"
+#include "master/core/checkpoint_files.h"
+#include "master/core/drain.h"
 #include "master/core/job_record.h"
 #include "master/core/lease.h"
 #include "master/core/standby.h"
@@ -72,6 +74,7 @@ enum master_event_kind {
     MASTER_RESUME,     /* a job that is paused or has ended waits for its turn; answered likewise */
     MASTER_REMOVE,     /* answered when the job has ended and no node has anything of it */
     MASTER_DROP,       /* a node is gone for good */
+    MASTER_DRAIN,      /* what a node has goes elsewhere; answered with what it has still */
     /* Requests of nodes; each is answered by one reply. */
     MASTER_JOIN,
     MASTER_HEARTBEAT,
@@ -255,6 +258,7 @@ struct master_event {
         struct master_resume_event resume;
         const char *job; /* CHECKPOINT, PAUSE, REMOVE */
         const char *id;  /* DROP: the node's */
+        struct master_drain_event drain;
         struct master_join_event join;
         struct master_node_event node;
         struct master_worker_event worker;
@@ -288,8 +292,9 @@ struct master_reply {
     const struct job_record *job; /* SUBMIT, CANCEL, SET, PAUSE, RESUME */
     const char *path;             /* CHECKPOINT */
     uint64_t step;
-    const char *node;              /* JOIN, DROP: the id */
-    bool was_alive;                /* DROP */
+    const char *node;              /* JOIN, DROP, DRAIN: the id */
+    bool was_alive;                /* DROP, DRAIN */
+    struct master_drained drained; /* DRAIN */
     const char *const *stop_jobs;  /* HEARTBEAT */
     const uint64_t *stop_openings; /* their openings, where the node has said which it has */
     size_t stop_job_count, stop_opening_count;
@@ -319,12 +324,6 @@ enum master_call_kind {
         MASTER_CALL_KIND_COUNT
 };
 const char *master_call_name(enum master_call_kind kind); /* "Assign" */
-
-struct master_base {       /* a file that this opening of the shard wrote */
-    const char *directory; /* NULL: everything is to be written */
-    const char *file;
-    uint64_t checksum, version;
-};
 
 struct master_call {
     uint64_t number;
@@ -371,34 +370,6 @@ struct master_call {
     struct master_base base; /* CHECKPOINT */
     uint64_t first, count;   /* EVALUATE */
     const char *reason;      /* STOP */
-};
-
-struct master_shard_file {
-    const char *file;
-    uint64_t bytes, checksum, version;
-    const struct ledger *ledger; /* NULL: none was given */
-};
-
-struct master_prepare {
-    uint64_t number;
-    const struct job_record *job;
-    const char *directory; /* "<job>/step-000000500" */
-    bool discard;          /* removes it: what is in it is no checkpoint */
-};
-
-struct master_find {
-    uint64_t number;
-    const struct job_record *job;
-    const char *const *avoid; /* checkpoints that could not be read */
-    size_t avoid_count;
-};
-
-/* The newest checkpoint, which the job's row names by now, stays, and so does the best version's.
- */
-struct master_prune {
-    const struct job_record *job;
-    size_t keep;  /* checkpoints that stay; 0: all */
-    bool release; /* the job ended without any: give up its directory */
 };
 
 struct master_store {
@@ -481,6 +452,7 @@ struct master_node_info {
     int64_t joined_ms; /* Unix time */
     uint64_t heartbeat_age_ms, incarnation, pid;
     bool late;         /* its heartbeat */
+    bool draining;     /* it gets nothing new, and what it has goes elsewhere */
     char unready[256]; /* why it should not be ended now; "": it may */
 };
 /* The @i-th node in the order of joining; false past the end. */

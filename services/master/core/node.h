@@ -44,6 +44,7 @@ struct node {
     bool unheard;  /* a master before this one knew it (adopt.c); this one was told nothing yet */
     bool doubted;  /* since its last heartbeat another process wanted its address: it is given
                       nothing */
+    bool draining; /* by request: it gets nothing new, and what it has goes elsewhere (drain.c) */
     int64_t joined_wall_ms;
     uint64_t heartbeat_ms;     /* when the last one came */
     uint64_t overdue_ms;       /* when it was seen that it is silent for too long; before

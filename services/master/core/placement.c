@@ -13,9 +13,10 @@
 
 /* True if the node may be given something. A silent node that is waited for keeps what it has, and
  * gets nothing. */
-static bool is_free(const struct master *m, const struct node *n)
+bool placement_is_free(const struct master *m, const struct node *n)
 {
-    return n->alive && !n->doubted && !node_is_silent(m, n, m->now_ms) &&
+    const bool drains = n->draining && !MUTANT(drained_is_free);
+    return n->alive && !n->doubted && !drains && !node_is_silent(m, n, m->now_ms) &&
            n->job_count < (n->role == MASTER_PS ? MASTER_JOBS_PER_PS_MAX : 1);
 }
 
@@ -25,8 +26,9 @@ static void count_supply(struct master *m)
     memset(m->supply, 0, sizeof m->supply);
     for (size_t i = 0; i < m->node_count; i++) {
         const struct node *n = m->nodes[i];
-        m->supply[n->role].alive += n->alive;
-        m->supply[n->role].free += is_free(m, n);
+        m->supply[n->role].alive += n->alive && !n->draining;
+        m->supply[n->role].draining += n->alive && n->draining;
+        m->supply[n->role].free += placement_is_free(m, n);
     }
 }
 
@@ -59,6 +61,7 @@ bool placement_has_room(const struct master *m, const struct job *j)
  * so many. */
 static void refill(struct master *m, struct job *j, size_t most)
 {
+    most += drain_workers(j); /* others in their place */
     if (m->supply[MASTER_WORKER].free == 0 || j->worker_count >= most) {
         return;
     }
@@ -69,7 +72,8 @@ static void refill(struct master *m, struct job *j, size_t most)
         if (j->worker_count >= most || (j->workers_fit > 0 && j->worker_count >= j->workers_fit)) {
             return;
         }
-        if (n->role == MASTER_WORKER && is_free(m, n) && placement_refused_until(j, n) == 0) {
+        if (n->role == MASTER_WORKER && placement_is_free(m, n) &&
+            placement_refused_until(j, n) == 0) {
             action_log(m, LOG_LEVEL_INFO, "worker_added", "job=%s node=%s", j->record.id, n->id);
             job_worker_add(j, n);
             m->supply[MASTER_WORKER].free--;
@@ -94,6 +98,9 @@ static void add_missing(struct buf *text, const char *one, size_t want, struct s
     if (s.alive > s.free) {
         buf_printf(text, ", %zu busy", s.alive - s.free);
     }
+    if (s.draining > 0) {
+        buf_printf(text, ", %zu being drained", s.draining);
+    }
 }
 
 static bool is_better(const struct master *m, const struct job *j, const struct node *a,
@@ -116,7 +123,7 @@ static struct node *pick_ps(struct master *m, const struct job *j)
     struct node *best = NULL;
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];
-        if (n->role == MASTER_PS && is_free(m, n) && !node_serves(n, j) &&
+        if (n->role == MASTER_PS && placement_is_free(m, n) && !node_serves(n, j) &&
             (best == NULL || is_better(m, j, n, best))) {
             best = n;
         }
@@ -141,7 +148,7 @@ static void start(struct master *m, struct job *j)
     size_t quota = quota_workers(m, j);
     most = quota < most ? quota : most;
     for (size_t i = 0; i < m->node_count && j->worker_count < most; i++) {
-        if (m->nodes[i]->role == MASTER_WORKER && is_free(m, m->nodes[i])) {
+        if (m->nodes[i]->role == MASTER_WORKER && placement_is_free(m, m->nodes[i])) {
             job_worker_add(j, m->nodes[i]);
         }
     }
@@ -264,7 +271,8 @@ static bool has_nodes(const struct master *m, const struct job *j)
 /* The nodes that there are would do, if others did not have them. */
 static bool could_be_served(const struct master *m, const struct job *j)
 {
-    return supply_of(m, MASTER_WORKER).alive >= least_workers(m, j) && placement_has_room(m, j);
+    return supply_of(m, MASTER_WORKER).alive >= least_workers(m, j) && placement_has_room(m, j) &&
+           supply_of(m, MASTER_PS).alive >= (size_t)j->spec.cluster.ps;
 }
 
 /* @first: a job of a higher priority that waits, for which the next nodes are kept; NULL: none.
@@ -356,7 +364,8 @@ void schedule(struct master *m)
     }
     for (size_t i = 0; i < q.count; i++) {
         struct job *j = q.items[i].j;
-        if (j->spec.cluster.standby != STANDBY_NONE && j->record.state == JOB_RUNNING) {
+        const bool wants = j->spec.cluster.standby != STANDBY_NONE || drain_concerns(j);
+        if (wants && j->record.state == JOB_RUNNING) {
             j->refill = true; /* there may be another server now */
             job_touch(j);
         }

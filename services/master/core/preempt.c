@@ -31,9 +31,9 @@ static struct room room_then(const struct master *m)
         for (size_t k = 0; k < n->job_count; k++) {
             kept += stays(n->jobs[k]);
         }
-        if (n->alive && !n->doubted && n->role == MASTER_WORKER) {
+        if (n->alive && !n->doubted && !n->draining && n->role == MASTER_WORKER) {
             room.workers += kept == 0;
-        } else if (n->alive && !n->doubted) {
+        } else if (n->alive && !n->doubted && !n->draining) {
             room.ps += kept < MASTER_JOBS_PER_PS_MAX;
         }
     }

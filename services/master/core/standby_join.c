@@ -14,7 +14,7 @@
 #include "master/core/core.h"
 
 /* Nothing of the job is about to change. */
-static bool is_calm(const struct job *j)
+bool standby_is_calm(const struct job *j)
 {
     const bool runs = j->record.state == JOB_RUNNING && !j->over && !j->adopts && !j->hold_cancel;
     const bool stays = j->change == NULL && !j->changing && !j->regroup_needed && !j->standby_moved;
@@ -37,7 +37,8 @@ static bool may_have(const struct master *m, const struct job *j, const struct n
     const bool speaks = n->alive && !n->doubted && !n->unheard && !node_is_silent(m, n, m->now_ms);
     const bool serves = node_serves(n, j) || n->job_count < MASTER_JOBS_PER_PS_MAX;
     return n->role == MASTER_PS && n != j->shards[shard].node && speaks && serves &&
-           placement_refused_until(j, n) == 0 && !calls_open_of(&m->calls, j, n);
+           (!n->draining || MUTANT(backup_on_drained)) && placement_refused_until(j, n) == 0 &&
+           !calls_open_of(&m->calls, j, n);
 }
 
 /* On another host than the shard, where there is one; then where there is least of this job, and of
@@ -106,14 +107,26 @@ static void place(struct master *m, struct job *j, size_t shard)
     standby_show(j);
 }
 
+bool standby_is_wanted(const struct job *j, size_t shard)
+{
+    return j->spec.cluster.standby == STANDBY_FOLLOWER ||
+           (j->shards[shard].node != NULL && j->shards[shard].node->draining &&
+            job_spec_without_copies(&j->spec) == NULL);
+}
+
+bool standby_has_place(const struct master *m, const struct job *j, size_t shard)
+{
+    return j->refill_after_ms <= m->now_ms && choose(m, j, shard) != NULL;
+}
+
 void standby_refill(struct master *m, struct job *j)
 {
-    if (!j->refill || !is_calm(j) || j->refill_after_ms > m->now_ms) {
+    if (!j->refill || !standby_is_calm(j) || j->refill_after_ms > m->now_ms) {
         return;
     }
     j->refill = false;
-    for (size_t i = 0; i < j->shard_count && j->spec.cluster.standby == STANDBY_FOLLOWER; i++) {
-        if (j->shards[i].backup.node == NULL) {
+    for (size_t i = 0; i < j->shard_count; i++) {
+        if (j->shards[i].backup.node == NULL && standby_is_wanted(j, i)) {
             place(m, j, i);
         }
     }
@@ -127,7 +140,7 @@ bool standby_names(struct master *m, struct job *j)
         some =
             some || (j->shards[i].backup.node != NULL && j->shards[i].backup.stage == BACKUP_OPEN);
     }
-    if (!some || !stands || j->work != WORK_NONE || !is_calm(j) ||
+    if (!some || !stands || j->work != WORK_NONE || !standby_is_calm(j) ||
         calls_open(&m->calls, j, MASTER_CALL_OPEN) > 0) {
         return false;
     }

@@ -48,10 +48,7 @@ void on_report_failure(struct master *m, const struct master_event *e)
         return;
     }
     reply_add(m, e->request);
-    const char *why = e->worker.code == ERR_INVALID
-                          ? action_printf(m, "%s: %s", w->node->id, e->worker.message)
-                          : action_printf(m, "%s: %s (%s)", w->node->id, e->worker.message,
-                                          err_code_name(e->worker.code));
+    const char *why = action_printf(m, "%s: %s", w->node->id, e->worker.message);
     if (e->worker.code == ERR_EXHAUSTED) { /* of this process: others may have the memory */
         job_leave_out(m, j, w->node, false, why);
     } else {

@@ -190,6 +190,12 @@ static void read_dir(struct board *b, const char *text)
     job_spec_release(&spec);
 }
 
+bool boards_has_histograms(const struct shell *s, const char *job)
+{
+    const struct board *b = name_index_find(&s->boards.index, job);
+    return b != NULL && b->histograms;
+}
+
 /* How many evaluations of @r are complete: workers report of an epoch a moment after it. */
 static size_t settled(const struct job_record *r, bool ended)
 {

@@ -13,6 +13,8 @@
 /* May a job name @dir? An absolute path without "..": what is relative means nothing here. */
 bool boards_is_path(const char *dir);
 void boards_changed(struct shell *s, const struct job_record *record);
+/* Does @job want histograms, by what its file says since its last evaluation? */
+bool boards_has_histograms(const struct shell *s, const char *job);
 /* Appends why the files of @job are not written; nothing: they are, or none are wanted. */
 void boards_problem(struct shell *s, const char *job, struct buf *out);
 void boards_release(struct shell *s);

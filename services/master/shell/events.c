@@ -108,8 +108,9 @@ void events_logged(struct shell *s, const struct master_log *line)
 
 static uint64_t node_key(const struct master_node_info *n)
 {
-    const uint64_t parts[] = {n->incarnation, n->alive, n->pid, n->job_count,
-                              checksum_of(n->address, strlen(n->address))};
+    const uint64_t parts[] = {n->incarnation, n->alive,
+                              n->draining,    n->pid,
+                              n->job_count,   checksum_of(n->address, strlen(n->address))};
     uint64_t key = checksum_of(parts, sizeof parts);
     for (size_t i = 0; i < n->job_count; i++) {
         key = key * 31 + checksum_of(n->jobs[i], strlen(n->jobs[i]));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Jobs service, but for Submit, Set, Resume, Trace, Tables, Follow and Watch, which have files
- * of their own. */
+/* The Jobs service, but for Submit, Set, Resume, Trace, Tables, Follow, DrainNode and Watch, which
+ * have files of their own. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,6 +220,7 @@ const struct rpc_method jobs_methods[] = {
     {.name = "Trace", .request = on_trace_call, .done = on_trace_done},
     {.name = "Tables", .request = on_tables_call, .flags = RPC_END_ON_STOP},
     {.name = "Follow", .request = on_follow_call},
+    {.name = "DrainNode", .request = on_drain_call},
     {.name = "Watch", .request = on_watch, .done = on_watch_done, .flags = RPC_END_ON_STOP},
 };
 const size_t jobs_method_count = sizeof jobs_methods / sizeof *jobs_methods;

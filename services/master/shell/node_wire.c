@@ -31,6 +31,7 @@ void node_wire_init(struct node_wire *w, const struct master_node_info *n)
     w->info.joined_ms = n->joined_ms;
     w->info.heartbeat_age_ms = (int64_t)n->heartbeat_age_ms;
     w->info.pid = n->pid;
+    w->info.draining = n->draining;
 }
 
 void node_wire_release(struct node_wire *w)

@@ -5,7 +5,9 @@
  *
  * The page asks for a picture of a few steps, again and again while somebody looks. Viewers of one
  * job share it. A server records for one job at a time: what is asked for meanwhile of the same job
- * or of another one on its servers waits until the picture is over, first come, first served. */
+ * or of another one on its servers waits until that is over, first come, first served; a trace for
+ * so long as it may take itself. Only viewers do not wait for a trace, which may take minutes. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +27,7 @@
 #define PICTURE_ALL_MS 7000 /* from request to answer; the page pauses for 2 s before it */
 #define PICTURE_SPANS_MAX 65536
 #define VIEWERS_MAX 32  /* of a job, that wait for one picture */
-#define RECORDERS_MAX 8 /* traces that do */
+#define RECORDERS_MAX 8 /* traces that wait for one picture or trace */
 #define STEPS_MAX 1000
 #define TIMEOUT_MS_MAX 600000
 #define SPANS_MAX (16 * TRACE_SPANS_MAX) /* of all nodes: some 20 MB on the wire */
@@ -44,6 +46,18 @@ static const Gradus__V1__TraceJobRequest *wanted(const struct request *r)
     return (const Gradus__V1__TraceJobRequest *)r->msg->body;
 }
 
+/* Until when a trace waits that has to; its request's data. */
+struct turn {
+    struct loop_timer timer; /* set while it does */
+    uint64_t until_ms;
+};
+
+/* It waits for another one as long as it may take itself, and a picture comes to its end. */
+static uint32_t turn_ms(const struct request *r)
+{
+    return wanted(r)->timeout_ms + r->shell->pictures.all_ms;
+}
+
 static void add_client(struct tracing *t, struct request *r)
 {
     struct request **at = &t->clients;
@@ -60,21 +74,32 @@ static struct request *take_client(struct tracing *t, struct request **at)
     struct request *r = *at;
     *at = r->next;
     t->client_count--;
+    t->asks = t->asks == r ? NULL : t->asks;
+    if (r->data != NULL) {
+        struct turn *turn = r->data;
+        loop_timer_clear(r->shell->loop, &turn->timer);
+    }
     return r;
 }
 
-/* Who waited until a picture is over has its turn now; @body NULL: all others hear of @err. */
+/* Did @r ask for what @t records, or does it wait until that is over? */
+static bool is_for(const struct tracing *t, const struct request *r)
+{
+    return t->picture ? r->page != NULL && strcmp(wanted(r)->job, t->job) == 0 : r == t->asks;
+}
+
+/* Who waited until it is over has its turn now; @body NULL: all others hear of @err. */
 static void answer_clients(struct tracing *t, const ProtobufCMessage *body, const struct err *err)
 {
     struct buf json = {0}; /* for all viewers */
     while (t->clients != NULL) {
+        const bool waits = !is_for(t, t->clients);
         struct request *r = take_client(t, &t->clients);
-        const bool views = r->page != NULL && strcmp(wanted(r)->job, t->job) == 0;
-        if (t->picture && !views && !atomic_load(&t->shell->ending)) {
+        if (waits && !atomic_load(&t->shell->ending)) {
             r->run(r);
         } else if (body == NULL) {
             request_fail(r, err);
-        } else if (!views) {
+        } else if (r->page == NULL) {
             request_reply(r, body);
         } else {
             if (json.len == 0) {
@@ -145,7 +170,8 @@ static bool is_empty(const struct tracing *t, struct err *err)
 static void trace_answer(struct tracing *t)
 {
     struct err err = {0};
-    if (t->clients == NULL || is_empty(t, &err)) {
+    const bool gone = t->picture ? t->clients == NULL : t->asks == NULL;
+    if (gone || is_empty(t, &err)) {
         answer_clients(t, NULL, &err);
         return;
     }
@@ -175,6 +201,21 @@ static void trace_answer(struct tracing *t)
     free(nodes);
 }
 
+/* The client that called: where it is in the list of the trace that it asks or waits for. */
+static struct request **find_client(struct shell *s, const struct rpc_call *call,
+                                    struct tracing **in)
+{
+    for (struct tracing *t = s->traces; t != NULL; t = t->next) {
+        for (struct request **at = &t->clients; *at != NULL; at = &(*at)->next) {
+            if ((*at)->call == call) {
+                *in = t;
+                return at;
+            }
+        }
+    }
+    return NULL;
+}
+
 struct gone {
     struct shell *shell;
     struct rpc_call *call;
@@ -184,24 +225,48 @@ static void stop(void *ctx)
 {
     struct gone *gone = ctx;
     struct shell *s = gone->shell;
-    struct tracing *t = loop_discarding(s->loop) ? NULL : s->traces;
-    struct request **at = NULL;
-    for (; t != NULL; t = t->next) {
-        for (at = &t->clients; *at != NULL && (*at)->call != gone->call;) {
-            at = &(*at)->next;
-        }
-        if (*at != NULL) {
-            break;
-        }
-    }
-    if (t != NULL) {
+    struct tracing *t = NULL;
+    struct request **at = loop_discarding(s->loop) ? NULL : find_client(s, gone->call, &t);
+    if (at != NULL) {
+        const bool asks = t->asks == *at;
         request_free(take_client(t, at));
-    }
-    if (t != NULL && !t->picture) {
-        tracing_gone(t);
+        if (asks) {
+            tracing_gone(t);
+        }
     }
     rpc_call_unref(gone->call);
     free(gone);
+}
+
+/* ---- a turn ---- */
+
+static void no_turn(void *ctx)
+{
+    struct request *r = ctx;
+    struct tracing *t = NULL;
+    struct err err = {0};
+    struct request **at = find_client(r->shell, r->call, &t);
+    assert(at != NULL); /* the timer is set while it waits */
+    const bool same = strcmp(t->job, wanted(r)->job) == 0;
+    err_set(&err, ERR_EXHAUSTED,
+            "%sjob %s is being recorded already, and that was not over within %" PRIu32 " ms",
+            same ? "" : "another job on the servers of ", wanted(r)->job, turn_ms(r));
+    request_fail(take_client(t, at), &err);
+}
+
+/* @r waits until @t is over. */
+static void wait_turn(struct tracing *t, struct request *r)
+{
+    add_client(t, r);
+    if (r->page == NULL) {
+        struct turn *turn = r->data;
+        if (turn == NULL) {
+            turn = r->data = mem_new(1, sizeof *turn);
+            turn->until_ms = chrono_now_ms() + turn_ms(r);
+            r->free_data = free;
+        }
+        loop_timer_set(r->shell->loop, &turn->timer, turn->until_ms, no_turn, r);
+    }
 }
 
 /* ---- the request ---- */
@@ -263,33 +328,31 @@ static bool shares_server(const struct tracing *t, const struct job_names *ps, s
     return false;
 }
 
-/* What has to be over before @r can begin. Of traces that clients ask for several may go on: what
- * one of them does not get, it says. */
+/* What has to be over before @r can begin. */
 static struct tracing *in_the_way(const struct request *r, const struct job_record *record)
 {
     const size_t ps = least(record->ps.count, lanes_max(r));
     struct tracing *t = r->shell->traces;
-    while (t != NULL && ((r->page == NULL && !t->picture) ||
-                         (strcmp(t->job, record->id) != 0 && !shares_server(t, &record->ps, ps)))) {
+    while (t != NULL && strcmp(t->job, record->id) != 0 && !shares_server(t, &record->ps, ps)) {
         t = t->next;
     }
     return t;
 }
 
-/* May @r wait for @t, a picture? */
+/* May @r wait for @t? */
 static int check_queue(const struct request *r, const struct tracing *t, struct err *err)
 {
     size_t n = 0;
     for (const struct request *c = t->clients; c != NULL; c = c->next) {
-        n += r->page == NULL ? c->page == NULL
+        n += r->page == NULL ? c->page == NULL && !is_for(t, c)
                              : c->page != NULL && strcmp(wanted(c)->job, wanted(r)->job) == 0;
     }
     if (r->page != NULL && n >= VIEWERS_MAX) {
         return err_set(err, ERR_EXHAUSTED, "%d viewers wait for this picture already", VIEWERS_MAX);
     }
     return n >= RECORDERS_MAX && r->page == NULL
-               ? err_set(err, ERR_EXHAUSTED, "%d traces wait already until a picture is over",
-                         RECORDERS_MAX)
+               ? err_set(err, ERR_EXHAUSTED, "%d traces wait already until a %s is over",
+                         RECORDERS_MAX, t->picture ? "picture" : "trace")
                : 0;
 }
 
@@ -315,7 +378,7 @@ static int check_room(struct request *r, const struct tracing *t, struct err *er
                        "a moment",
                        wanted(r)->job);
     }
-    if (t != NULL && t->picture) {
+    if (t != NULL && (t->picture || r->page == NULL)) {
         return check_queue(r, t, err);
     }
     if (t != NULL) {
@@ -361,6 +424,7 @@ static void begin(struct request *r, const struct job_record *record)
     add_nodes(t, &record->workers, workers, MASTER_WORKER);
     add_nodes(t, &record->ps, ps, MASTER_PS);
     add_client(t, r);
+    t->asks = t->picture ? NULL : r;
     t->next = s->traces;
     if (s->traces != NULL) {
         s->traces->prev = t;
@@ -386,7 +450,7 @@ void run_trace(struct request *r)
     if (rc != 0) {
         request_fail(r, &err);
     } else if (t != NULL) {
-        add_client(t, r);
+        wait_turn(t, r);
     } else {
         begin(r, record);
     }

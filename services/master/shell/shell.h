@@ -325,6 +325,7 @@ void on_tables_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 
 /* on_follow.c */
 void on_follow_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
+void on_drain_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 
 /* on_logs.c */
 void run_logs(struct request *r);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "master/shell/boards.h"
 #include "master/shell/history_wire.h"
 #include "master/shell/shell.h"
 #include "wire/wire.h"
@@ -448,6 +449,7 @@ static void shard_call(struct shell *s, const struct master_call *call)
         q.shard = &ref;
         q.pin_id = borrow(call->pin_id);
         q.slots = call->slots;
+        q.gradients = call->kind == MASTER_CALL_PIN && boards_has_histograms(s, call->job);
         start(s, call, true, &q.base);
         return;
     }

@@ -29,8 +29,9 @@ struct tracing {
     struct tracing *prev, *next;
     struct shell *shell;
     bool picture;            /* for the page */
-    struct request *clients; /* by next; none: they were answered, or are gone. Of a picture: its
-                              * viewers, and who has to wait until it is over */
+    struct request *clients; /* by next: who asked, of a picture its viewers, unless they were
+                              * answered or are gone; and who has to wait until it is over */
+    struct request *asks; /* the one of them that asked for this trace; NULL: gone, or a picture */
     size_t client_count, workers_more, servers_more;
     void (*answer)(struct tracing *t); /* the rounds are over: answer the clients that are there */
     char *job;

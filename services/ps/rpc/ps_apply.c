@@ -162,6 +162,7 @@ static struct update_step step_of(struct ps_shard *s, const struct shard_action 
 static void begin_update(struct ps_shard *s, const struct shard_action *a)
 {
     ps_era_of(s, a->era);
+    ps_last_gradient_note(s, a);
     s->step = step_of(s, a);
     update_begin(s->update, &s->step);
     s->update_begun = true;
@@ -236,6 +237,7 @@ static void run(struct ps_shard *s, const struct shard_action *a, struct early *
         return;
     }
     ps_era_of(s, a->era);
+    ps_last_gradient_note(s, a);
     struct update_step step = step_of(s, a);
     struct err err;
     step.progress = send_early;

@@ -95,6 +95,7 @@ struct writing {
     struct ps_request *request;
     struct snapshot *snapshot; /* ps_values_acquire() */
     struct buffer *slots;      /* NULL: none */
+    struct buffer *gradient;   /* of the last update; NULL: not known, or not wanted */
     struct ledger ledger;
     uint64_t version, generation;
     bool delta; /* that is written */
@@ -138,6 +139,7 @@ static int write_file(struct writing *w, const char *name, struct safetensors_wr
         .ledger = &w->ledger,
         .values = w->snapshot->values.data,
         .slots = slots,
+        .gradient = w->gradient == NULL ? NULL : w->gradient->floats.data,
     };
     char *dir = mem_printf("%s/%s", s->ps->checkpoint_dir, m->directory);
     char *path = file_join(dir, name);
@@ -249,6 +251,7 @@ static void free_writing(struct writing *w)
 {
     ledger_release(&w->ledger);
     buffer_put(w->slots);
+    buffer_put(w->gradient);
     ps_values_release(w->snapshot);
     ps_request_unref(w->request);
     free(w);
@@ -279,6 +282,7 @@ void ps_write(struct ps_request *r, const struct shard_action *a)
     w->request = r;
     w->snapshot = ps_values_acquire(s, a->version, 1);
     w->slots = a->buffer == NULL ? NULL : buffer_ref(a->buffer);
+    w->gradient = ps_last_gradient_of(s, a->version);
     ledger_copy(&w->ledger, a->ledger == NULL ? &s->ledger : a->ledger);
     w->version = a->version;
     w->generation = a->generation;

@@ -158,6 +158,7 @@ int ps_memory_take(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r,
                      SHARD_WORKERS_MAX + 1, &ps->budget);
     buffer_pool_init(&s->slot_copies, slot_floats(s), SHARD_PINS_MAX + 2, &ps->budget);
     rc = rc != 0 ? rc : ps_memory_reserve_copies(s, 0, err);
+    ps_last_gradient_open(s);
     return rc != 0 ? rc : ps_memory_reserve_bases(s, s->bases, err);
 }
 
@@ -177,6 +178,7 @@ void ps_memory_let_go(struct ps_shard *s)
     floats_release(&s->nothing, &s->ps->budget);
     (void)buffer_pool_reserve(&s->slot_copies, 0, "", NULL);
     (void)buffer_pool_trim(&s->slot_copies, SIZE_MAX, 0);
+    ps_last_gradient_let_go(s);
     (void)buffer_pool_reserve(&s->base_pool, 0, "", NULL);
     (void)buffer_pool_trim(&s->base_pool, SIZE_MAX, 0);
     snapshots_close(&s->snapshots);

@@ -35,6 +35,8 @@ static void release_memory(struct ps_shard *s)
     if (s->slot_copies.budget != NULL) {
         buffer_pool_release(&s->slot_copies);
         buffer_pool_release(&s->base_pool);
+        ps_last_gradient_let_go(s);
+        buffer_pool_release(&s->last_gradient.pool);
     }
     for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
         floats_release(&s->slots[i], &s->ps->budget);

@@ -164,7 +164,7 @@ uint64_t ps_shard_bytes(struct ps_shard *s)
         bytes += s->slots[i].bytes;
     }
     return bytes + buffer_pool_bytes(&s->gradients.buffers) + buffer_pool_bytes(&s->slot_copies) +
-           buffer_pool_bytes(&s->base_pool);
+           buffer_pool_bytes(&s->base_pool) + buffer_pool_bytes(&s->last_gradient.pool);
 }
 
 /* ---- steps ---- */
@@ -234,6 +234,9 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         } else if (s->tables != NULL) {
             shard_tables_pin(s->tables);
         }
+        if (!a->has_base && !a->reader) {
+            ps_last_gradient_pin(s, a->version);
+        }
         if (a->buffer != NULL) {
             s->slots_to = buffer_ref(a->buffer);
         }
@@ -246,6 +249,9 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
             shard_tables_unpin_reader(s->tables, a->version);
         } else if (s->tables != NULL) {
             shard_tables_unpin(s->tables, a->version);
+        }
+        if (!a->has_base && !a->reader) {
+            ps_last_gradient_unpin(s, a->version);
         }
         break;
     case SHARD_WRITE:

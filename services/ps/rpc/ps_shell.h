@@ -8,10 +8,10 @@
 #include "data/data_roots.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "job/plan/plan_update.h"
-#include "ps/data/gradient_memory.h"
 #include "ps/data/shard_tables.h"
 #include "ps/rpc/ps.h"
 #include "ps/rpc/ps_eras.h"
+#include "ps/rpc/ps_last_gradient.h"
 #include "ps/core/shard.h"
 #include "ps/data/snapshot.h"
 #include "execution/thread_team.h"
@@ -174,6 +174,7 @@ struct ps_shard {
     bool update_begun;       /* `step` has begun: SHARD_REDUCE came, SHARD_APPLY not yet */
     struct update_step step;
     struct ps_sums sums;
+    struct ps_last_gradient last_gradient;
     struct ps_update_time update_time;
     uint64_t updates_skipped;
     struct err failed; /* code 0: not. No update will be right any more: whoever asks hears why */
@@ -208,8 +209,7 @@ struct ps_change {
 
 /* A request to a shard, from its arrival to its answer: the tag of the core. */
 struct ps_request {
-    struct strand_task task;
-    struct strand_task gone;
+    struct strand_task task, gone;
     atomic_uint refs; /* held by the answer, and by the call, which may go away */
     struct ps_shard *shard;
     struct rpc_call *call; /* NULL: nobody asks */

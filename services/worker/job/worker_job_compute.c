@@ -214,8 +214,13 @@ void worker_job_compute(struct worker_job *j, const struct worker_do_compute *a)
     /* A replica of another worker is that one's to measure. */
     struct epoch_sums *sums = a->spare ? NULL : sums_of(j, a->batch.epoch);
     begin(j, a, begin_ns);
+    struct metrics_before before;
+    if (sums != NULL) {
+        metrics_open(&sums->sums, &before);
+    }
     int rc = gradient(j, a, sums != NULL ? &sums->sums : NULL, &err);
     if (sums != NULL) {
+        metrics_close(&sums->sums, &before);
         sums_end(sums, rc == 0);
     }
     if (rc == ERR_CANCELLED && j->model.compute->interrupted) {

@@ -214,8 +214,8 @@ void worker_program_stop(struct worker_program *p)
 static int receive(struct worker_program *p, uint64_t timeout_ms, struct program_message *m,
                    int *fd, struct err *err)
 {
-    const uint64_t begin_ms = chrono_now_ms();
-    unsigned spin_us = SPIN_US;
+    const uint64_t begin_ms = chrono_now_ms(), begin_ns = chrono_now_ns();
+    unsigned spin_us = program_spin_us(&p->spin, SPIN_US);
     for (;;) {
         if (atomic_load(&p->interrupted)) {
             return err_set(err, ERR_CANCELLED, "the job is over");
@@ -225,6 +225,7 @@ static int receive(struct worker_program *p, uint64_t timeout_ms, struct program
         }
         int rc = program_receive(p->socket, spin_us, SLICE_MS, m, fd, err);
         if (rc != ERR_TIMEOUT) {
+            program_spin_end(&p->spin, SPIN_US, chrono_now_ns() - begin_ns);
             return rc;
         }
         spin_us = 0;

@@ -27,6 +27,7 @@ struct worker_program {
     uint64_t answer_ms;
     pid_t pid;  /* 0: there is none */
     int socket; /* -1: likewise */
+    struct program_spin spin;
     struct program_output output;
     bool greeted; /* it said HELLO */
     char name[PROGRAM_NAME_BYTES];

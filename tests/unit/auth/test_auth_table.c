@@ -74,6 +74,7 @@ static void test_roles(void **state)
         {"gradus.v1.Jobs/Pause", false, false, true},
         {"gradus.v1.Jobs/Resume", false, false, true},
         {"gradus.v1.Jobs/DropNode", false, false, false}, /* admins alone */
+        {"gradus.v1.Jobs/DrainNode", false, false, false},
         {"gradus.v1.Cluster/Join", true, false, false},
         {"gradus.v1.ParameterServer/Exchange", true, false, false},
         {"gradus.v1.Worker/Assign", true, false, false},

@@ -245,6 +245,9 @@ static void test_words_that_are_near(void **state)
     static const char *const shorts[] = {"set", "ls"};
     assert_null(text_nearest("out", shorts, 2)); /* most of it would be another */
     assert_string_equal(text_nearest("sl", shorts, 2), "ls");
+    static const char *const metrics[] = {"auc", "accuracy", "recall", "replicas", "replica"};
+    assert_string_equal(text_nearest("acc", metrics, 5), "accuracy");   /* it begins so */
+    assert_string_equal(text_nearest("replic", metrics, 5), "replica"); /* two begin so */
 }
 
 static void test_lines(void **state)

@@ -85,6 +85,25 @@ static void test_drops_nodes(void **state)
     cli_expect_of(2, "drop");
 }
 
+static void test_drains_nodes(void **state)
+{
+    (void)state;
+    cli_expect_of(0, "drain ps-2");
+    assert_string_equal(((const Gradus__V1__DrainNodeRequest *)cli_heard("DrainNode"))->node,
+                        "ps-2");
+    cli_says(&out, "node ps-2 has still\n  job digits-7: shards 0, 2; backup 1; there is no other "
+                   "server for it\n  job digits-8: is being closed\n");
+    cli_says(&out, "node ps-2 is empty: it can be stopped\n");
+    cli_expect_of(0, "drain ps-1");
+    cli_says(&out, "node ps-1 is gone\n");
+    cli_expect_of(0, "drain ps-2 --json");
+    cli_says(&out, "{\"node\":\"ps-2\",\"alive\":true,\"draining\":true,\"held\":[]}\n");
+    cli_expect_of(0, "drain ps-2 --undo");
+    assert_true(((const Gradus__V1__DrainNodeRequest *)cli_heard("DrainNode"))->undo);
+    cli_says(&out, "node ps-2 is in service\n");
+    cli_expect_of(2, "drain");
+}
+
 static void test_removes(void **state)
 {
     (void)state;
@@ -381,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_cancels),
         cmocka_unit_test(test_waits_for_backups),
         cmocka_unit_test(test_drops_nodes),
+        cmocka_unit_test(test_drains_nodes),
         cmocka_unit_test(test_removes),
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_checkpoints),

@@ -31,7 +31,7 @@ static void check(const char *text, const char *problems, const char *values)
     struct buf out = {0};
     bool seen[ROWS] = {false};
     static const char *const extra[] = {"kind", NULL};
-    const struct binding b = {rows, ROWS, &s, seen, "data", extra, "f", &d};
+    const struct binding b = {rows, ROWS, &s, seen, "data", extra, "f", &d, NULL};
     field_defaults(rows, ROWS, &s);
     struct yaml_node *map = yaml_parse(text, strlen(text), "f", &d);
     assert_non_null(map);

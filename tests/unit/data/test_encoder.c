@@ -151,6 +151,7 @@ static void csv_with_names(void **state)
     assert_string_equal(encoder_class_names(e)[1], "y");
     refused(e, "m.csv", true, ERR_INVALID, "column 1 is \"kind\", the label, but the file is said");
     refused(e, "u.csv", false, ERR_INVALID, "\"kind\"");
+    refused(e, "u.csv", false, ERR_INVALID, "if these records have no labels, give --unlabelled");
     refused(e, "m.csv", false, ERR_INVALID, "the label is missing");
     refused(e, "absent.csv", false, ERR_NOT_FOUND, "absent.csv");
     encoder_free(e);
@@ -169,7 +170,7 @@ static void csv_with_numbers(void **state)
     spec.label = last;
     spec.header = DATA_HEADER_FALSE;
     struct encoder *e = open_encoder(&spec, DATA_LABEL_REAL);
-    refused(e, "u.csv", false, ERR_INVALID, "say that they are unlabelled");
+    refused(e, "u.csv", false, ERR_INVALID, "give --unlabelled");
     encoder_free(e);
     check(spec, DATA_LABEL_REAL, more, "u.csv");
     spec.label = first;

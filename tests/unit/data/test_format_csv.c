@@ -100,6 +100,38 @@ static void separators_are_understood(void **state)
     }
 }
 
+static void decimals_may_stand_behind_a_comma(void **state)
+{
+    (void)state;
+    static const float expected[] = {1, 2.5F, -3, 4e2F};
+    static const char *const texts[] = {"1;2,5;0\n-3,0;4e2;1\n",
+                                        "a;b;c\n1;\"2,5\";0\n-3;4,0e2;1\n"};
+    char separator[] = ";";
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct data_spec spec = csv_spec(texts[i]);
+        spec.separator = separator;
+        spec.decimal = DATA_DECIMAL_COMMA;
+        check_features(&spec, DATA_LABEL_CLASS, expected, 2, 2);
+        spec.header = i == 0 ? DATA_HEADER_FALSE : DATA_HEADER_TRUE;
+        spec.decimal = DATA_DECIMAL_POINT;
+        fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                        "\"2,5\" is not a number; where decimals stand behind a comma, set "
+                        "data.decimal: comma");
+    }
+    static const char *const wrong[] = {"1.234", "1,2,3", "1,234.5", ",", "1, 2"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "1;2,5;0\n-3;%s;1\n", wrong[i]);
+        struct data_spec spec = csv_spec(text);
+        spec.separator = separator;
+        spec.decimal = DATA_DECIMAL_COMMA;
+        fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                        i == 0 ? "t.csv:2: column 1: \"1.234\" is not a number, as data.decimal is "
+                                 "comma"
+                               : "t.csv:2: column 1: ");
+    }
+}
+
 static void headers_are_recognised(void **state)
 {
     (void)state;
@@ -193,6 +225,11 @@ static void unknown_test_labels_are_refused(void **state)
     spec = csv_spec("1,0\n2,1\n");
     spec.test.file = (char[]){"test.csv"};
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "label \"a\" is no class");
+    spec = csv_spec("1,a\n2,b\n3,c\n4,d\n5,e\n6,f\n");
+    spec.test_fraction = 0.5; /* whatever was drawn */
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "data.test_fraction drew it for the test: take it out, or try another "
+                    "data.split_seed");
 }
 
 static void real_labels_are_numbers(void **state)
@@ -425,6 +462,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_in_every_dialect_are_the_same),
         cmocka_unit_test(separators_are_understood),
+        cmocka_unit_test(decimals_may_stand_behind_a_comma),
         cmocka_unit_test(headers_are_recognised),
         cmocka_unit_test(the_label_is_found),
         cmocka_unit_test(class_labels_get_stable_numbers),

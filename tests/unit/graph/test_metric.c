@@ -510,6 +510,68 @@ static void test_scores_that_are_refused(void **state)
     metrics_release(&m);
 }
 
+/* Batches merged one by one in another order, in groups, over the wire and by opening: the same
+ * bits, and the sum of all. Added as they come they differ in the last bits. */
+static void test_sums_do_not_show_their_order(void **state)
+{
+    (void)state;
+    enum { BATCHES = 400 };
+    static const size_t steps[] = {1, 7, 149, 399};
+    double expected = 0.0, plain[4] = {0};
+    bool differ = false;
+    for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
+        struct metrics all, part, back;
+        metrics_init(&all, 0);
+        metrics_init(&part, 0);
+        metrics_init(&back, 0);
+        for (size_t i = 0; i < BATCHES; i++) {
+            const uint64_t k = i * steps[s] % BATCHES;
+            struct metrics batch;
+            metrics_init(&batch, 0);
+            fill(&batch, 100 + k);
+            batch.loss_sum = ldexp(batch.loss_sum, (int)(k % 40) - 20);
+            plain[s] += batch.loss_sum;
+            struct metrics_before before;
+            metrics_open(&part, &before);
+            part.examples += batch.examples;
+            part.loss_sum += batch.loss_sum;
+            part.weight += batch.weight;
+            metrics_close(&part, &before);
+            metrics_release(&batch);
+            if (i % (2 + s) == 0 || i + 1 == BATCHES) {
+                double packed[32];
+                const size_t n = metrics_pack(&part, packed);
+                assert_int_equal(metrics_unpack(&back, packed, n, NULL), 0);
+                metrics_merge(&all, &back);
+                metrics_reset(&part);
+            }
+        }
+        expected = s == 0 ? all.loss_sum : expected;
+        differ = differ || plain[s] != plain[0];
+        assert_true(all.loss_sum == expected);
+        assert_true(fabs(all.loss_sum - plain[s]) < 1e-9 * expected);
+        metrics_release(&all);
+        metrics_release(&part);
+        metrics_release(&back);
+    }
+    assert_true(differ);
+}
+
+static void test_infinite_sums_stay_so(void **state)
+{
+    (void)state;
+    struct metrics a, b;
+    metrics_init(&a, 0);
+    metrics_init(&b, 0);
+    a.loss_sum = 0.1;
+    b.loss_sum = 0.2;
+    metrics_merge(&a, &b);
+    b.loss_sum = INFINITY;
+    metrics_merge(&a, &b);
+    metrics_merge(&a, &b);
+    assert_true(isinf(a.loss_sum) && a.rest[1][0] == 0.0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -530,6 +592,8 @@ int main(void)
         cmocka_unit_test(test_pack_and_unpack),
         cmocka_unit_test(test_unpack_refuses),
         cmocka_unit_test(test_merge_and_reset),
+        cmocka_unit_test(test_sums_do_not_show_their_order),
+        cmocka_unit_test(test_infinite_sums_stay_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

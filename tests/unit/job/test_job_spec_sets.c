@@ -128,6 +128,22 @@ static void test_wrong_sets(void **state)
     (void)state;
     job_set_refused("update.foo=1",
                     "--set update.foo=1: unknown key 'foo' in update; allowed: " ADAM_KEYS "\n");
+    static const char *const elsewhere[][2] = {
+        {"learning_rate", "learning_rate'; did you mean 'update.learning_rate'?"},
+        {"training.learning_rate",
+         "learning_rate' in training; did you mean 'update.learning_rate'?"},
+        {"update.lr", "lr' in update; did you mean 'update.learning_rate'?"},
+        {"epochs", "epochs'; did you mean 'training.epochs'?"},
+        {"training.workers", "workers' in training; did you mean 'cluster.workers'?"},
+        {"layers", "layers'; did you mean 'model.layers'?"},
+    };
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++) {
+        char set[64], expected[160];
+        (void)snprintf(set, sizeof set, "%s=1", elsewhere[i][0]);
+        (void)snprintf(expected, sizeof expected, "--set %s: unknown key '%s\n", set,
+                       elsewhere[i][1]);
+        job_set_refused(set, expected);
+    }
     job_set_refused("trainig.epochs=1",
                     "--set trainig.epochs=1: unknown key 'trainig'; did you mean 'training'?\n");
     job_set_refused(

@@ -33,6 +33,24 @@ static void test_what_is_no_object_is_refused(void **state)
     expect_corrupt("{} {}", "end of file expected");
 }
 
+/* Not only objects and lists. */
+static void test_single_values_are_printed(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"a\": 3, \"b\": \"x\", \"c\": null, \"d\": 0.1, \"e\": [true]}";
+    static const char *const printed[][2] = {
+        {"a", "3"}, {"b", "\"x\""}, {"c", "null"}, {"d", "0.10000000000000001"}, {"e", "[true]"}};
+    struct json_t *root = NULL;
+    assert_int_equal(json_doc_parse(text, strlen(text), &root, NULL), 0);
+    for (size_t i = 0; i < sizeof printed / sizeof printed[0]; i++) {
+        struct buf out = {0};
+        json_doc_print(json_doc_member(root, printed[i][0]), &out);
+        assert_string_equal(buf_str(&out), printed[i][1]);
+        buf_release(&out);
+    }
+    json_doc_free(root);
+}
+
 /* {"a":[0,0,...]} with so many of the signs that are counted. */
 static void parse_with(size_t signs, int expected)
 {
@@ -227,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_no_object_is_refused),
+        cmocka_unit_test(test_single_values_are_printed),
         cmocka_unit_test(test_values_are_counted_before_they_cost_memory),
         cmocka_unit_test(test_members_are_of_their_type),
         cmocka_unit_test(test_lists_have_a_maximum),

@@ -150,14 +150,15 @@ static void on_other(struct rpc_call *call, struct rpc_msg *msg, void *service)
 }
 
 static const struct rpc_method methods[] = {
-    {.name = "Submit", .request = on_submit},  {.name = "Get", .request = on_get},
-    {.name = "List", .request = on_list},      {.name = "Watch", .request = on_other},
-    {.name = "Cancel", .request = on_cancel},  {.name = "Checkpoint", .request = on_other},
-    {.name = "Set", .request = on_set},        {.name = "Nodes", .request = on_other},
-    {.name = "Trace", .request = on_other},    {.name = "Pause", .request = on_pause},
-    {.name = "Resume", .request = on_resume},  {.name = "Tables", .request = on_other},
-    {.name = "DropNode", .request = on_other}, {.name = "Remove", .request = on_other},
-    {.name = "Follow", .request = on_other},   {.name = "Logs", .request = on_other},
+    {.name = "Submit", .request = on_submit},   {.name = "Get", .request = on_get},
+    {.name = "List", .request = on_list},       {.name = "Watch", .request = on_other},
+    {.name = "Cancel", .request = on_cancel},   {.name = "Checkpoint", .request = on_other},
+    {.name = "Set", .request = on_set},         {.name = "Nodes", .request = on_other},
+    {.name = "Trace", .request = on_other},     {.name = "Pause", .request = on_pause},
+    {.name = "Resume", .request = on_resume},   {.name = "Tables", .request = on_other},
+    {.name = "DropNode", .request = on_other},  {.name = "Remove", .request = on_other},
+    {.name = "Follow", .request = on_other},    {.name = "Logs", .request = on_other},
+    {.name = "DrainNode", .request = on_other},
 };
 
 static const void *heard(const char *method)

@@ -243,6 +243,10 @@ static void take_reply(struct cluster *c, const struct master_reply *r)
         for (size_t i = 0; i < r->stop_opening_count; i++) {
             c->reply_openings[i] = r->stop_openings[i];
         }
+        snprintf(c->reply_problem, sizeof c->reply_problem, "%s",
+                 r->drained.count > 0 && r->drained.held[0].problem != NULL
+                     ? r->drained.held[0].problem
+                     : "");
         c->reply_state = r->job != NULL ? r->job->state : JOB_PENDING;
         const char *text = r->job != NULL    ? r->job->id
                            : r->node != NULL ? r->node

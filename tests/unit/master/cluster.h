@@ -137,7 +137,8 @@ struct cluster {
     enum job_state reply_state;              /* of the job in it */
     char reply_text[64], reply_unready[128]; /* the latter: JOIN, HEARTBEAT */
     uint64_t reply_openings[8];
-    struct { /* what watchers saw */
+    char reply_problem[200]; /* DRAIN: of the first job */
+    struct {                 /* what watchers saw */
         char id[64];
         enum job_state state;
         uint64_t generation, step, resumes;

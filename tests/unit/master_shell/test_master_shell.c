@@ -511,6 +511,34 @@ static void nodes_are_dropped(void **state)
     stop(&m);
 }
 
+static void nodes_are_drained(void **state)
+{
+    (void)state;
+    struct running m;
+    struct err err;
+    start(&m);
+    char *id = join(&m, 78);
+    Gradus__V1__DrainNodeRequest q = GRADUS__V1__DRAIN_NODE_REQUEST__INIT;
+    q.node = id;
+    for (int undo = 0; undo < 2; undo++) {
+        q.undo = undo;
+        struct rpc_msg *reply = call(&m, &gradus__v1__jobs__descriptor, "DrainNode", &q.base, &err);
+        assert_non_null(reply);
+        const Gradus__V1__DrainNodeResponse *r = (const Gradus__V1__DrainNodeResponse *)reply->body;
+        assert_string_equal(r->node, id);
+        assert_true(r->alive);
+        assert_int_equal(r->draining, !undo);
+        assert_int_equal(r->n_held, 0);
+        rpc_msg_unref(reply);
+    }
+    char nobody[] = "ps-99";
+    q.node = nobody;
+    assert_null(call(&m, &gradus__v1__jobs__descriptor, "DrainNode", &q.base, &err));
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+    free(id);
+    stop(&m);
+}
+
 static void heartbeats_are_less_than_half_of_the_time_out(void **state)
 {
     (void)state;
@@ -536,6 +564,7 @@ int main(void)
         TEST(an_id_with_checkpoints_is_not_given_again),
         TEST(watching_ends_with_the_job),
         TEST(nodes_are_dropped),
+        TEST(nodes_are_drained),
         TEST(heartbeats_are_less_than_half_of_the_time_out),
     };
     return cmocka_run_group_tests_name("master_shell", tests, NULL, NULL);

@@ -9,7 +9,6 @@
 #include "auth/auth_table.h"
 #include "base/mem.h"
 #include "master/shell/page_asked.h"
-#include "master/shell/trace_calls.h"
 #include "service/http.h"
 #include "support/wait_until.h"
 
@@ -83,19 +82,6 @@ static void asked_once(struct http_call *call, unsigned status, const char *part
     look_at_page(call);
     page_says(call, status, part);
     free(call->text);
-}
-
-static void count_clients(void *ctx)
-{
-    const struct tracing *t = job_rig.shell.traces;
-    *(size_t *)ctx = t == NULL ? 0 : t->client_count;
-}
-
-static size_t clients(void)
-{
-    size_t n = 0;
-    assert_int_equal(loop_call(job_rig.shell.loop, count_clients, &n, NULL), 0);
-    return n;
 }
 
 /* A picture whose worker records until release() says so. */
@@ -236,19 +222,6 @@ static void a_trace_begins_when_the_picture_is_over(void **state)
     assert_int_equal(times(WORKER, TAKE), 0);
     assert_int_equal(under_way(), 0);
 }
-
-/* When was @who asked to record @job? */
-static size_t asked_to_record(char who, const char *job)
-{
-    size_t i = 0;
-    while (i < rig.count && (rig.heard[i].who != who || rig.heard[i].action != RECORD ||
-                             strcmp(rig.heard[i].job, job) != 0)) {
-        i++;
-    }
-    return i;
-}
-
-static char *one_server[] = {ps_id};
 
 static void jobs_on_one_server_take_turns(void **state)
 {

@@ -210,6 +210,138 @@ static void the_master_may_end(void **state)
     go_on();
 }
 
+/* ---- turns ---- */
+
+/* A trace of @job that nobody waits for; returns when @count clients are there. */
+static void begin_to_wait(struct rpc_channel *from, char *job, size_t count)
+{
+    Gradus__V1__TraceJobRequest q = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
+    q.job = job;
+    q.steps = 5;
+    q.timeout_ms = 60000;
+    job_rig_ask_nobody(from, "Trace", &q.base);
+    wait_until(clients() == count);
+}
+
+/* @ends: calls that nobody waited for have ended so often, the last one well. */
+static void wait_for_answers(size_t ends)
+{
+    pthread_mutex_lock(&job_rig.lock);
+    wait_until_signalled(job_rig.ends == ends, &job_rig.changed, &job_rig.lock);
+    pthread_mutex_unlock(&job_rig.lock);
+    if (job_rig.end.code != 0) {
+        fail_msg("%s", job_rig.end.msg);
+    }
+}
+
+static void jobs_on_one_server_take_turns(void **state)
+{
+    (void)state;
+    char *jobs[] = {job_rig_job, other_job};
+    for (size_t i = 0; i < 2; i++) {
+        struct rpc_channel *from = job_rig_client(trace_rig_server);
+        const size_t ends = job_rig.ends;
+        rig.count = 0;
+        begin_other(one_server);
+        start_held(from);
+        begin_to_wait(job_rig.channel, jobs[i], 2);
+        assert_int_equal(times(PS, RECORD) + times(WORKER, RECORD), 2);
+        assert_int_equal(under_way(), 2); /* one, that is */
+        release();
+        wait_for_answers(ends + 2);
+        wait_until_none();
+        assert_int_equal(rig.count, 2 * (2 * CLOCKS + 3));
+        const struct heard *first = &rig.heard[2 * CLOCKS + 2], *second = first + 1;
+        assert_int_equal(first->action, TAKE); /* all of one, then all of the other */
+        for (size_t h = 0; h < 2 * CLOCKS + 3; h++) {
+            assert_true(second[h].id == second->id && second->id != first->id);
+            assert_string_equal(second[h].job, jobs[i]);
+        }
+        rpc_channel_free(from);
+    }
+}
+
+static void jobs_on_other_servers_do_not(void **state)
+{
+    (void)state;
+    struct rpc_msg *reply;
+    static char elsewhere[] = "ps-2", *servers[] = {elsewhere};
+    struct rpc_channel *from = job_rig_client(trace_rig_server);
+    begin_other(servers);
+    start_held(from);
+    rig.holds = false;
+    assert_non_null(trace(other_job, 7, 1500, &reply));
+    rpc_msg_unref(reply);
+    assert_int_equal(under_way(), 2);
+    release();
+    wait_until_none();
+    rpc_channel_free(from);
+}
+
+static void who_waits_may_go_away(void **state)
+{
+    (void)state;
+    struct rpc_channel *from = job_rig_client(trace_rig_server);
+    const size_t ends = job_rig.ends;
+    start_held(job_rig.channel);
+    begin_to_wait(from, job_rig_job, 2);
+    rpc_channel_free(from);
+    wait_until(clients() == 1);
+    assert_int_equal(times(WORKER, TAKE), 0); /* the other one records on */
+    release();
+    wait_for_answers(ends + 2);
+    wait_until_none();
+    assert_int_equal(times(WORKER, RECORD), 1);
+}
+
+static void it_is_the_next_ones_turn_when_one_goes_away(void **state)
+{
+    (void)state;
+    struct rpc_channel *from = job_rig_client(trace_rig_server);
+    const size_t ends = job_rig.ends;
+    start_held(from);
+    begin_to_wait(job_rig.channel, job_rig_job, 2);
+    rig.holds = false;
+    rpc_channel_free(from);
+    wait_for_answers(ends + 2);
+    wait_until_none();
+    assert_int_equal(times(WORKER, TAKE), 1);
+    assert_int_equal(times(PS, TAKE), 2);
+}
+
+static void nobody_waits_for_ever(void **state)
+{
+    (void)state;
+    struct rpc_channel *from = job_rig_client(trace_rig_server);
+    job_rig.shell.pictures.all_ms = 1;
+    begin_other(one_server);
+    start_held(from);
+    refused(job_rig_job, 7, 1, ERR_EXHAUSTED,
+            "job demo-1 is being recorded already, and that was not over within 2 ms");
+    refused(other_job, 7, 1, ERR_EXHAUSTED,
+            "another job on the servers of job other-2 is being recorded already");
+    assert_int_equal(times(PS, RECORD), 1);
+    assert_int_equal(clients(), 1);
+    release();
+    wait_until_none();
+    rpc_channel_free(from);
+}
+
+static void only_so_many_wait(void **state)
+{
+    (void)state;
+    struct rpc_channel *from = job_rig_client(trace_rig_server);
+    start_held(from);
+    for (size_t i = 0; i < 8; i++) {
+        begin_to_wait(from, job_rig_job, 2 + i);
+    }
+    refused(job_rig_job, 7, 1500, ERR_EXHAUSTED, "8 traces wait already until a trace is over");
+    rig.holds = false;
+    rpc_channel_free(from);
+    wait_until_none();
+    assert_int_equal(times(WORKER, RECORD), 1);
+}
+
 static void only_so_many_at_once(void **state)
 {
     (void)state;
@@ -231,6 +363,12 @@ int main(void)
         TEST(what_cannot_be_traced_is_refused),
         TEST(who_goes_away_ends_it),
         TEST(the_master_may_end),
+        TEST(jobs_on_one_server_take_turns),
+        TEST(jobs_on_other_servers_do_not),
+        TEST(who_waits_may_go_away),
+        TEST(it_is_the_next_ones_turn_when_one_goes_away),
+        TEST(nobody_waits_for_ever),
+        TEST(only_so_many_wait),
         TEST(only_so_many_at_once),
     };
     return cmocka_run_group_tests_name("on_trace", tests, set_up, tear_down);

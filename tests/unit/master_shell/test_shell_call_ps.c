@@ -2,6 +2,8 @@
 /* What the master's shell says to parameter servers for each call of the core, field by field. */
 #include "shell_call_rig.h"
 
+#include "master/shell/boards.h"
+
 static void expect_shard(const Gradus__V1__ShardRef *ref)
 {
     assert_non_null(ref);
@@ -182,6 +184,44 @@ static void pins_are_named(void **state)
     expect_state();
 }
 
+/* Of a job that wants to see them, by what its file says now. */
+static void pins_ask_for_gradients(void **state)
+{
+    (void)state;
+    Gradus__V1__Ledger message;
+    Gradus__V1__ShardState well = a_state(&message);
+    struct job_evaluation evaluation = {.step = 1};
+    struct job_record record = {.state = JOB_RUNNING,
+                                .checkpoint = (char[]){""},
+                                .evaluations = &evaluation,
+                                .evaluation_count = 1};
+    call_shell.boards.pool = pool_new(1, 1, "files", NULL);
+    for (int wants = 0; wants < 2; wants++) {
+        struct master_call call = call_of(MASTER_CALL_PIN);
+        record.id = mem_strdup(call.job);
+        record.text = mem_printf("name: demo\ndata: {train: {file: a.csv}}\n"
+                                 "model: {layers: [dense: {units: 2}], "
+                                 "loss: softmax_cross_entropy}\n"
+                                 "update: {rule: sgd}\ntraining: {tensorboard_histograms: %s}\n",
+                                 wants ? "true" : "false");
+        evaluation.step++;
+        boards_changed(&call_shell, &record);
+        call.pin_id = "p-7";
+        assert_int_equal(
+            ((const Gradus__V1__PinRequest *)call_carry_out(&call, "Pin", &well.base))->gradients,
+            wants);
+        call = call_of(MASTER_CALL_UNPIN);
+        call.pin_id = "p-7";
+        assert_false(((const Gradus__V1__PinRequest *)call_carry_out(&call, "Unpin", &well.base))
+                         ->gradients);
+        free(record.id);
+        free(record.text);
+    }
+    boards_release(&call_shell);
+    pool_free(call_shell.boards.pool);
+    call_shell.boards.pool = NULL;
+}
+
 static void checkpoints_are_of_an_owner(void **state)
 {
     (void)state;
@@ -233,11 +273,9 @@ static void shards_are_closed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(open_shard_says_all),
-        cmocka_unit_test(membership_says_what_changes),
-        cmocka_unit_test(backups_are_named),
-        cmocka_unit_test(pins_are_named),
-        cmocka_unit_test(checkpoints_are_of_an_owner),
+        cmocka_unit_test(open_shard_says_all),    cmocka_unit_test(membership_says_what_changes),
+        cmocka_unit_test(backups_are_named),      cmocka_unit_test(pins_are_named),
+        cmocka_unit_test(pins_ask_for_gradients), cmocka_unit_test(checkpoints_are_of_an_owner),
         cmocka_unit_test(shards_are_closed),
     };
     return cmocka_run_group_tests_name("shell_call_ps", tests, call_set_up, call_tear_down);

@@ -241,6 +241,26 @@ static void test_nobody_there(void **state)
     assert_string_equal(err.msg, "the other side of the socket is gone: Bad file descriptor");
 }
 
+static void test_polling_in_vain_is_given_up(void **state)
+{
+    (void)state;
+    enum { MOST_US = 50 };
+    struct program_spin s = {0};
+    for (unsigned i = 0; i < PROGRAM_SPIN_VAIN; i++) {
+        assert_int_equal(program_spin_us(&s, MOST_US), MOST_US);
+        program_spin_end(&s, MOST_US, 50001);
+    }
+    for (unsigned round = 0; round < 2; round++) { /* an answer that is late changes nothing */
+        for (unsigned i = 1; i < PROGRAM_SPIN_AGAIN; i++) {
+            assert_int_equal(program_spin_us(&s, MOST_US), 0);
+            program_spin_end(&s, MOST_US, 1000000);
+        }
+        assert_int_equal(program_spin_us(&s, MOST_US), MOST_US);
+        program_spin_end(&s, MOST_US, round == 0 ? 1000000 : 50000);
+    }
+    assert_int_equal(program_spin_us(&s, MOST_US), MOST_US); /* the last one was in time */
+}
+
 /* ---- layout ---- */
 
 static void test_layout(void **state)
@@ -279,6 +299,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_texts_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_messages_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nobody_there, setup, teardown),
+        cmocka_unit_test(test_polling_in_vain_is_given_up),
         cmocka_unit_test(test_layout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,8 +67,10 @@ static void test_exact(void **state)
     assert_true(total_of(one, 1, 0) == 0);
     assert_true(total_of(one, 1, 1) == 0);
     assert_true(total_of(one, 1, 2) == 9);
-    const float least[] = {ldexpf(1, -149), ldexpf(1, -149), ldexpf(1, -149)};
-    assert_true(total_of(least, 1, 3) == ldexp(3, -298));
+    const float least[] = {FLT_MIN, FLT_MIN, FLT_MIN};
+    assert_true(total_of(least, 1, 3) == ldexp(3, -252));
+    const float zero[] = {FLT_TRUE_MIN, FLT_TRUE_MIN, FLT_TRUE_MIN}; /* base/float_mode.h */
+    assert_true(total_of(zero, 1, 3) == 0);
     static float greatest[EXACT_SUM_WORDS * 1000];
     for (size_t i = 0; i < sizeof greatest / sizeof greatest[0]; i++) {
         greatest[i] = FLT_MAX;
@@ -80,7 +82,7 @@ static void test_exact(void **state)
      */
     const float tie[] = {ldexpf(1, 27), 1, 1};
     assert_true(total_of(tie, 1, 3) == ldexp(1, 54));
-    const float above[] = {ldexpf(1, 27), 1, 1, 1, ldexpf(1, -140)};
+    const float above[] = {ldexpf(1, 27), 1, 1, 1, FLT_MIN};
     assert_true(total_of(above, 1, 5) == ldexp(1, 54) + 4);
 }
 

@@ -103,6 +103,34 @@ static void test_alignment_does_not_matter(void **state)
     free(first);
 }
 
+/* In every thread, those that the library started when it was loaded, too (base/float_mode.h). */
+static void test_products_that_are_subnormal_are_zero(void **state)
+{
+    (void)state;
+    enum { N = 512 };
+    float *a = mem_new(N * N, sizeof *a), *b = mem_new(N * N, sizeof *b);
+    float *c = mem_new(N * N, sizeof *c);
+    for (size_t i = 0; i < (size_t)N * N; i++) {
+        a[i] = 1e-20F;
+        b[i] = i / N == i % N ? 1e-20F : 0.0F;
+    }
+    for (int threads = 1; threads <= 4; threads++) {
+        blas_set_threads(threads);
+        blas_gemm(false, false, N, N, N, a, b, 0.0F, c);
+        size_t others = 0;
+        for (size_t i = 0; i < (size_t)N * N; i++) {
+            uint32_t bits;
+            memcpy(&bits, &c[i], sizeof bits);
+            others += bits != 0;
+        }
+        assert_int_equal(others, 0);
+    }
+    blas_set_threads(1);
+    free(a);
+    free(b);
+    free(c);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -111,6 +139,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_against_naive),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_alignment_does_not_matter),
+        cmocka_unit_test(test_products_that_are_subnormal_are_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

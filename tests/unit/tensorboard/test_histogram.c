@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "tensorboard/histogram.h"
+#include "tensorboard/histogram_message.h"
 
 static double limits[HISTOGRAM_BUCKETS];
 static struct histogram h;
@@ -111,6 +111,28 @@ static void what_is_not_finite_is_left_out(void **state)
     assert_true(message.num == 0 && message.n_bucket == 0);
 }
 
+/* As if all values were of one. */
+static void parts_are_joined(void **state)
+{
+    (void)state;
+    static float values[4000];
+    static struct histogram whole, joined, none;
+    for (size_t i = 0; i < 4000; i++) { /* sums of these are exact */
+        values[i] = (float)(int64_t)(rng_uniform(8, i) * 4096) / 16 - 100;
+    }
+    histogram_add(&whole, limits, values, 4000);
+    for (size_t at = 0; at < 4000; at += 1000) {
+        h = none;
+        histogram_add(&h, limits, values + at, 1000);
+        histogram_join(&joined, &h);
+        histogram_join(&joined, &none);
+    }
+    assert_memory_equal(&joined, &whole, sizeof whole);
+    h = none;
+    histogram_join(&h, &whole);
+    assert_memory_equal(&h, &whole, sizeof whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +140,7 @@ int main(void)
         cmocka_unit_test_setup(single_values, set_up),
         cmocka_unit_test_setup(gaps_are_one_bucket, set_up),
         cmocka_unit_test_setup(all_values_are_counted, set_up),
+        cmocka_unit_test_setup(parts_are_joined, set_up),
         cmocka_unit_test_setup(what_is_not_finite_is_left_out, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -167,6 +167,7 @@ static void on_done(void *ctx, const struct rpc_status *status, struct rpc_msg *
     (void)reply;
     pthread_mutex_lock(&job_rig.lock);
     job_rig.ended = true;
+    job_rig.ends++;
     job_rig.end = status->err;
     pthread_cond_broadcast(&job_rig.changed);
     pthread_mutex_unlock(&job_rig.lock);

@@ -22,7 +22,8 @@ extern struct job_call_rig {
     size_t node_count;
     pthread_mutex_t lock; /* guards what follows, and what tests say */
     pthread_cond_t changed;
-    bool ended; /* the call that nobody waits for */
+    bool ended;  /* the call that nobody waits for */
+    size_t ends; /* so many have */
     struct err end;
 } job_rig;
 

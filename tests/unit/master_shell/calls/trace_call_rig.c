@@ -7,6 +7,7 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
 #include "job/progress/exchange.h"
+#include "master/shell/trace_calls.h"
 #include "os/chrono.h"
 #include "support/wait_until.h"
 
@@ -16,6 +17,7 @@ char own_boot[TRACE_BOOT_BYTES];
 char worker_id[] = "w-1", ps_id[] = "ps-1", lost_id[] = "w-2", other_job[] = "other-2";
 char *worker_ids[] = {worker_id, lost_id};
 static char *ps_ids[] = {ps_id};
+char *one_server[] = {ps_id};
 
 /* ---- the nodes ---- */
 
@@ -195,6 +197,29 @@ size_t times(char who, int action)
     for (size_t i = 0; i < rig.count; i++) {
         n += rig.heard[i].who == who && rig.heard[i].action == action;
     }
+    return n;
+}
+
+size_t asked_to_record(char who, const char *job)
+{
+    size_t i = 0;
+    while (i < rig.count && (rig.heard[i].who != who || rig.heard[i].action != RECORD ||
+                             strcmp(rig.heard[i].job, job) != 0)) {
+        i++;
+    }
+    return i;
+}
+
+static void count_clients(void *ctx)
+{
+    const struct tracing *t = job_rig.shell.traces;
+    *(size_t *)ctx = t == NULL ? 0 : t->client_count;
+}
+
+size_t clients(void)
+{
+    size_t n = 0;
+    assert_int_equal(loop_call(job_rig.shell.loop, count_clients, &n, NULL), 0);
     return n;
 }
 

@@ -39,7 +39,7 @@ extern struct trace_call_rig { /* by job_rig.lock */
 extern struct rpc_server *trace_rig_server;
 extern char own_boot[TRACE_BOOT_BYTES];
 extern char worker_id[], ps_id[], lost_id[], other_job[];
-extern char *worker_ids[];
+extern char *worker_ids[], *one_server[];
 
 int set_up(void **state);    /* of a group */
 int tear_down(void **state); /* of a group */
@@ -50,6 +50,10 @@ void set_node(size_t i, enum master_role role, const char *id, uint64_t pid);
 
 /* How often @who was asked for @action. */
 size_t times(char who, int action);
+/* When was @who asked to record @job? rig.count: it was not. */
+size_t asked_to_record(char who, const char *job);
+/* Of the newest trace that is under way: who asked for it, and who waits until it is over. */
+size_t clients(void);
 size_t under_way(void);
 void wait_until_none(void);
 /* A trace of 7 steps whose worker records until it is told to end, or release(); returns when it

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A histogram with fixed exponential buckets: each is a tenth longer than the one nearer to 0, so
- * small values are seen beside large ones, and any two histograms can be compared. */
-#ifndef GRADUS_TENSORBOARD_HISTOGRAM_H
-#define GRADUS_TENSORBOARD_HISTOGRAM_H
+ * small values are seen beside large ones, and any two histograms can be compared, or joined. */
+#ifndef GRADUS_TENSOR_HISTOGRAM_H
+#define GRADUS_TENSOR_HISTOGRAM_H
 
 #include <stddef.h>
 #include <stdint.h>
-
-#include "tensorboard/event.pb-c.h"
 
 #define HISTOGRAM_SIDE 776 /* upper ends from 1e-12 to 1e20, and one above all */
 #define HISTOGRAM_BUCKETS (2 * HISTOGRAM_SIDE + 1)
@@ -23,9 +21,7 @@ void histogram_limits(double limits[HISTOGRAM_BUCKETS]);
 /* Adds @n values; those that are not finite are left out. */
 void histogram_add(struct histogram *h, const double limits[HISTOGRAM_BUCKETS], const float *values,
                    size_t n);
-/* The message: buckets from the first to the last that have a value, where several without any are
- * one. @ends, @counts [HISTOGRAM_BUCKETS]: memory that it points to. */
-void histogram_message(const struct histogram *h, const double limits[HISTOGRAM_BUCKETS],
-                       double *ends, double *counts, Tensorboard__Histogram *out);
+/* Adds what @from has. */
+void histogram_join(struct histogram *to, const struct histogram *from);
 
 #endif

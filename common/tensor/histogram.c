@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tensorboard/histogram.h"
+#include "tensor/histogram.h"
 
 #include <float.h>
 #include <math.h>
@@ -49,28 +49,17 @@ void histogram_add(struct histogram *h, const double limits[HISTOGRAM_BUCKETS], 
     }
 }
 
-void histogram_message(const struct histogram *h, const double limits[HISTOGRAM_BUCKETS],
-                       double *ends, double *counts, Tensorboard__Histogram *out)
+void histogram_join(struct histogram *to, const struct histogram *from)
 {
-    size_t n = 0;
-    uint64_t seen = 0;
-    for (size_t i = 0; i < HISTOGRAM_BUCKETS && seen < h->count; i++) {
-        if (h->buckets[i] == 0 && n > 0 && counts[n - 1] == 0) {
-            n--; /* the bucket before has no value, either */
-        } else if (h->buckets[i] == 0 && n == 0) {
-            continue;
-        }
-        ends[n] = limits[i];
-        counts[n++] = (double)h->buckets[i];
-        seen += h->buckets[i];
+    if (from->count == 0) {
+        return;
     }
-    tensorboard__histogram__init(out);
-    out->min = h->min;
-    out->max = h->max;
-    out->num = (double)h->count;
-    out->sum = h->sum;
-    out->sum_squares = h->squares;
-    out->n_bucket_limit = out->n_bucket = n;
-    out->bucket_limit = ends;
-    out->bucket = counts;
+    to->min = to->count == 0 || from->min < to->min ? from->min : to->min;
+    to->max = to->count == 0 || from->max > to->max ? from->max : to->max;
+    to->sum += from->sum;
+    to->squares += from->squares;
+    to->count += from->count;
+    for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        to->buckets[i] += from->buckets[i];
+    }
 }

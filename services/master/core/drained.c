@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a job has on nodes that are to be emptied. */
+#include "master/core/core.h"
+
+static bool drains(const struct node *n)
+{
+    return n != NULL && n->draining;
+}
+
+size_t drain_workers(const struct job *j)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < j->worker_count; i++) {
+        count += drains(j->workers[i].node);
+    }
+    return count;
+}
+
+bool drain_concerns(const struct job *j)
+{
+    bool some = drain_workers(j) > 0;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        some = some || drains(j->shards[i].node) || drains(j->shards[i].backup.node);
+    }
+    return some;
+}

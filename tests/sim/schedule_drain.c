@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes that clients empty while jobs run. */
+#include "sim/schedule_maker.h"
+
+/* Tables have no backups, so their servers stay. */
+static bool has_tables(const struct sim_schedule *s)
+{
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        if (s->jobs[i].tables) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void drain(struct maker *m, uint64_t length_us)
+{
+    struct sim_schedule *s = m->s;
+    const bool server = !has_tables(s) && chance(m, 70);
+    const uint32_t node =
+        server ? maker_any_ps(m) : s->ps_count + (uint32_t)between(m, 1, s->worker_count);
+    struct sim_fault *f = maker_fault(m, FAULT_DRAIN, node);
+    f->number = (uint32_t)below(m, 2);
+    f->at_us = 5 * SIM_MS + 4 * (uint64_t)s->knobs.load_us + below(m, length_us / 2 + 50 * SIM_MS);
+    f->until_us = f->at_us + about(m, 100 * SIM_MS, 20 * SIM_S);
+}
+
+/* With draws of their own, so that all else of a seed is as it was. */
+void maker_drain(const struct maker *of, struct sim_schedule *s, uint32_t percent)
+{
+    struct maker m = *of;
+    m.key = rng_key(s->seed, "drain");
+    m.draws = 0;
+    if (schedule_freezes(s) || !chance(&m, percent)) {
+        return;
+    }
+    for (uint64_t i = between(&m, 1, 5); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
+        drain(&m, of->length_us);
+    }
+    if (s->mode != SIM_DRAIN) {
+        return;
+    }
+    for (uint64_t i = below(&m, 4); i > 0 && s->fault_count < SIM_FAULTS_MAX; i--) {
+        struct sim_fault *f = maker_fault(&m, chance(&m, 50) ? FAULT_MIDSTEP : FAULT_CRASH, 0);
+        f->number = (uint32_t)below(&m, 6);
+        f->until_us = f->at_us + about(&m, 1 * SIM_MS, 1 * SIM_S);
+    }
+    if (chance(&m, 20)) {
+        maker_fault(&m, FAULT_ROWS, 0);
+    }
+    if (s->knobs.ps_timeout_ms == 0) {
+        s->knobs.ps_timeout_ms = 60000;
+    }
+}
