@@ -93,16 +93,6 @@ bool service_ending(struct service_context *sc)
     return service_signals_ending(sc->signals);
 }
 
-void service_end(struct service_context *sc, const struct err *err)
-{
-    pthread_mutex_lock(&sc->lock);
-    if (err != NULL && sc->end.code == 0) {
-        sc->end = *err;
-    }
-    pthread_mutex_unlock(&sc->lock);
-    service_signals_end(sc->signals);
-}
-
 /* ---- up ---- */
 
 static void collect(void *ctx)
@@ -424,10 +414,6 @@ int service_run(struct service_context *sc)
         free(sc->advertised);
         free(sc->http_advertised);
         service_signals_free(sc->signals);
-    }
-    if (code == 0 && sc->end.code != 0) {
-        code = sc->end.code;
-        err = sc->end;
     }
     if (code != 0) {
         return log_failure(code, &err);

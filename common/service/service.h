@@ -166,10 +166,7 @@ int service_standing_by(struct service_context *sc, struct err *err);
 /* In start(): a pulse for pulse_begin() on one of the service's loops. /livez says no when that
  * loop stands still. At most SERVICE_PULSES_MAX; it lives as long as the process. */
 struct pulse *service_pulse(struct service_context *sc);
-/* Any thread: has a signal or service_end() asked for the end? */
+/* Any thread: has a signal asked for the end? */
 bool service_ending(struct service_context *sc);
-/* Any thread: end the process as a signal would, with exit code 1 and this error when @err is not
- * NULL. The first call counts. */
-void service_end(struct service_context *sc, const struct err *err);
 
 #endif

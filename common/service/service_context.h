@@ -41,7 +41,6 @@ struct service_context {
     bool serving;                       /* what the RPC server was told */
     char reason[SERVICE_REASON_BYTES];  /* empty: well */
     char absence[SERVICE_REASON_BYTES]; /* empty: present */
-    struct err end;                     /* of service_end(); code 0: none */
 };
 
 /* Runs a service whose settings are there. Returns the exit code. */

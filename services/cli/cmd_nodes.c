@@ -129,7 +129,7 @@ const struct cli_command cmd_nodes = {
     .summary = "List the nodes of the cluster",
     .usage = "",
     .examples = "  gradus nodes --master master:7000\n"
-                "  gradus nodes --wait 1h && systemctl restart gradus-ps\n",
+                "  gradus nodes --wait 1h --master master:7000\n",
     .notes =
         "With --wait it prints the nodes when any one server may be ended and no job loses a "
         "step by it: every shard of a job with cluster.standby has a backup that follows. What "

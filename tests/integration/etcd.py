@@ -67,12 +67,39 @@ class Way:
             s.close()
 
 
+def varint(number):
+    out = b""
+    while number > 127:
+        out, number = out + bytes([number & 127 | 128]), number >> 7
+    return out + bytes([number])
+
+
+def fields(*values):
+    """A message whose fields 1, 2 … are these: texts, messages, or numbers."""
+    out = b""
+    for number, value in enumerate(values, 1):
+        data = value.encode() if isinstance(value, str) else value
+        out += varint(number << 3) + varint(value) if isinstance(value, int) else varint(number << 3 | 2) + varint(len(data)) + data
+    return out
+
+
+def numbers_of(message):
+    """Of a message that has nothing but numbers, by their fields."""
+    found, at = {}, 0
+    while at < len(message):
+        field, at, value, shift = message[at] >> 3, at + 1, 0, 0
+        while message[at] > 127:
+            value, shift, at = value | (message[at] & 127) << shift, shift + 7, at + 1
+        found[field], at = value | message[at] << shift, at + 1
+    return found
+
+
 class Etcd:
     def __init__(self, *args):
         """args: more of its arguments; with TLS, its addresses are https."""
         self.args = args
         self.dir = tempfile.mkdtemp(prefix="gradus-test-etcd-")
-        self.scheme = "https" if args else "http"
+        self.scheme = "https" if "--cert-file" in args else "http"
         self.client, self.peer = HeldPort(), HeldPort()
         self.process = None
         self.start()
@@ -87,6 +114,47 @@ class Etcd:
 
     def url(self, prefix="gradus"):
         return f"etcd://{self.client.address}/{prefix}"
+
+    def ask(self, method, body=b"", token=None):
+        """A call that masters do not make, by its bytes: the answer's."""
+        import grpc
+        with grpc.insecure_channel(self.client.address, [("grpc.enable_http_proxy", 0)]) as channel:
+            return channel.unary_unary("/etcdserverpb." + method)(
+                body, timeout=60, wait_for_ready=True, metadata=[("token", token)] if token else None)
+
+    def ask_for_users(self, user, password, prefix):
+        """From now on it asks everybody who he is; @user may read and write below @prefix, which ends with a slash."""
+        for name, secret, role in (("root", "of root", "root"), (user, password, "masters")):
+            self.ask("Auth/UserAdd", fields(name, secret))
+            self.ask("Auth/RoleAdd", fields(role))
+            self.ask("Auth/UserGrantRole", fields(name, role))
+        self.ask("Auth/RoleGrantPermission", fields("masters", fields(2, prefix, prefix[:-1] + "0")))
+        self.ask("Auth/AuthEnable")
+
+    def set_password(self, user, password):
+        """Its tokens are over then."""
+        answer = self.ask("Auth/Authenticate", fields("root", "of root"))
+        token = answer[answer.rindex(b"\x12") + 2:].decode()  # the last field
+        self.ask("Auth/UserChangePassword", fields(user, password), token)
+
+    def fill(self, prefix):
+        """Writes until it has no room; the words in which it says so."""
+        import grpc
+        try:
+            for i in range(1000):
+                self.ask("KV/Put", fields(f"{prefix}{i:03}", b"x" * 1000000))
+        except grpc.RpcError as e:
+            return e.details()
+        raise AssertionError("it takes everything")
+
+    def make_room(self, prefix):
+        """What docs/operations.md says to do."""
+        self.ask("KV/DeleteRange", fields(prefix, prefix[:-1] + "0"))
+        answer = self.ask("KV/Range", fields(prefix))
+        header = numbers_of(answer[2:2 + answer[1]])  # 2: the member, 3: the revision
+        self.ask("KV/Compact", fields(header[3], 1))
+        self.ask("Maintenance/Defragment")
+        self.ask("Maintenance/Alarm", fields(2, header[2], 1))
 
     def kill(self):
         self.process.kill()

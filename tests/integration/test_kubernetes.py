@@ -214,7 +214,10 @@ class Rendered(unittest.TestCase):
             ports = {port["name"]: port["containerPort"] for port in container["ports"]}
             self.assertEqual(ports, {"grpc": port_of(settings["GRADUS_LISTEN"]),
                                      "http": port_of(settings["GRADUS_HTTP_LISTEN"])}, where)
-            for kind, path in (("startup", "/startupz"), ("liveness", "/livez"), ("readiness", "/readyz")):
+            # A master that stands by is well, but not ready to be worked with.
+            stands_by = container["name"] == "master" and "GRADUS_STORE" in settings
+            for kind, path in (("startup", "/startupz"), ("liveness", "/livez"),
+                               ("readiness", "/startupz" if stands_by else "/readyz")):
                 get = container[kind + "Probe"]["httpGet"]
                 self.assertEqual((get["path"], get["port"]), (path, "http"), where)
                 scheme = "HTTPS" if settings.get("GRADUS_TLS_CERT") else "HTTP"
@@ -250,8 +253,16 @@ class Rendered(unittest.TestCase):
             services = self.by_name(objects, "Service")
             settings = self.settings(container, objects)
             if "GRADUS_MASTER" in settings:
-                host, _, port = settings["GRADUS_MASTER"].partition(":")
-                self.assertIn(int(port), [p["port"] for p in services[host]["spec"]["ports"]], where)
+                for address in settings["GRADUS_MASTER"].split(","):
+                    host, _, port = address.partition(":")
+                    pod, _, service = host.rpartition(".")
+                    self.assertIn(int(port), [p["port"] for p in services[service]["spec"]["ports"]], where)
+                    if pod:  # of a headless Service
+                        name, _, number = pod.rpartition("-")
+                        spec = self.by_name(objects, "StatefulSet")[name]["spec"]
+                        self.assertEqual(spec["serviceName"], service, where)
+                        self.assertLess(int(number), spec["replicas"], where)
+                        self.assertEqual(services[service]["spec"]["clusterIP"], "None", where)
             for word in container["command"]:
                 if word.startswith("--advertise="):
                     self.assertIn(re.sub(r":\d+$", "", word.partition("=")[2]).split(".")[-1], services, where)
@@ -376,6 +387,36 @@ class Rendered(unittest.TestCase):
             self.assertNotIn("minReadySeconds", servers["spec"], name)
             probe = pod_of(servers)["containers"][0]["readinessProbe"]
             self.assertGreaterEqual((probe["successThreshold"] - 1) * probe["periodSeconds"], 9, name)
+
+    def test_several_masters(self):
+        """Each has an address of its own, which all others know, and no volume; what they know is in one etcd."""
+        seen = 0
+        for name, objects in self.clusters():
+            master = self.by_name(objects, "StatefulSet")["gradus-master"]
+            container = pod_of(master)["containers"][0]
+            settings = self.settings(container, objects)
+            if "GRADUS_STORE" not in settings:
+                self.assertEqual(master["spec"]["replicas"], 1, name)
+                self.assertNotIn("podManagementPolicy", master["spec"], name)
+                continue
+            seen += 1
+            service = master["spec"]["serviceName"]
+            self.assertEqual(master["spec"]["podManagementPolicy"], "Parallel", name)
+            self.assertNotIn("volumeClaimTemplates", master["spec"], name)
+            self.assertIn(f"--advertise=$(POD_NAME).{service}:7000", container["command"], name)
+            self.assertIn("POD_NAME", [e["name"] for e in container["env"]], name)
+            self.assertEqual(settings["GRADUS_MASTER"].split(","), [f"gradus-master-{i}.{service}:7000"
+                                                                    for i in range(master["spec"]["replicas"])], name)
+            secret = next(v["secret"]["secretName"] for v in pod_of(master)["volumes"] if v["name"] == "etcd")
+            self.assertEqual(secret, "gradus-etcd", name)
+            mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+            for key in ("TLS_CA", "TLS_CERT", "TLS_KEY", "CREDENTIALS"):
+                self.assertEqual(os.path.dirname(settings["GRADUS_STORE_" + key]), mounts["etcd"], name)
+            members = re.match(r"etcd://(.*)/gradus$", settings["GRADUS_STORE"]).group(1).split(",")
+            policy = self.by_name(objects, "NetworkPolicy")["gradus-to-etcd"]["spec"]
+            self.assertTrue(selects(policy["podSelector"], master["spec"]["template"]["metadata"]["labels"]), name)
+            self.assertEqual({port_of(member) for member in members}, {policy["egress"][0]["ports"][0]["port"]}, name)
+        self.assertEqual(seen, 1)
 
     def test_answers_come_from_the_checkpoints_of_the_servers(self):
         objects = self.overlays["overlays/dev-serve"]

@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/kubernetes and deploy/compose.yaml without a cluster, by their fields: there are none but those of the APIs, with
+"""deploy/kubernetes, deploy/compose.yaml and compose-masters.yaml without a cluster, by their fields: there are none but those of the APIs, with
 values that these take, and what they refer to is there. test_kubernetes.py compares them with our programs."""
 
 import copy
 import glob
 import os
 import re
+import subprocess
 import unittest
 
 import compose_fields
 import kubernetes_fields
 import kustomized
 import yaml
-from test_kubernetes import KINDS_WITH_PODS, RENDERER, ROOT, SOURCE, directories, load, pod_of, read, render, selects
+from test_kubernetes import BIN, KINDS_WITH_PODS, RENDERER, ROOT, SOURCE, directories, load, pod_of, read, render, selects
 
 # What people make, by hand or with the commands of docs/deployment.md: the files in it.
 SECRETS = {"gradus-node": {"tls.crt", "tls.key", "ca.crt"}, "gradus-client": {"tls.crt", "tls.key", "ca.crt"},
            "gradus-tokens": {"tokens"}, "gradus-store": {"credentials"}, "gradus-data-store": {"credentials"},
-           "gradus-monitoring": {"token"}}
+           "gradus-etcd": {"ca.crt", "tls.crt", "tls.key", "credentials"}, "gradus-monitoring": {"token"}}
 # Fields with keys that are free, or almost.
 MAPS = {"labels", "annotations", "data", "matchLabels", "selector", "requests", "limits"}
 
@@ -202,10 +203,25 @@ class Manifests(unittest.TestCase):
             self.assertEqual(by_name(objects), by_name(render(os.path.join(ROOT, name))), name)
 
 
+def merged(into, file):
+    """As docker-compose -f A -f B: maps grow together, volumes and ports are added, everything else is replaced."""
+    for key, value in file.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            merged(into[key], value)
+        elif key in ("volumes", "ports") and key in into:
+            into[key] = into[key] + value
+        elif not key.startswith("x-"):
+            into[key] = copy.deepcopy(value)
+    return into
+
+
 class Compose(unittest.TestCase):
     def setUp(self):
         self.file = yaml.safe_load(read(SOURCE, "deploy", "compose.yaml"))
         self.services = self.file["services"]
+
+    def flags(self, service):
+        return dict(word.removeprefix("--").split("=", 1) for word in self.services[service]["command"] if "=" in word)
 
     def test_every_field_is_one_of_compose(self):
         self.assertEqual(compose_fields.problems_of(self.file), [])
@@ -233,6 +249,51 @@ class Compose(unittest.TestCase):
             for other, how in service.get("depends_on", {}).items():
                 ends = "restart" not in self.services[other]
                 self.assertEqual(how["condition"] == "service_completed_successfully", ends, name)
+
+    def test_programs_take_their_flags(self):
+        for name, service in self.services.items():
+            words = [word for word in service["command"] if "$" not in word]
+            if words[0].startswith("gradus-"):
+                done = subprocess.run([os.path.join(BIN, words[0]), *words[1:], "--print-config"], capture_output=True, text=True,
+                                      timeout=120, env={"PATH": "/usr/bin", **service["environment"]})
+                self.assertEqual((done.returncode, done.stderr), (0, ""), name)
+
+
+class ComposeMasters(Compose):
+    """Both files as one."""
+
+    def setUp(self):
+        super().setUp()
+        file = yaml.safe_load(read(SOURCE, "deploy", "compose-masters.yaml"))
+        self.assertEqual([key for key in file if key.startswith("x-")], [])
+        merged(self.file, file)
+
+    def test_nodes_know_all_masters(self):
+        masters = [name for name, service in self.services.items() if service["command"][0] == "gradus-master"]
+        self.assertEqual(len(masters), 2)
+        for name in masters:
+            self.assertEqual(self.flags(name)["advertise"], name + ":7000")
+            # One that stands by is well: /healthz says no of it.
+            self.assertEqual(self.services[name]["healthcheck"]["test"][-1], "127.0.0.1:8080/startupz")
+            self.assertIn("master", self.services["ps"]["depends_on"])
+        for name in ("ps", "worker"):
+            self.assertEqual(self.flags(name)["master"].split(","), [master + ":7000" for master in masters])
+
+    def test_masters_share_what_they_know(self):
+        masters = [self.services[name] for name in ("master", "master-2")]
+        self.assertEqual(masters[0]["environment"], masters[1]["environment"])
+        for key in ("init", "restart", "stop_grace_period", "networks", "depends_on"):
+            self.assertEqual(masters[0][key], masters[1][key])
+        stores = {self.flags(name)["store"] for name in ("master", "master-2")}
+        self.assertEqual(len(stores), 1)
+        etcd = self.services["etcd"]
+        address = re.match(r"etcd://([^/,]+)/", stores.pop()).group(1)
+        self.assertEqual(self.flags("etcd")["advertise-client-urls"], "http://" + address)
+        self.assertEqual(set(etcd["networks"]) & {"cluster"}, set())  # without TLS: only the masters see it
+        self.assertEqual([name for name, s in self.services.items() if set(etcd["networks"]) & set(s.get("networks", []))],
+                         ["master", "etcd", "master-2"])
+        for master in masters:
+            self.assertIn("checkpoints:/var/lib/gradus/state/checkpoints", master["volumes"])
 
 
 if __name__ == "__main__":

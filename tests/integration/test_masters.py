@@ -288,10 +288,84 @@ class Masters(Digits, FaultTest):
         plain = self.start_master()
         self.wait_for("it to be refused", lambda: "the store does not answer" in (plain.ready() or ""))
 
+    def test_user_and_password(self):
+        """etcd knows the masters by them; a token that is over is fetched anew, by what is in the file then."""
+        credentials = self.dir + "/credentials"
+
+        def write(text):
+            with open(credentials, "w") as f:
+                f.write(text)
+
+        self.etcd.ask_for_users("gradus", "first:secret", "/gradus/")
+        nobody = self.start_master()
+        self.wait_for("it to be asked for", lambda: "--store-credentials" in (nobody.ready() or ""))
+        nobody.stop()
+        write("gradus:anything\n")
+        master = self.start_master(f"--store-credentials={credentials}")
+        self.wait_for("it to be refused", lambda: "authentication failed" in (master.ready() or ""))
+        write("gradus:first:secret\n")
+        self.wait_leads(master)
+        self.assertEqual(self.submit_one(master), "digits-1")
+        write("gradus:second secret\n")
+        self.etcd.set_password("gradus", "second secret")
+        self.assertEqual(self.submit_one(master), "digits-2")
+        self.assertNotIn("secret", master.log())
+        self.assertNotIn("anything", master.log())
+        self.assertEqual(master.starts, 1)
+
+    def submit_one(self, master):
+        done = gradus("submit", self.file, "--master", master.address, *self.sets())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def test_etcd_is_full(self):
+        """Nothing new is taken until it has room again, and then by itself."""
+        self.etcd.close()
+        self.etcd = Etcd("--quota-backend-bytes", str(16 << 20))
+        master = self.wait_leads(self.start_master())
+        self.assertEqual(self.submit_one(master), "digits-1")
+        self.assertIn("database space exceeded", self.etcd.fill("/junk/"))
+        done = gradus("submit", self.file, "--master", master.address, *self.sets())
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("database space exceeded", done.stderr)
+        self.wait_for("it to say so", lambda: "database space exceeded" in (master.ready() or ""))
+        self.etcd.make_room("/junk/")
+        self.wait_for("room", lambda: gradus("submit", self.file, "--master", master.address, *self.sets()).returncode == 0)
+        self.wait_for("a master that is ready", lambda: master.ready() == "ok\n")
+        self.assertEqual(master.starts, 1)
+
+    def test_jobs_move_from_a_state_directory(self):
+        """With the next master, which adopts them; not while another one has the directory."""
+        directory = self.state_dir + "/old"
+        old = self.master = self.start("master", f"--state-dir={directory}", f"--checkpoint-dir={self.state_dir}/checkpoints")
+        master = self.start_master(f"--store-import={directory}")
+        self.assertEqual(master.process.wait(60 * PATIENCE), 1)
+        self.assertIn("in use by", master.log())
+        both = f"--master={old.address},{master.address}"
+        self.servers = [self.start("ps", both, f"--checkpoint-dir={self.state_dir}/checkpoints")]
+        self.workers = [self.start("worker", both, f"--slow-down={self.slow_down}")]
+        job = self.start_job(cluster__workers=1, cluster__ps=1)
+        self.wait_done(job, 0.2)
+        steps = self.now(job)["steps"]
+        self.assertEqual(old.stop(), 0)
+        master.start()
+        self.wait_leads(master)
+        self.wait_goes_on(job, steps)
+        self.assertIn("event=store_imported", master.log())
+        self.assertTrue(os.path.exists(directory + "/master.db.moved"))
+        status = self.wait_end(job)
+        self.assertEqual((status["recoveries"], status["adoptions"]), (0, 1))
+        self.assert_each_record_once(status)
+
     def test_wrong_settings(self):
         for args, words in ((["--store=etcd://127.0.0.1:1"], "the prefix of the keys is missing"),
                             (["--store=etcd://127.0.0.1:1/x"], "--store needs --checkpoint-dir"),
                             (["--store-tls-ca=x"], "need --store"),
+                            (["--store-credentials=x"], "need --store"),
+                            (["--store-import=x"], "need --store"),
+                            (["--store=etcd://h:1/x", "--checkpoint-dir=c", "--store-credentials=/nowhere"], "/nowhere"),
+                            (["--store=etcd://h:1/x", "--checkpoint-dir=c", f"--store-credentials={__file__}"],
+                             "expected one line, USER:PASSWORD"),
                             (["--store=etcd://h:1/x", "--checkpoint-dir=c", "--store-tls-ca=/nowhere"], "/nowhere"),
                             (["--store=zoo://h:1/x", "--checkpoint-dir=c"], "no such kind of store")):
             done = subprocess.run([os.path.join(BIN, "gradus-master"), *args], capture_output=True, text=True, timeout=60 * PATIENCE)

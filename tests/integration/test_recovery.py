@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Synchronous training has the same bits, whatever is killed, stopped and replaced meanwhile."""
 
+import contextlib
+import os
 import re
 import signal
+import sqlite3
 
 from faults import Digits, FashionMnist, FaultTest, main
 
@@ -159,6 +162,37 @@ class SameBits:
             self.wait_done(job, part)
             self.replace_master()
         self.assertEqual(self.assert_same(job)["recoveries"], 0)
+
+    def pinned(self, job):
+        """The version that the row of a master which has ended names as pinned, with something to be done yet; "": none."""
+        from rpc_python import Protos
+        with contextlib.closing(sqlite3.connect(self.state_dir + "/master.db")) as store:
+            row = store.execute("SELECT job FROM job WHERE id = ?", (job,)).fetchone()[0]
+        return Protos(os.environ["GRADUS_DESCRIPTORS"])["gradus.v1.Job"].FromString(row).handover.pin.id
+
+    def test_the_master_stopped_between_pin_and_unpin(self):
+        """In order, while a version is pinned on the servers for an evaluation or a checkpoint: the next master finishes that."""
+        self.cluster(workers=2)
+        job = self.train(cluster__workers=2, training__checkpoint_every=20, training__evaluate_every=10)
+        found = set()
+        for adoptions in range(1, 40):
+            self.wait_done(job, 0.1)
+            steps = self.now(job)["steps"]
+            self.wait_for("some steps", lambda steps=steps: self.now(job)["steps"] > steps + 5)
+            self.assertEqual(self.master.stop(), 0)
+            found.add(self.pinned(job))
+            self.master = self.start("master", *self.master_args, f"--listen={self.master.address}")
+            self.wait_for("the adoption", lambda adoptions=adoptions: self.now(job)["adoptions"] == adoptions)
+            if len(found - {""}) >= 3:
+                break
+        else:
+            self.fail("nothing was pinned whenever the master was stopped")
+        status = self.assert_same(job)
+        self.assertEqual(status["recoveries"], 0)
+        steps = [e["step"] for e in status["evaluations"]]
+        self.assertEqual(len(steps), len(set(steps)))
+        for step in (int(pin.split("-")[1]) for pin in found - {""}):
+            self.assertIn(step, steps)
 
     def test_everything_killed_once(self):
         self.cluster(workers=2)

@@ -93,8 +93,13 @@ def of_tokens(command):
     return any(word in command.words for word in (" token ", "gradus-tokens", "overlays/production-tokens"))
 
 
+def of_masters(command):
+    """They need an etcd, and are not tried here."""
+    return any(word in command.words for word in ("gradus-etcd", "overlays/production-masters"))
+
+
 def of_tls(command):
-    return not of_tokens(command) and any(
+    return not of_tokens(command) and not of_masters(command) and any(
         word in command.words for word in ("certificates", "tls/", "digits-tls", "overlays/production", "gradus-store"))
 
 
@@ -111,7 +116,7 @@ def follow_page():
     check(len(commands) >= 10, f"{PAGE} has lost its commands")
     begin = time.time()
     for command in commands:
-        if FOR_PEOPLE.match(command.words) or of_tls(command) or of_tokens(command):
+        if FOR_PEOPLE.match(command.words) or of_tls(command) or of_tokens(command) or of_masters(command):
             continue
         output = run(command.text)
         if "overlays/dev" in command.words and " apply " in command.words:

@@ -395,6 +395,20 @@ static void hear_of_state(struct master *m, struct job *j, size_t i,
     }
 }
 
+/* Is the server at a change of the job, which it makes before it receives the next one? The larger
+ * the shard, the longer that takes: what it says of itself counts, as for calls (decision 40). A
+ * file is written beside that, and an opening is of another shard. */
+static bool is_at_a_change(const struct master *m, const struct node *n, const struct job *j)
+{
+    bool at = false;
+    for (size_t i = 0; i < n->work_count; i++) {
+        const struct node_work *w = &n->works[i];
+        at = at || (strcmp(w->job, j->record.id) == 0 && strcmp(w->what, "Checkpoint") != 0 &&
+                    strcmp(w->what, "OpenShard") != 0);
+    }
+    return at && !node_is_late(m, n, m->now_ms);
+}
+
 void standby_said(struct master *m, struct job *j, const struct node *n, uint64_t opening,
                   const struct master_standby_said *said)
 {
@@ -406,7 +420,8 @@ void standby_said(struct master *m, struct job *j, const struct node *n, uint64_
         bool primary = s->node == n && s->opening == opening && said->backup == s->backup.opening;
         bool backup = s->backup.node == n && s->backup.opening == opening;
         if (primary) { /* after a standstill the first heartbeat may overtake what came meanwhile */
-            const bool waits = said->waits_ms >= m->config.heartbeat_timeout_ms;
+            const bool waits = said->waits_ms >= m->config.heartbeat_timeout_ms &&
+                               !is_at_a_change(m, s->backup.node, j);
             s->backup.waits = waits ? s->backup.waits + 1 : 0;
         }
         if (primary && i < j->record.shard_count) {

@@ -49,6 +49,13 @@ const struct field master_fields[] = {
     ROW(store_tls_cert, FIELD_STRING, "", 0, 0,
         "The PEM file of the certificate that is shown to the store; empty: none"),
     ROW(store_tls_key, FIELD_STRING, "", 0, 0, "Its key"),
+    ROW(store_credentials, FIELD_STRING, "", 0, 0,
+        "File with one line, USER:PASSWORD, that is shown to the store; it is read again when a "
+        "new login is needed; empty: none"),
+    ROW(store_import, FIELD_STRING, "", 0, 0,
+        "State directory of a master that kept its jobs there: they are moved into the store, "
+        "once, "
+        "if that has none; empty: none"),
     ROW(lead_lease, FIELD_MS, "5s", ETCD_LEASE_S_MIN * 1000.0, ETCD_LEASE_S_MAX * 1000.0,
         "With several masters: time that the one that leads is not heard of by the store until "
         "another one leads; whole seconds"),

@@ -13,11 +13,12 @@ enum master_unfinished { MASTER_UNFINISHED_RESUME, MASTER_UNFINISHED_HOLD };
 
 struct master_settings {
     char *state_dir;
-    char *store;                                         /* empty: SQLite in state_dir */
-    char *store_tls_ca, *store_tls_cert, *store_tls_key; /* files; empty: none */
-    int64_t lead_lease;                                  /* ms */
-    char *checkpoint_dir;                                /* empty: <state_dir>/checkpoints */
-    char *tensorboard_root;                              /* empty: no event files */
+    char *store; /* empty: SQLite in state_dir */
+    char *store_tls_ca, *store_tls_cert, *store_tls_key, *store_credentials; /* files; or empty */
+    char *store_import;
+    int64_t lead_lease;     /* ms */
+    char *checkpoint_dir;   /* empty: <state_dir>/checkpoints */
+    char *tensorboard_root; /* empty: no event files */
     int64_t heartbeat_timeout_ms, heartbeat_interval_ms, ps_timeout_ms;
     int unfinished; /* enum master_unfinished */
     int64_t jobs_max;

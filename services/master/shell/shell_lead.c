@@ -8,13 +8,19 @@
 #include <unistd.h>
 
 #include "master/shell/shell.h"
+#include "master/store/store_import.h"
 #include "os/file.h"
 #include "os/log.h"
 
 static struct etcd_settings settings_of(const struct master_settings *s)
 {
     return (struct etcd_settings){
-        .url = s->store, .ca = s->store_tls_ca, .cert = s->store_tls_cert, .key = s->store_tls_key};
+        .url = s->store,
+        .ca = s->store_tls_ca,
+        .cert = s->store_tls_cert,
+        .key = s->store_tls_key,
+        .credentials = s->store_credentials,
+    };
 }
 
 static bool is_set(const char *text)
@@ -26,9 +32,11 @@ int lead_check(const struct master_settings *s, struct err *err)
 {
     const struct etcd_settings etcd = settings_of(s);
     if (!is_set(s->store)) {
-        return is_set(s->store_tls_ca) || is_set(s->store_tls_cert) || is_set(s->store_tls_key)
+        return is_set(s->store_tls_ca) || is_set(s->store_tls_cert) || is_set(s->store_tls_key) ||
+                       is_set(s->store_credentials) || is_set(s->store_import)
                    ? err_set(err, ERR_INVALID,
-                             "--store-tls-ca, --store-tls-cert and --store-tls-key need --store")
+                             "--store-tls-ca, --store-tls-cert, --store-tls-key, "
+                             "--store-credentials and --store-import need --store")
                    : 0;
     }
     int rc = etcd_check(&etcd, err);
@@ -73,6 +81,19 @@ void lead_stand_by(struct shell *s)
     service_stand_by(s->sc, "this master stands by: it has just started", "");
 }
 
+static int import(struct shell *s, struct err *err)
+{
+    const char *from = s->settings->store_import != NULL ? s->settings->store_import : "";
+    size_t moved = 0;
+    char quoted[1024];
+    int rc = store_import(s->store, from, service_advertised(s->sc), &moved, err);
+    if (rc == 0 && moved > 0) {
+        log_info("store_imported", "state_dir=%s jobs=%zu", log_quote(from, quoted, sizeof quoted),
+                 moved);
+    }
+    return rc;
+}
+
 int lead_win(struct shell *s, struct err *err)
 {
     static const struct etcd_leader_events events = {ending, waits, lost};
@@ -89,6 +110,7 @@ int lead_win(struct shell *s, struct err *err)
     }
     s->etcd = store_etcd_lead(&options, err);
     rc = s->etcd == NULL ? err->code : store_etcd_open(s->etcd, &s->store, err);
+    rc = rc < 0 ? rc : import(s, err);
     if (rc == 0) {
         log_info("leads", "address=%s", options.address);
     }

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "master/store/etcd_login.h"
 #include "os/chrono.h"
 #include "tls/tls_files.h"
 
@@ -21,6 +22,7 @@ struct etcd {
     char *url;
     char *prefix;
     struct rpc_credentials *credentials; /* NULL: plain */
+    struct etcd_login *login;            /* NULL: no user is shown */
     struct rpc_channel *members[ETCD_MEMBERS_MAX];
     size_t count;
     atomic_size_t first; /* the member that is asked first */
@@ -111,7 +113,14 @@ int etcd_check(const struct etcd_settings *s, struct err *err)
         free(members[i]);
     }
     free(prefix);
-    return rc < 0 ? rc : check_tls(s, err);
+    rc = rc < 0 ? rc : check_tls(s, err);
+    if (rc == 0 && is_set(s->credentials)) {
+        struct etcd_user user = {0};
+        rc = etcd_login_read(s->credentials, &user, err);
+        rc = rc < 0 ? err_wrap(err, "--store-credentials") : 0;
+        etcd_user_release(&user);
+    }
+    return rc;
 }
 
 struct etcd *etcd_new(const struct etcd_settings *s, struct err *err)
@@ -120,6 +129,7 @@ struct etcd *etcd_new(const struct etcd_settings *s, struct err *err)
     size_t count = 0;
     struct etcd *e = mem_new(1, sizeof *e);
     e->url = mem_strdup(s->url);
+    e->login = is_set(s->credentials) ? etcd_login_new(s->credentials) : NULL;
     int rc = check_tls(s, err);
     rc = rc < 0 ? rc : split(s->url, members, &count, &e->prefix, err);
     if (rc == 0 && is_set(s->ca)) {
@@ -148,6 +158,7 @@ void etcd_free(struct etcd *e)
         rpc_channel_free(e->members[i]);
     }
     rpc_credentials_free(e->credentials);
+    etcd_login_free(e->login);
     free(e->prefix);
     free(e->url);
     free(e);
@@ -211,18 +222,87 @@ static int try_unary(struct rpc_channel *member, unsigned timeout_ms, void *ctx,
     return rpc_call_blocking(member, &u->request, u->reply, err);
 }
 
+/* Shows user and password, and keeps the token that etcd gives for them. */
+static int log_in(struct etcd *e, unsigned timeout_ms, struct err *err)
+{
+    Etcdserverpb__AuthenticateRequest body = ETCDSERVERPB__AUTHENTICATE_REQUEST__INIT;
+    struct rpc_msg *reply = NULL;
+    struct unary u = {.request = {.service = &etcdserverpb__auth__descriptor,
+                                  .method = "Authenticate",
+                                  .body = &body.base},
+                      .reply = &reply};
+    struct etcd_user user = {0};
+    int rc = etcd_login_read(etcd_login_file(e->login), &user, err);
+    if (rc == 0) {
+        body.name = user.name;
+        body.password = user.password;
+        rc = ask(e, try_unary, timeout_ms, &u, err);
+    }
+    etcd_user_release(&user);
+    if (rc == 0) {
+        etcd_login_take(e->login, ((const Etcdserverpb__AuthenticateResponse *)reply->body)->token);
+    } else if (rc == ERR_STATE) { /* etcd asks nobody who he is */
+        etcd_login_take(e->login, "");
+        rc = 0;
+    }
+    rpc_msg_unref(reply);
+    return rc;
+}
+
+/* Is a new token what helps? Some are over after a while, all when users have changed. */
+static bool is_stale(const struct etcd *e, int rc, const struct err *err)
+{
+    return e->login != NULL && (rc == ERR_UNAUTHENTICATED ||
+                                (rc == ERR_INVALID && (strstr(err->msg, "auth store is old") ||
+                                                       strstr(err->msg, "user name is empty"))));
+}
+
+/* As ask(), with the token of before where there is one. */
+static int ask_with_token(struct etcd *e, etcd_try try_one, unsigned timeout_ms, void *ctx,
+                          const struct rpc_header **headers, size_t *header_count, struct err *err)
+{
+    struct err local = {0};
+    int rc = 0;
+    for (int tries = 0; tries < 2; tries++) {
+        char *token = e->login == NULL ? NULL : etcd_login_token(e->login);
+        if (e->login != NULL && (token == NULL || tries > 0)) {
+            free(token);
+            rc = log_in(e, timeout_ms, &local);
+            if (rc < 0) {
+                break;
+            }
+            token = etcd_login_token(e->login);
+        }
+        const struct rpc_header header = {.key = "token", .value = token};
+        *headers = &header;
+        *header_count = token != NULL && token[0] != '\0';
+        rc = ask(e, try_one, timeout_ms, ctx, &local);
+        free(token);
+        if (!is_stale(e, rc, &local)) {
+            break;
+        }
+    }
+    const bool asks = e->login == NULL && strstr(local.msg, "user name is empty") != NULL;
+    return rc < 0 ? err_set(err, rc, "%s%s", local.msg,
+                            asks ? "; it asks who calls: --store-credentials" : "")
+                  : 0;
+}
+
 int etcd_call(struct etcd *e, const ProtobufCServiceDescriptor *service, const char *method,
               const ProtobufCMessage *body, unsigned timeout_ms, struct rpc_msg **reply,
               struct err *err)
 {
     struct unary u = {.request = {.service = service, .method = method, .body = body},
                       .reply = reply};
-    return ask(e, try_unary, timeout_ms, &u, err);
+    return ask_with_token(e, try_unary, timeout_ms, &u, &u.request.headers, &u.request.header_count,
+                          err);
 }
 
 /* A stream for one message and its answer. */
 struct keeping {
     int64_t id;
+    const struct rpc_header *headers;
+    size_t header_count;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
     bool done, answered;
@@ -259,7 +339,9 @@ static int try_keep(struct rpc_channel *member, unsigned timeout_ms, void *ctx, 
     const struct rpc_request request = {.service = &etcdserverpb__lease__descriptor,
                                         .method = "LeaseKeepAlive",
                                         .body = &body.base,
-                                        .timeout_ms = timeout_ms};
+                                        .timeout_ms = timeout_ms,
+                                        .headers = k->headers,
+                                        .header_count = k->header_count};
     const struct rpc_stream_events events = {.message = kept, .done = keeping_done};
     body.id = k->id;
     k->done = k->answered = false;
@@ -291,7 +373,7 @@ int etcd_keep_alive(struct etcd *e, int64_t id, unsigned timeout_ms, int64_t *tt
 {
     struct keeping k = {
         .id = id, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    int rc = ask(e, try_keep, timeout_ms, &k, err);
+    int rc = ask_with_token(e, try_keep, timeout_ms, &k, &k.headers, &k.header_count, err);
     *ttl_s = rc == 0 ? k.ttl_s : *ttl_s;
     pthread_cond_destroy(&k.changed);
     pthread_mutex_destroy(&k.lock);

@@ -16,6 +16,7 @@ struct etcd_settings {
     const char *url; /* etcd://HOST:PORT[,HOST:PORT]/PREFIX */
     /* files in PEM form; ca NULL or "": no TLS; cert and key may be left out */
     const char *ca, *cert, *key;
+    const char *credentials; /* a file with the line USER:PASSWORD; NULL or "": none */
 };
 
 struct etcd;
@@ -35,7 +36,8 @@ ProtobufCBinaryData etcd_bytes(const char *text); /* borrows */
  * answer, unless it is the last one. The next call begins with another member then. What a member
  * that does not answer was asked for may have been done all the same. @reply is owned:
  * rpc_msg_unref(). Errors: ERR_UNAVAILABLE, ERR_TIMEOUT no member answers; ERR_EXHAUSTED etcd has
- * no room; others mean what they mean to etcd. */
+ * no room; ERR_PERMISSION, ERR_UNAUTHENTICATED the user may not, or is none; others mean what they
+ * mean to etcd. A token that is over is fetched anew meanwhile. */
 int etcd_call(struct etcd *e, const ProtobufCServiceDescriptor *service, const char *method,
               const ProtobufCMessage *body, unsigned timeout_ms, struct rpc_msg **reply,
               struct err *err);

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "master/store/etcd_txn.h"
 #include "master/store/store_journal.h"
 #include "master/store/store_mirror.h"
 #include "master/store/store_schema.h"
@@ -26,9 +27,6 @@ _Static_assert(SCHEMA_VERSION == 4, "VERSION changes with the rows");
 #define AGAIN_MS 200
 #define PAGE_JOBS 32 /* each may have VALUE_BYTES_MAX */
 #define PAGE_ROWS 1000
-/* etcd takes 128 operations and 1.5 MiB in a request, unless it is told otherwise. */
-#define OPERATIONS_MAX 120
-#define REQUEST_BYTES_MAX ((size_t)1 << 20)
 #define VALUE_BYTES_MAX ((size_t)1400 << 10)
 
 struct store_etcd {
@@ -47,65 +45,9 @@ struct store_etcd {
 
 /* ---- one transaction of etcd ---- */
 
-struct txn {
-    char *keys[OPERATIONS_MAX];
-    Etcdserverpb__RequestOp ops[OPERATIONS_MAX + 1], *list[OPERATIONS_MAX + 1];
-    Etcdserverpb__PutRequest puts[OPERATIONS_MAX + 1];
-    Etcdserverpb__DeleteRangeRequest deletes[OPERATIONS_MAX];
-    size_t count, bytes;
-};
-
-static void txn_put(struct txn *t, size_t i, const char *key, ProtobufCBinaryData value)
-{
-    etcdserverpb__put_request__init(&t->puts[i]);
-    t->puts[i].key = etcd_bytes(key);
-    t->puts[i].value = value;
-    t->ops[i].request_case = ETCDSERVERPB__REQUEST_OP__REQUEST_REQUEST_PUT;
-    t->ops[i].request_put = &t->puts[i];
-}
-
-/* Adds a change; false: there is no room for it. One key has one change in a transaction: the last
- * one. */
-static bool txn_add(struct store_etcd *e, struct txn *t, const struct journal_change *c)
-{
-    char *key = etcd_key(e->etcd, c->key);
-    size_t i = 0;
-    while (i < t->count && strcmp(t->keys[i], key) != 0) {
-        i++;
-    }
-    const size_t bytes = strlen(key) + (c->is ? c->after.len : 0);
-    if (i == OPERATIONS_MAX || (t->count > 0 && t->bytes + bytes > REQUEST_BYTES_MAX)) {
-        free(key);
-        return false;
-    }
-    if (i == t->count) {
-        t->keys[t->count++] = key;
-    } else {
-        free(key);
-    }
-    t->bytes += bytes;
-    etcdserverpb__request_op__init(&t->ops[i]);
-    if (c->is) {
-        txn_put(t, i, t->keys[i], (ProtobufCBinaryData){c->after.len, (uint8_t *)c->after.data});
-    } else {
-        etcdserverpb__delete_range_request__init(&t->deletes[i]);
-        t->deletes[i].key = etcd_bytes(t->keys[i]);
-        t->ops[i].request_case = ETCDSERVERPB__REQUEST_OP__REQUEST_REQUEST_DELETE_RANGE;
-        t->ops[i].request_delete_range = &t->deletes[i];
-    }
-    return true;
-}
-
-static void txn_release(struct txn *t)
-{
-    for (size_t i = 0; i < t->count; i++) {
-        free(t->keys[i]);
-    }
-    t->count = t->bytes = 0;
-}
-
 /* One try. *@done false: a revision is another one; then *@reply has both keys. */
-static int txn_try(struct store_etcd *e, struct txn *t, struct rpc_msg **reply, struct err *err)
+static int txn_try(struct store_etcd *e, struct etcd_txn *t, struct rpc_msg **reply,
+                   struct err *err)
 {
     Etcdserverpb__Compare leads = ETCDSERVERPB__COMPARE__INIT, next = ETCDSERVERPB__COMPARE__INIT;
     Etcdserverpb__Compare *compare[] = {&leads, &next};
@@ -129,7 +71,7 @@ static int txn_try(struct store_etcd *e, struct txn *t, struct rpc_msg **reply, 
         failure[i] = &reads[i];
     }
     etcdserverpb__request_op__init(&t->ops[t->count]);
-    txn_put(t, t->count, e->head, etcd_bytes(VERSION));
+    etcd_txn_put(t, t->count, e->head, etcd_bytes(VERSION));
     for (size_t i = 0; i <= t->count; i++) {
         t->list[i] = &t->ops[i];
     }
@@ -166,7 +108,7 @@ static int deposed(struct store_etcd *e, const Etcdserverpb__KeyValue *leader, s
 
 /* An attempt of which nobody knows whether it was done moves the head: then the next one finds it
  * elsewhere, and does it once more. */
-static int txn_commit(struct store_etcd *e, struct txn *t, struct err *err)
+static int txn_commit(struct store_etcd *e, struct etcd_txn *t, struct err *err)
 {
     for (int tries = 0; tries < 4; tries++) {
         struct rpc_msg *reply = NULL;
@@ -203,7 +145,7 @@ bool store_etcd_leads(struct store_etcd *e)
 static int send(struct store_etcd *e, const struct journal_change *changes, size_t count,
                 struct err *err)
 {
-    struct txn *t = mem_new(1, sizeof *t);
+    struct etcd_txn *t = mem_new(1, sizeof *t);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count; i++) {
         if (changes[i].is && changes[i].after.len > VALUE_BYTES_MAX) {
@@ -213,11 +155,9 @@ static int send(struct store_etcd *e, const struct journal_change *changes, size
         }
     }
     for (size_t i = 0; rc == 0 && i < count;) {
-        while (i < count && txn_add(e, t, &changes[i])) {
-            i++;
-        }
+        i += etcd_txn_fill(t, e->etcd, changes + i, count - i);
         rc = txn_commit(e, t, err);
-        txn_release(t);
+        etcd_txn_release(t);
     }
     free(t);
     return rc;

@@ -123,7 +123,8 @@ static void pack(const struct table *t, sqlite3_value **row, struct buf *out)
     free(data);
 }
 
-/* changed(table, kind, the row's columns before it, and after it); kinds as in TRIGGERS. */
+/* changed(table, kind, the row's columns before it, and after it, of a row that goes: whether it is
+ * the last one of its kind); kinds as in TRIGGERS. */
 static void changed(sqlite3_context *context, int argc, sqlite3_value **argv)
 {
     struct store_journal *j = sqlite3_user_data(context);
@@ -131,8 +132,8 @@ static void changed(sqlite3_context *context, int argc, sqlite3_value **argv)
     const int kind = sqlite3_value_int(argv[1]);
     struct journal_change c = {.was = kind != 0, .is = kind != 2};
     sqlite3_value **row = argv + 2;
-    (void)argc;
     c.key = key_of(t, row);
+    c.last = kind == 2 && t->keys > 1 && sqlite3_value_int(argv[argc - 1]) != 0;
     if (c.was) {
         pack(t, row, &c.before);
         row += column_count(t);
@@ -188,6 +189,11 @@ int store_journal_watch(struct store_journal *j, sqlite3 *db)
             if (TRIGGERS[k].is) {
                 add_columns(&sql, &TABLES[t], "new");
             }
+            if (!TRIGGERS[k].is && TABLES[t].keys > 1) {
+                const char *of = TABLES[t].columns[TABLES[t].key];
+                buf_printf(&sql, ", NOT EXISTS (SELECT 1 FROM %s WHERE %s = old.%s)",
+                           TABLES[t].name, of, of);
+            }
             buf_add_str(&sql, "); END;");
         }
     }
@@ -206,8 +212,8 @@ static int bind(sqlite3_stmt *st, int i, const Gradus__V1__StoredCell *cell)
     case GRADUS__V1__STORED_CELL__VALUE_INTEGER:
         return sqlite3_bind_int64(st, i, cell->integer);
     case GRADUS__V1__STORED_CELL__VALUE_TEXT:
-        return sqlite3_bind_text64(st, i, (const char *)cell->text.data, cell->text.len,
-                                   SQLITE_TRANSIENT, SQLITE_UTF8);
+        return sqlite3_bind_text64(st, i, cell->text.len == 0 ? "" : (const char *)cell->text.data,
+                                   cell->text.len, SQLITE_TRANSIENT, SQLITE_UTF8);
     case GRADUS__V1__STORED_CELL__VALUE_BLOB:
         return cell->blob.len == 0
                    ? sqlite3_bind_zeroblob(st, i, 0)

@@ -20,6 +20,7 @@ struct journal_change {
     char *key;
     struct buf before, after;
     bool was, is; /* is there a row before, and after? */
+    bool last;    /* it was the last row whose key begins as this one, up to the last '/' */
 };
 
 struct store_journal {

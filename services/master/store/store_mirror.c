@@ -11,10 +11,11 @@ static int run(struct sqlite_store *s, const char *sql, struct err *err)
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : store_sqlite_fail(s, err);
 }
 
+/* Without SQLITE_OPEN_MEMORY, which databases that are attached would have, too. */
 static int make_tables(struct sqlite_store *s, struct err *err)
 {
     int application = 0, version = 0;
-    return sqlite3_open_v2(":memory:", &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_MEMORY, NULL) ==
+    return sqlite3_open_v2(":memory:", &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) ==
                        SQLITE_OK &&
                    store_schema_update(s->db, &application, &version) == SQLITE_OK
                ? 0

@@ -558,6 +558,12 @@ void cluster_restart_master(struct cluster *c, const char *id)
     struct job_spec spec = {0};
     struct diags d = {0};
     job_record_copy(&r, cluster_job(c, id));
+    if (c->row_of_start) {
+        r.step = r.examples = 0;
+        r.epoch = 0;
+        c->seen_count = 0;
+        memset(c->seen, 0, sizeof c->seen);
+    }
     r.handover.format += c->format_more;
     r.handover.protocol += c->protocol_more;
     if (c->other_unsound) {

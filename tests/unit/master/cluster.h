@@ -100,8 +100,9 @@ struct fake_node {
     enum master_call_kind slow_kind;
     bool says_works;                /* in heartbeats: what it was asked for and has not answered, */
     uint64_t work_done, work_total; /* and how far it is */
-    uint64_t says_opening;          /* that its shards, or its job, are of this one */
-    uint64_t step_since_ms;         /* likewise: a worker computes since then; 0: it does not */
+    const char *at_a_change, *of_job; /* likewise: a server is at this, for that job; NULL: none */
+    uint64_t says_opening;            /* that its shards, or its job, are of this one */
+    uint64_t step_since_ms;           /* likewise: a worker computes since then; 0: it does not */
 };
 
 enum flight_kind { FLIGHT_CALL, FLIGHT_ANSWER, FLIGHT_PREPARE, FLIGHT_MANIFEST, FLIGHT_FIND };
@@ -180,6 +181,7 @@ struct cluster {
     size_t avoided;                      /* checkpoints, by the last FIND */
     int find_fails;                      /* code; 0: it does not */
     bool find_gone;                      /* no checkpoint is there */
+    bool row_of_start;                   /* it was stored when the job began: it knows of no step */
     uint32_t format_more, protocol_more; /* by so much the row's differ from the next master's */
     bool other_unsound;    /* the next master cannot believe that the server of a backup is there */
     char stop_reason[256]; /* of the last StopJob */

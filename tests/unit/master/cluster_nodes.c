@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes around the master's core: when they join and beat, what they do of what they were told,
- * and what they answer. */
+/* The nodes around the master's core: when they join and beat, what they do and what they answer.
+ */
 #include "cluster.h"
 
 #include <math.h>
@@ -14,8 +14,6 @@ static struct fake_position *position_of(struct cluster *c, const char *job)
     snprintf(c->positions[i].job, sizeof c->positions[i].job, "%s", job);
     return &c->positions[i];
 }
-
-/* ---- membership ---- */
 
 static void join(struct cluster *c, struct fake_node *n)
 {
@@ -110,6 +108,9 @@ static size_t works_of(const struct cluster *c, const struct fake_node *n, struc
     if (n->step_since_ms != 0) {
         out[count++] = (struct master_work){
             .job = n->job.job, .what = "step", .unit = "", .age_ms = c->now - n->step_since_ms};
+    }
+    if (n->at_a_change != NULL) {
+        out[count++] = (struct master_work){.job = n->of_job, .what = n->at_a_change, .unit = ""};
     }
     return count;
 }

@@ -226,6 +226,35 @@ static void the_next_master_finds_the_old_primary_closed(void **state)
     }
 }
 
+/* A large state is taken, a large update is made: what comes meanwhile waits. A file of another
+ * shard, or another job, is no reason. */
+static void a_backup_that_is_at_a_change_is_waited_for(void **state)
+{
+    (void)state;
+    static const char *const whats[] = {"update", "Checkpoint", "update"};
+    for (size_t i = 0; i < 3; i++) {
+        char id[64];
+        struct cluster *c = begin(1090 + i, 2, id, SETS(FOLLOWER, "training.epochs=60"));
+        struct fake_node *n = cluster_node(c, "ps-1"), *other = cluster_node(c, "ps-2");
+        other->at_a_change = whats[i];
+        other->of_job = i == 2 ? "demo-9" : id;
+        fake_heartbeat(c, other);
+        n->says.waits_ms = 60000;
+        for (size_t k = 0; k < 4; k++) {
+            fake_heartbeat(c, n);
+        }
+        const bool waited = find(c, "ps-1", id, 0)->backup == find(c, "ps-2", id, 0)->opening &&
+                            strstr(cluster_job(c, id)->reason, "has no backup") == NULL;
+        assert_int_equal(waited, i == 0);
+        other->at_a_change = NULL;
+        fake_heartbeat(c, other);
+        fake_heartbeat(c, n);
+        fake_heartbeat(c, n);
+        cluster_assert_reason(c, id, "shard 0 on ps-1 has no backup any more: ps-2 ");
+        cluster_free(c);
+    }
+}
+
 /* The name of a release decides nothing; how rows and messages are read does. */
 static void a_master_of_another_release_takes_over_what_it_can_read(void **state)
 {
@@ -491,6 +520,7 @@ int main(void)
         cmocka_unit_test(what_it_does_not_answer_is_asked_of_the_backup),
         cmocka_unit_test(what_it_does_not_know_any_more_is_asked_of_the_backup),
         cmocka_unit_test(without_a_backup_it_is_a_recovery),
+        cmocka_unit_test(a_backup_that_is_at_a_change_is_waited_for),
         cmocka_unit_test(a_master_of_another_release_takes_over_what_it_can_read),
         cmocka_unit_test(the_next_master_finds_the_old_primary_closed),
         cmocka_unit_test(an_evaluation_goes_where_a_shard_has_gone),

@@ -375,6 +375,78 @@ static void many_rows_go_in_several_transactions(void **state)
     leave(&m);
 }
 
+/* Of the whole etcd: each transaction raises it by one. */
+static int64_t revision(void)
+{
+    char *url = rig_etcd_url(&server, "curves");
+    const struct etcd_settings settings = {.url = url};
+    struct err err = {0};
+    struct etcd *e = etcd_new(&settings, &err);
+    struct rpc_msg *reply = NULL;
+    Etcdserverpb__RangeRequest body = ETCDSERVERPB__RANGE_REQUEST__INIT;
+    assert_non_null(e);
+    body.key = etcd_bytes("/");
+    assert_int_equal(
+        etcd_call(e, &etcdserverpb__kv__descriptor, "Range", &body.base, 60000, &reply, &err), 0);
+    const int64_t at = ((const Etcdserverpb__RangeResponse *)reply->body)->header->revision;
+    rpc_msg_unref(reply);
+    etcd_free(e);
+    free(url);
+    return at;
+}
+
+static void count_point(void *ctx, const struct store_point *point)
+{
+    (void)point;
+    ++*(size_t *)ctx;
+}
+
+static size_t count_points(struct store *s, const char *job)
+{
+    size_t count = 0;
+    assert_int_equal(s->ops->each_point(s, job, count_point, &count, NULL), 0);
+    return count;
+}
+
+static void add_points(struct store *s, const char *job, uint64_t from, size_t count)
+{
+    struct store_point points[400];
+    assert_true(count <= 400);
+    for (size_t i = 0; i < count; i++) {
+        points[i] = (struct store_point){job, from + i, 7, "x", 1};
+    }
+    assert_int_equal(s->ops->add_points(s, points, count, NULL), 0);
+}
+
+/* What is left of others, of names that begin alike and of what is written anew, stays. */
+static void a_curve_goes_in_one_operation(void **state)
+{
+    (void)state;
+    static const char *const jobs[] = {"a-1", "a-10", "a-2"};
+    char rows[64];
+    struct side m;
+    lead(&m, "m:7000", "curves");
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(put(m.store, jobs[i], JOB_FAILED, NULL), 0);
+        add_points(m.store, jobs[i], 1, 400);
+    }
+    int64_t before = revision();
+    assert_int_equal(m.store->ops->remove(m.store, "a-1", NULL), 0);
+    assert_int_equal(revision(), before + 1);
+    before = revision();
+    add_points(m.store, "a-2", 1, 5); /* it went back to its beginning: all others go */
+    assert_true(revision() <= before + 2);
+    add_points(m.store, "a-10", 201, 1); /* half of them */
+    leave(&m);
+    lead(&m, "m:7000", "curves");
+    assert_int_equal(count_points(m.store, "a-1"), 0);
+    assert_int_equal(count_points(m.store, "a-10"), 201);
+    assert_int_equal(count_points(m.store, "a-2"), 5);
+    (void)snprintf(rows, sizeof rows, "a-10/%d a-2/%d ", JOB_FAILED, JOB_FAILED);
+    check_rows(m.store, rows);
+    leave(&m);
+}
+
 static void a_row_has_a_limit(void **state)
 {
     (void)state;
@@ -484,6 +556,7 @@ int main(void)
         cmocka_unit_test(an_etcd_that_is_not_there_is_waited_for),
         cmocka_unit_test(a_lease_ends_without_etcd),
         cmocka_unit_test(many_rows_go_in_several_transactions),
+        cmocka_unit_test(a_curve_goes_in_one_operation),
         cmocka_unit_test(a_row_has_a_limit),
         cmocka_unit_test(other_values_are_refused),
     };

@@ -36,11 +36,6 @@ static const struct field toy_fields[] = {
      .offset = offsetof(struct toy_config, stuck),
      .def = "false",
      .help = "Have a loop that does not turn"},
-    {.path = "end",
-     .type = FIELD_BOOL,
-     .offset = offsetof(struct toy_config, end),
-     .def = "false",
-     .help = "End with an error"},
 };
 
 static int toy_check(const void *config, struct err *err)
@@ -82,10 +77,6 @@ int toy_ready(struct service_context *sc, struct err *err)
              service_http_advertised(sc));
     if (c->sick) {
         service_set_unhealthy(sc, "the toy is sick");
-    }
-    if (c->end) {
-        const struct err why = {.code = ERR_CORRUPT, .msg = "the toy broke"};
-        service_end(sc, &why);
     }
     return 0;
 }

@@ -35,7 +35,6 @@ struct toy_config {
     bool sick;
     bool absent;
     bool stuck;
-    bool end;
 };
 
 #define FLAGS_MAX 12

@@ -112,15 +112,6 @@ static void test_draining_shows_and_a_second_signal_ends_at_once(void **state)
     child_assert_exit(f, "exit code 130");
 }
 
-static void test_the_service_may_end_itself(void **state)
-{
-    struct fixture *f = *state;
-    START(f, "--flavour=plum", "--end");
-    child_assert_exit(f, "exit code 1");
-    child_assert_part(child_log_text(f), "event=toy_stop");
-    child_assert_part(f->text, "event=failed code=corrupt reason=\"the toy broke\"\n");
-}
-
 static void test_unhealthy(void **state)
 {
     struct fixture *f = *state;
@@ -200,7 +191,6 @@ int main(int argc, char **argv)
         TEST(test_ready_line_pages_and_clean_end),
         TEST(test_interrupt_is_a_clean_end_too),
         TEST(test_draining_shows_and_a_second_signal_ends_at_once),
-        TEST(test_the_service_may_end_itself),
         TEST(test_unhealthy),
         TEST(test_a_signal_before_it_is_ready),
         TEST(test_no_orphan_when_the_parent_is_killed),
