@@ -136,8 +136,8 @@ bool resize_withdraw(struct master *m, struct job *j, const char *why)
         return false;
     }
     const char *words =
-        action_printf(m, "goes on with %" PRIu32 " parameter servers, for %zu cannot hold it: %s",
-                      j->record.servers, wanted, why);
+        action_printf(m, "goes on with %" PRIu32 " parameter server%s, for %zu cannot hold it: %s",
+                      j->record.servers, j->record.servers == 1 ? "" : "s", wanted, why);
     char quoted[1200];
     action_log(m, LOG_LEVEL_WARN, "job_not_moved", "job=%s servers=%zu reason=%s", j->record.id,
                wanted, log_quote(why, quoted, sizeof quoted));

@@ -81,6 +81,7 @@ size_t cluster_set(struct cluster *c, const char *id, const char *const *sets, s
     struct master_event e = {.kind = MASTER_SET, .request = 2000000000 + k};
     c->waiting[k] = e.request;
     e.set = (struct master_set_event){.job = id, .spec = &spec, .base = base};
+    e.set.words = (struct job_set_words){"", (char *const *)(uintptr_t)sets, count};
     cluster_event(c, &e);
     job_spec_release(&spec);
     free(base);
