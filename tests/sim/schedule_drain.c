@@ -2,21 +2,10 @@
 /* Nodes that clients empty while jobs run. */
 #include "sim/schedule_maker.h"
 
-/* Tables have no backups, so their servers stay. */
-static bool has_tables(const struct sim_schedule *s)
-{
-    for (uint32_t i = 0; i < s->job_count; i++) {
-        if (s->jobs[i].tables) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void drain(struct maker *m, uint64_t length_us)
 {
     struct sim_schedule *s = m->s;
-    const bool server = !has_tables(s) && chance(m, 70);
+    const bool server = chance(m, 70);
     const uint32_t node =
         server ? maker_any_ps(m) : s->ps_count + (uint32_t)between(m, 1, s->worker_count);
     struct sim_fault *f = maker_fault(m, FAULT_DRAIN, node);

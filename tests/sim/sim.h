@@ -30,6 +30,7 @@
 #include "membership/membership_core.h"
 #include "trace/recording.h"
 #include "sim/budget.h"
+#include "sim/counts.h"
 #include "sim/drain.h"
 #include "sim/followers.h"
 #include "sim/messages.h"
@@ -520,18 +521,6 @@ enum sim_invariant {
 };
 extern const char *const sim_invariant_names[INVARIANT_COUNT];
 extern const char *const sim_invariant_texts[INVARIANT_COUNT];
-
-struct sim_counts {
-    uint64_t events, messages, steps, dropped, recoveries, checkpoints, duplicates, old, speculated,
-        stopped, resumed;
-    uint64_t given_up, memory_waits, records_received, takeovers, joined, joined_takeovers;
-    uint64_t drained, drained_running, shards_moved,
-        workers_drained; /* the second: of jobs that ran on */
-    uint64_t rows_admitted, rows_evicted, rows_dropped, pins_given_up, tables_restored, deltas_read;
-    uint64_t rows_ahead, moves, versions_read;      /* with values, to compute; by followers */
-    uint64_t traces, traces_answered, traces_whole; /* the last: of every node */
-    uint64_t faults[FAULT_KIND_COUNT], states[JOB_STATE_END];
-};
 
 struct world {
     const struct sim_schedule *schedule;

@@ -569,9 +569,12 @@ static void check_covered(struct world *w, uint32_t job, const struct master_fol
     }
 }
 
+/* For ten minutes in which no backup gets further somebody is told to stay, and no longer. */
+#define READY_US (600 * SIM_S)
+
 void standby_told_ready(struct world *w, uint32_t name)
 {
-    for (uint32_t i = 0; i < w->schedule->job_count; i++) {
+    for (uint32_t i = 0; w->now_us < READY_US && i < w->schedule->job_count; i++) {
         const struct sim_job *j = &w->jobs[i];
         struct master_follow told = {0};
         struct err err = {0};

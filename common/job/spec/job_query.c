@@ -28,21 +28,6 @@ bool job_spec_has_data(const struct job_spec *spec)
     return spec->data.train.file != NULL && spec->data.train.file[0] != '\0';
 }
 
-const char *job_spec_without_copies(const struct job_spec *spec)
-{
-    const struct training_spec *t = &spec->training;
-    if (spec->model.table_count > 0) {
-        return "rows of model.tables have no copies";
-    }
-    if (t->mode == TRAINING_SYNC) {
-        return NULL;
-    }
-    const bool base = spec->update.rule != NULL && spec->update.rule->base != RULE_BASE_NONE;
-    return base || t->staleness_policy == POLICY_DELAY_COMPENSATION
-               ? "a copy has not what each worker read, which delay compensation wants"
-               : NULL;
-}
-
 uint64_t job_spec_replicas(const struct job_spec *spec)
 {
     int64_t given = spec->training.replicas;

@@ -126,8 +126,6 @@ bool job_spec_takes_encoding(const struct job_spec *spec);
 int job_spec_import(struct job_spec *spec, const struct data_roots *roots, struct err *err);
 /* otherwise its program brings the records */
 bool job_spec_has_data(const struct job_spec *spec);
-/* What keeps the job's shards from having copies on other servers, in words; NULL: nothing. */
-const char *job_spec_without_copies(const struct job_spec *spec);
 uint64_t job_spec_replicas(const struct job_spec *spec); /* resolved, ≥ 1 */
 /* Of @records train records, how many an epoch has: all, or with training.drop_last those of whole
  * batches, which may be none. */

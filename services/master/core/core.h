@@ -11,6 +11,7 @@
 #include "master/core/job_shard.h"
 #include "master/core/node.h"
 #include "master/core/resize.h"
+#include "master/core/sync_point.h"
 
 struct master {
     struct master_config config;
@@ -449,38 +450,6 @@ bool checkpoint_due_at(const struct job *j, uint64_t step);
  * all workers stand for it before they train. */
 bool checkpoint_due_where_it_begins(const struct job *j);
 void checkpoint_due_make_up(struct job *j);
-
-/* sync_point.c */
-void sync_point_advance(struct master *m, struct job *j);
-/* ends the work of the sync point, whatever it is; the job gives up its shards */
-void sync_point_stop(struct job *j);
-void sync_point_begin(struct master *m, struct job *j, bool quiesced);
-/* Goes on with the version that an earlier master pinned for @found. */
-void sync_point_adopt(struct master *m, struct job *j, const struct adoption *found);
-void sync_point_prune(struct master *m, struct job *j);
-void sync_point_waiters(struct master *m, struct job *j, bool all, int code, const char *message);
-void sync_point_release(struct job *j);
-
-/* sync_point_base.c */
-void base_choose(struct job *j); /* finds out whether the checkpoint begins deltas */
-/* directory of the base, when a file is a delta; else NULL */
-const char *base_used(const struct job *j);
-/* the checkpoint is complete: deltas may be of it, or it was one */
-void base_written(struct job *j);
-void base_forget(struct job *j); /* the next one has everything */
-
-/* sync_point_done.c */
-void sync_point_shard_done(struct job *j, uint32_t shard, const struct master_call_done *done,
-                           enum master_call_kind kind);
-void sync_point_checkpoint_failed(struct master *m, struct job *j, const char *why);
-void sync_point_evaluation_failed(struct master *m, struct job *j, const char *why);
-/* The job is cancelled while its last evaluation waits to be tried again: its checkpoint is next.
- */
-void sync_point_skip_evaluation(struct job *j);
-void sync_point_pin_failed(struct master *m, struct job *j, const char *why);
-void sync_points_tick(struct master *m);
-void on_prepare_done(struct master *m, const struct master_files_done *done);
-void on_manifest_done(struct master *m, const struct master_files_done *done);
 
 /* stop.c */
 bool stop_may_end(const struct job *j); /* the next evaluation may end the training */

@@ -140,10 +140,7 @@ static const char *problem_of_shard(struct master *m, const struct job *j, size_
     if ((b->node != NULL && !drains(b->node)) || standby_has_place(m, j, shard)) {
         return NULL;
     }
-    const char *why = job_spec_without_copies(&j->spec);
-    return why != NULL && b->node == NULL ? why
-           : said[0] != '\0'              ? action_printf(m, "%s", said)
-                                          : "there is no other server for it";
+    return said[0] != '\0' ? action_printf(m, "%s", said) : "there is no other server for it";
 }
 
 const char *drain_problem(struct master *m, struct job *j, const struct node *n)

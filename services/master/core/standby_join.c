@@ -110,8 +110,7 @@ static void place(struct master *m, struct job *j, size_t shard)
 bool standby_is_wanted(const struct job *j, size_t shard)
 {
     return j->spec.cluster.standby == STANDBY_FOLLOWER ||
-           (j->shards[shard].node != NULL && j->shards[shard].node->draining &&
-            job_spec_without_copies(&j->spec) == NULL);
+           (j->shards[shard].node != NULL && j->shards[shard].node->draining);
 }
 
 bool standby_has_place(const struct master *m, const struct job *j, size_t shard)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes around the master's core: when they join and beat, what they do and what they answer.
- */
+/* The nodes around the master's core: when they join and beat, what they do and answer. */
 #include "cluster.h"
 
 #include <math.h>
@@ -74,9 +73,8 @@ void cluster_kill_one(struct cluster *c, enum master_role role)
 
 static void forget_worker_job(struct fake_node *n)
 {
-    bool leasing = n->job.leasing; /* the request is still with the master */
-    memset(&n->job, 0, sizeof n->job);
-    n->job.leasing = leasing;
+    /* its request is still with the master */
+    n->job = (struct fake_worker_job){.leasing = n->job.leasing};
 }
 
 void fake_drop_job(struct fake_node *n, const char *job)
