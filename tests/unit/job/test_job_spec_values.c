@@ -281,9 +281,9 @@ static void test_new_keys_are_checked_one_by_one(void **state)
         {"replicas_to_aggregate=-1", "'-1' is out of range; allowed: whole number from 0 to 1024"},
         {"speculate=yes", "'yes' is not a truth value; allowed: true or false"},
         {"speculate_after=0.5", "'0.5' is out of range; allowed: number from 1 to 1000000"},
-        {"staleness_policy=scale",
-         "'scale' is not known (did you mean 'scale_lr'?); allowed: one of none, max_staleness, scale_lr, "
-         "delay_compensation"},
+        {"staleness_policy=scale", "'scale' is not known (did you mean 'scale_lr'?); allowed: one "
+                                   "of none, max_staleness, scale_lr, "
+                                   "delay_compensation"},
         {"staleness_policy=scale_rl",
          "'scale_rl' is not known (did you mean 'scale_lr'?); allowed: one of none, "
          "max_staleness, scale_lr, delay_compensation"},
