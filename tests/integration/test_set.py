@@ -63,9 +63,9 @@ class Waiting(Set):
         self.assertIn("\nmode        bounded(4), push every 2\n", shown.stdout)
 
     def test_every_wrong_key_is_named(self):
-        err = self.set(self.master, self.id, "training.seed=7", "cluster.ps=2", "training.epochs=many",
+        err = self.set(self.master, self.id, "training.seed=7", "cluster.partitions=2", "training.epochs=many",
                        "training.mdoe=sync", "update.rule=adam", expect=2)
-        for key in ("training.seed=7: fixed", "cluster.ps=2: fixed", "training.epochs=many: ",
+        for key in ("training.seed=7: fixed", "cluster.partitions=2: fixed", "training.epochs=many: ",
                     "training.mdoe=sync: ", "update.rule=adam: fixed"):
             self.assertIn(key, err)
         status = self.status(self.master, self.id)

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -236,9 +237,11 @@ class Fences(FenceTest):
         version = json.loads(gradus("version", "--json").stdout)["version"]
         for role, service in ((1, self.ps), (2, self.workers[0])):
             for _ in range(20):
-                request = message("JoinRequest", role=role, incarnation=77, name="evil", version=version,
-                                  address=service.address)
-                code, said = self.call(self.master.address, "Cluster", "Join", "JoinResponse", request)
+                named = {"role": role, "incarnation": 77, "name": "evil", "version": version, "address": service.address}
+                code, said = self.call(self.master.address, "Cluster", "Join", "JoinResponse", message("JoinRequest", **named))
+                self.assertEqual(code, "FAILED_PRECONDITION", said)  # it does not say which protocol it speaks
+                named["protocol"] = int(re.search(r"this master is .* and speaks (\d+)", said).group(1))
+                code, said = self.call(self.master.address, "Cluster", "Join", "JoinResponse", message("JoinRequest", **named))
                 self.assertEqual(code, "ALREADY_EXISTS", said)
                 self.assertRegex(said, "evil wants the address .* of (ps|worker)-1, which is alive")
                 time.sleep(0.1)
