@@ -35,6 +35,13 @@ bool csv_is_missing_number(const char *text)
                                     is_among(text, words, sizeof words / sizeof words[0]));
 }
 
+bool csv_is_missing_as(enum csv_role role, bool label_is_class, const char *text)
+{
+    const bool number =
+        role == CSV_NUMBER || role == CSV_WEIGHT || (role == CSV_LABEL && !label_is_class);
+    return number ? csv_is_missing_number(text) : csv_is_missing(text);
+}
+
 /* 1,5 as 1.5 in @out. A point is refused: 1.234 may be a thousand. */
 static bool point_for_comma(const char *text, char out[CELL_NUMBER_BYTES])
 {

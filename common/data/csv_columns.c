@@ -94,14 +94,15 @@ static int look_below(struct csv *c, int decimal, struct column_look *looks, siz
         }
         for (size_t j = 0; j < count && j < row->count; j++) {
             double value;
-            bool missing = csv_is_missing(row->fields[j]);
+            const bool missing = csv_is_missing(row->fields[j]);
+            const bool no_number = csv_is_missing_number(row->fields[j]);
             uint32_t number = 0;
-            looks[j].rest_values |= !missing;
+            looks[j].rest_values |= !no_number;
             looks[j].cells += !missing;
             if (!missing && names_add(&looks[j].texts, row->fields[j], &number, NULL) == 0) {
                 looks[j].first_again |= number == 0;
             }
-            looks[j].rest_words |= !missing && !csv_is_number(row->fields[j], decimal, &value);
+            looks[j].rest_words |= !no_number && !csv_is_number(row->fields[j], decimal, &value);
         }
     }
     bool all_words = true;
@@ -149,7 +150,7 @@ int csv_has_header(const char *path, char separator, const struct data_spec *spe
             uint32_t number;
             (void)names_add(&looks[j].texts, row->fields[j], &number, NULL);
             looks[j].first_number = csv_is_number(row->fields[j], spec->decimal, &value);
-            looks[j].first_missing = csv_is_missing(row->fields[j]);
+            looks[j].first_missing = csv_is_missing_number(row->fields[j]);
             found = found ||
                     (!is_column_number(spec->label) && strcmp(row->fields[j], spec->label) == 0) ||
                     means_weight(spec, row->fields[j]);

@@ -60,6 +60,8 @@ bool csv_is_missing(const char *text);
 /* Those, and what databases, spreadsheets and Python write in a column of numbers, where it cannot
  * be a word: \N, #N/A, <NA>, None, - and a point. */
 bool csv_is_missing_number(const char *text);
+/* Which of the two it is for a cell of a column, of a label by its kind. */
+bool csv_is_missing_as(enum csv_role role, bool label_is_class, const char *text);
 /* A finite number that fits a float, with @decimal (enum data_decimal) before its decimals. */
 bool csv_is_number(const char *text, int decimal, double *value);
 #define CSV_SHOWN_BYTES 40 /* bytes of a cell that a message shows */

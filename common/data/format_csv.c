@@ -98,7 +98,7 @@ static int add_label(struct csv_load *l, const struct csv_row *row, size_t colum
 {
     struct records *r = &l->out;
     const char *text = row->fields[column];
-    if (csv_is_missing(text)) {
+    if (csv_is_missing_as(CSV_LABEL, l->request->label_is_class, text)) {
         return cell_error(l, row, column, "the label is missing (",
                           "); data.missing: skip leaves such records out", err);
     }
@@ -124,7 +124,7 @@ static int add_weight(struct csv_load *l, const struct csv_row *row, size_t colu
 {
     const char *text = row->fields[column];
     double value;
-    if (csv_is_missing(text)) {
+    if (csv_is_missing_number(text)) {
         return cell_error(l, row, column, "the weight is missing (",
                           "); data.missing: skip leaves such records out", err);
     }
@@ -189,9 +189,8 @@ static int check_missing(const struct csv_load *l, const struct csv_row *row, bo
 {
     for (size_t j = 0; j < row->count; j++) {
         enum column_missing policy = l->missing[j];
-        const bool number = l->columns.roles[j] == CSV_NUMBER;
         if (policy > COLUMN_MISSING_SKIP ||
-            !(number ? csv_is_missing_number : csv_is_missing)(row->fields[j])) {
+            !csv_is_missing_as(l->columns.roles[j], l->request->label_is_class, row->fields[j])) {
             continue;
         }
         if (policy == COLUMN_MISSING_SKIP) {

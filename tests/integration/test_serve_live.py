@@ -240,6 +240,31 @@ class ServeLiveTest(LiveTest):
             self.assertEqual(done.returncode, 2)
             self.assertIn(said, done.stderr)
 
+    def test_a_program_of_workers_is_refused(self):
+        """The reason is told, and the job goes on."""
+        directory = SOURCE + "/examples/worker-program"
+        subprocess.run(["make", "-C", directory, f"GRADUS_INCLUDE={SOURCE}/include", f"GRADUS_LIB={os.path.dirname(BIN)}/lib",
+                        f"OUT={self.dir}", self.dir + "/logistic"], check=True, capture_output=True)
+        master = self.start("master", f"--state-dir={self.dir}/cluster")
+        self.start("ps", f"--master={master.address}", f"--checkpoint-dir={self.dir}/cluster/checkpoints")
+        self.start("worker", f"--master={master.address}", f"--program={self.dir}/logistic")
+        done = gradus("submit", directory + "/logistic.yaml", "--master", master.address, "--set", f"training.epochs={ENDLESS}",
+                      "--set", "cluster.workers=1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        job = done.stdout.strip()
+        self.wait_for("the job to run", lambda: master.job(job)["state"] == "RUNNING" and master.job(job)["steps"] > 0, 120)
+        service, client = self.follow(master, job)
+
+        def said():
+            with open(service.log.name) as f:
+                return f"the model of job {job} is a program of its workers, which alone computes it" in f.read()
+        self.wait_for("the reason", said, 120)
+        self.assertFalse(self.ready(client))
+        self.assertEqual(self.meter(service, "serve_following"), 0)
+        steps = master.job(job)["steps"]
+        self.wait_for("the job to go on", lambda: master.job(job)["steps"] > steps, 120)
+        self.end(master, job)
+
     def test_who_waits_for_a_job(self):
         master, _, _ = self.start_cluster()
         service, client = self.follow(master, "digits-1")

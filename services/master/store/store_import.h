@@ -9,8 +9,8 @@
  * master.db.moved, so that no master goes on with it. What was interrupted is begun again by the
  * next call. Where there is no such file (any more), and with @state_dir "", nothing is done.
  * @owner: as of store_sqlite_open(). @into: from store_mirror_open(). @moved: how many jobs.
- * Errors: ERR_STATE @into has jobs of its own, or another directory is being moved into it; those
- * of store_sqlite_open() and put(). */
+ * Errors: ERR_STATE @into has jobs of its own, or another directory is being moved into it, or
+ * one of that name of another host; those of store_sqlite_open() and put(). */
 int store_import(struct store *into, const char *state_dir, const char *owner, size_t *moved,
                  struct err *err);
 

@@ -197,6 +197,7 @@ struct shard_action {
      * for a worker; else it is pinned. */
     bool has_base;
     bool reader; /* SHARD_KEEP, SHARD_FORGET: the version is kept for a reader */
+    bool state;  /* SHARD_KEEP, SHARD_FORGET: the version is kept for a backup that joins */
     uint64_t base_version;
     float lambda;
 

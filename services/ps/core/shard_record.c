@@ -94,6 +94,7 @@ void shard_record_state(struct shard *s, const struct shard_event *e, struct sha
     if (!MUTANT(state_not_kept)) {
         struct shard_action *keep = shard_act(out, SHARD_KEEP);
         keep->version = s->version;
+        keep->state = true;
         keep->buffer = b->state_slots;
     }
     struct shard_action *a = emit(s, SHARD_RECORD_STATE, out);
@@ -119,7 +120,9 @@ void shard_record_state_end(struct shard *s, struct shard_actions *out)
     }
     b->joining = false;
     if (!MUTANT(state_not_kept)) {
-        shard_act(out, SHARD_FORGET)->version = b->state_version;
+        struct shard_action *forget = shard_act(out, SHARD_FORGET);
+        forget->version = b->state_version;
+        forget->state = true;
     }
     shard_release_buffer(out, b->state_slots);
     b->state_slots = NULL;

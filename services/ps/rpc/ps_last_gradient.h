@@ -26,10 +26,11 @@ struct ps_last_gradient {
 /* Takes memory for two. */
 void ps_last_gradient_open(struct ps_shard *s);
 /* The update of @a, SHARD_APPLY or the SHARD_REDUCE before it, begins; its gradient is still as it
- * came. */
+ * came. No Pin comes between the two: in sync mode nobody has a step behind a version that is to be
+ * pinned before all shards have pinned it. */
 void ps_last_gradient_note(struct ps_shard *s, const struct shard_action *a);
-/* @version, the newest, is pinned, by the event that is stepped, or is not any more. A Pin that
- * asks for gradients is like an opening that does. */
+/* @version, the newest, is pinned (not kept for anybody else), by the event that is stepped, or is
+ * not any more. A Pin that asks for gradients is like an opening that does. */
 void ps_last_gradient_pin(struct ps_shard *s, uint64_t version);
 void ps_last_gradient_unpin(struct ps_shard *s, uint64_t version);
 /* That of the update that made @version, which is pinned: a reference; NULL: it is not known. */

@@ -232,7 +232,7 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         } else if (s->tables != NULL) {
             shard_tables_pin(s->tables);
         }
-        if (!a->has_base && !a->reader) {
+        if (!a->has_base && !a->reader && !a->state) {
             ps_last_gradient_pin(s, a->version);
         }
         if (a->buffer != NULL) {
@@ -248,7 +248,7 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         } else if (s->tables != NULL) {
             shard_tables_unpin(s->tables, a->version);
         }
-        if (!a->has_base && !a->reader) {
+        if (!a->has_base && !a->reader && !a->state) {
             ps_last_gradient_unpin(s, a->version);
         }
         break;

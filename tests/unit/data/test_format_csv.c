@@ -314,6 +314,47 @@ static void databases_write_missing_numbers_in_their_way(void **state)
     }
 }
 
+static void real_labels_and_weights_are_numbers_there(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"\\N", "#N/A", "<NA>", "None", "-", "."};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "1,2,3\n2,2,%s\n3,2,4\n", words[i]);
+        struct data_spec spec = csv_spec(text);
+        fixture_refused(&spec, DATA_LABEL_REAL, ERR_INVALID,
+                        "t.csv:2: column 2: the label is missing (");
+        spec.missing = DATA_MISSING_SKIP;
+        check_features(&spec, DATA_LABEL_REAL, (float[]){1, 2, 3, 2}, 2, 2);
+        check_features(&spec, DATA_LABEL_CLASS, (float[]){1, 2, 2, 2, 3, 2}, 3, 2); /* a word */
+        (void)snprintf(text, sizeof text, "1,2,3\n2,%s,3\n3,2,4\n", words[i]);
+        spec = csv_spec(text);
+        spec.weight = (char[]){"1"};
+        fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                        "t.csv:2: column 1: the weight is missing (");
+        spec.missing = DATA_MISSING_SKIP;
+        check_features(&spec, DATA_LABEL_CLASS, (float[]){1, 3}, 2, 1);
+    }
+}
+
+/* They neither make a first record a header nor hide one. */
+static void they_say_nothing_of_headers(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"\\N", "#N/A", "<NA>", "None", "-", ".", "NULL"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "%s,0\n1,1\n2,0\n", words[i]);
+        struct data_spec spec = csv_spec(text);
+        spec.missing = DATA_MISSING_ZERO;
+        check_features(&spec, DATA_LABEL_CLASS, (float[]){0, 1, 2}, 3, 1);
+        (void)snprintf(text, sizeof text, "a,b\n1,x\n%s,y\n", words[i]);
+        spec = csv_spec(text);
+        spec.missing = DATA_MISSING_ZERO;
+        check_features(&spec, DATA_LABEL_CLASS, (float[]){1, 0}, 2, 1);
+    }
+}
+
 static void records_of_one_class_are_found(void **state)
 {
     (void)state;
@@ -512,6 +553,8 @@ int main(void)
         cmocka_unit_test(real_labels_are_numbers),
         cmocka_unit_test(missing_values_follow_the_policy),
         cmocka_unit_test(databases_write_missing_numbers_in_their_way),
+        cmocka_unit_test(real_labels_and_weights_are_numbers_there),
+        cmocka_unit_test(they_say_nothing_of_headers),
         cmocka_unit_test(records_of_one_class_are_found),
         cmocka_unit_test(test_records_are_filled_with_train_statistics),
         cmocka_unit_test(categories_become_ones),

@@ -153,6 +153,17 @@ static void a_master_keeps_its_directory(void **state)
     tmp_dir_remove(dir);
 }
 
+/* As a master that died leaves it: the text, and its number beside the rows. */
+static void mark(struct store *s, const char *dir)
+{
+    static const char number[] = "0123456789abcdef";
+    char *path = file_join(dir, "master.db.import"), *text = mem_printf("%s %s", number, dir);
+    assert_int_equal(file_write_atomic(path, number, strlen(number), NULL), 0);
+    assert_int_equal(s->ops->put_text(s, "import", text, NULL), 0);
+    free(text);
+    free(path);
+}
+
 /* The master died between two of its transactions, or before it gave the file its other name: some
  * rows are there, and the text that says so. */
 static void what_was_interrupted_is_begun_again(void **state)
@@ -162,17 +173,54 @@ static void what_was_interrupted_is_begun_again(void **state)
     struct store *s = store_rig_open();
     struct err err = {0};
     size_t moved = 0;
-    assert_int_equal(s->ops->put_text(s, "import", dir, NULL), 0);
+    mark(s, dir);
     put(s, "a", 1, JOB_PENDING); /* replaced by what the directory has */
     assert_int_equal(store_import(s, "", "another", &moved, &err), ERR_STATE);
-    assert_non_null(strstr(err.msg, "are being moved into it; --store-import"));
+    assert_non_null(strstr(err.msg, "are being moved into it; --store-import /"));
     assert_int_equal(move(s, dir), JOBS);
     check_all(s);
-    assert_int_equal(s->ops->put_text(s, "import", dir, NULL), 0); /* it died behind that */
+    assert_false(has_file(dir, "master.db.import"));
+    mark(s, dir); /* it died behind that */
     assert_int_equal(move(s, dir), 0);
     check_all(s);
     assert_int_equal(move(s, ""), 0);
     s->ops->close(s);
+    tmp_dir_remove(dir);
+}
+
+static void it_goes_on_at_its_own_host(void **state)
+{
+    (void)state;
+    char *dir = make_source(), *elsewhere = mem_printf("%s.its", dir);
+    struct store *s = store_rig_open();
+    struct err err = {0};
+    size_t moved = 0;
+    mark(s, dir);
+    put(s, "a", 1, JOB_PENDING);
+    /* another host has a directory of this name: without jobs, then with its own */
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(rename(dir, elsewhere), 0);
+        char *other = i == 0 ? NULL : make_source();
+        assert_int_equal(i == 0 ? file_make_dirs(dir, NULL) : rename(other, dir), 0);
+        free(other);
+        assert_int_equal(store_import(s, dir, "another", &moved, &err), ERR_STATE);
+        assert_non_null(
+            strstr(err.msg, "are being moved from another host; start the master ther"));
+        assert_true(i == 0 || has_file(dir, "master.db"));
+        assert_int_equal(file_remove_tree(dir, NULL), 0);
+        assert_int_equal(rename(elsewhere, dir), 0);
+    }
+    /* its rows are gone, and were not all moved */
+    char *rows = file_join(dir, "master.db"), *aside = file_join(dir, "aside");
+    assert_int_equal(rename(rows, aside), 0);
+    assert_int_equal(store_import(s, dir, "the next", &moved, &err), ERR_STATE);
+    assert_int_equal(rename(aside, rows), 0);
+    assert_int_equal(move(s, dir), JOBS);
+    check_all(s);
+    s->ops->close(s);
+    free(aside);
+    free(rows);
+    free(elsewhere);
     tmp_dir_remove(dir);
 }
 
@@ -185,6 +233,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_master_keeps_its_directory, store_rig_make,
                                         store_rig_remove),
         cmocka_unit_test_setup_teardown(what_was_interrupted_is_begun_again, store_rig_make,
+                                        store_rig_remove),
+        cmocka_unit_test_setup_teardown(it_goes_on_at_its_own_host, store_rig_make,
                                         store_rig_remove),
     };
     return store_rig_use(STORE_ETCD) ? cmocka_run_group_tests_name("etcd", tests, NULL, NULL) : 0;

@@ -2,6 +2,7 @@
 /* A backup that joins a shard which trains, over real connections. */
 #include "ps_pair.h"
 
+#include "checkpoint/checkpoint.h"
 #include "execution/pool.h"
 #include "os/chrono.h"
 #include "ps/rpc/ps_standby.h"
@@ -189,6 +190,82 @@ static void what_is_sent_again_counts_anew(void **state)
     assert_int_equal(said.begun, 0);
     assert_true(said.stream > flapping);
     stop_quietly(&p, s);
+}
+
+static void call_pin(struct ps_pair *p, const char *method, uint64_t generation)
+{
+    Gradus__V1__PinRequest pin = GRADUS__V1__PIN_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_pair_ref(PRIMARY, generation);
+    struct err err;
+    pin.shard = &ref;
+    pin.pin_id = (char[]){"p"};
+    ps_rig_expect(ps_rig_call(&p->primary, method, &pin.base, NULL, 0, NULL, &err), 0, &err, "");
+}
+
+/* Writes the pinned version: does it tell of its gradient? */
+static bool tells_of_gradient(struct ps_pair *p)
+{
+    static char directory[] = "a-1/step-000000002";
+    static struct histogram told[2];
+    Gradus__V1__CheckpointShardRequest r = GRADUS__V1__CHECKPOINT_SHARD_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_pair_ref(PRIMARY, 4);
+    struct rpc_msg *reply;
+    struct manifest m;
+    struct plan plan;
+    struct checkpoint *c = NULL;
+    struct err err;
+    bool found = false;
+    r.shard = &ref;
+    r.pin_id = (char[]){"p"};
+    r.directory = directory;
+    ps_rig_expect(ps_rig_call(&p->primary, "Checkpoint", &r.base, NULL, 0, &reply, &err), 0, &err,
+                  "");
+    const Gradus__V1__CheckpointShardResponse *done =
+        (const Gradus__V1__CheckpointShardResponse *)reply->body;
+    ps_rig_plan(1, &plan);
+    manifest_init(&m, ps_pair_job, "name: demo", TRAINING_SYNC,
+                  &(struct update_spec){.rule = rule_find("sgd")}, &plan);
+    m.shards[0] = (struct manifest_shard){
+        .version = done->version, .bytes = done->bytes, .checksum = done->checksum};
+    rpc_msg_unref(reply);
+    char *path = mem_printf("%s/%s", p->primary.dir, directory);
+    ps_rig_expect(manifest_write(path, &m, &err), 0, &err, "");
+    ps_rig_expect(checkpoint_open(path, CHECKPOINT_FULL, &c, &err), 0, &err, "");
+    ps_rig_expect(checkpoint_gradients(c, told, &found, &err), 0, &err, "");
+    assert_true(!found || told[0].count == (uint64_t)ROWS * COLUMNS);
+    checkpoint_close(c);
+    free(path);
+    manifest_release(&m);
+    plan_release(&plan);
+    return found;
+}
+
+/* The version that is kept for the backup's state is no checkpoint's: its gradient stays. */
+static void the_gradient_of_a_pinned_version_stays(void **state)
+{
+    (void)state;
+    for (uint64_t between = 0; between < 2; between++) {
+        struct ps_pair p;
+        struct err err;
+        ps_pair_start(&p, "sync", "sgd", 0);
+        p.joins = true;
+        p.opening.training = ", tensorboard_histograms: true";
+        ps_rig_expect(ps_pair_open_one(&p, false, &err), 0, &err, "");
+        ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
+        ps_pair_push_well(&p.primary, PRIMARY, 1, 1);
+        ps_pair_membership_well(&p.primary, PRIMARY, 2, false, NULL);
+        call_pin(&p, "Pin", 2);
+        for (uint64_t step = 2; step < 2 + between; step++) { /* the state is of a newer version */
+            ps_pair_push_well(&p.primary, PRIMARY, 2, step);
+        }
+        open_backup(&p);
+        ps_pair_membership_well(&p.primary, PRIMARY, 3, false, p.at);
+        wait_until(ps_pair_look(&p.primary).held.received > 0);
+        ps_pair_membership_well(&p.primary, PRIMARY, 4, false, NULL);
+        assert_true(tells_of_gradient(&p));
+        call_pin(&p, "Unpin", 4);
+        ps_pair_stop(&p);
+    }
 }
 
 /* A shard that is closed takes nothing of the budget any more. */
@@ -421,6 +498,7 @@ int main(void)
         cmocka_unit_test(joins_with_many_slots),
         cmocka_unit_test(a_copy_of_slots_is_no_wait),
         cmocka_unit_test(what_is_sent_again_counts_anew),
+        cmocka_unit_test(the_gradient_of_a_pinned_version_stays),
         cmocka_unit_test(a_closed_shard_reserves_nothing),
         cmocka_unit_test(some_updates_wait_for_who_joins),
         cmocka_unit_test(memory_is_given_back),
