@@ -56,10 +56,10 @@ class DrainTest(Digits, FaultTest):
         out = gradus("nodes", "--master", self.master.address).stdout
         return next(line for line in out.splitlines() if line.split()[0] == node)
 
-    def incarnation(self, node):
-        """None: it is not alive."""
+    def is_known(self, server):
+        """The master knows this process, not only one of its name."""
         nodes = read_message(gradus("nodes", "--json", "--master", self.master.address).stdout)["nodes"]
-        return next((n["incarnation"] for n in nodes if n["id"] == node and n.get("alive")), None)
+        return any(n.get("alive") and int(n.get("pid", 0)) == server.process.pid for n in nodes)
 
     def wait_more(self, job, steps=10):
         before = self.now(job)["steps"]
@@ -241,9 +241,8 @@ class Ends(DrainTest):
         for i in range(2):
             node = self.node_of(self.servers[i])
             self.assertEqual(self.servers[i].stop(), 0)
-            before = self.incarnation(node)
             self.servers[i] = self.start_ps(f"--listen={self.servers[i].address}", f"--name={node}")
-            self.wait_for("the server that was restarted", lambda: self.incarnation(node) not in (None, before))
+            self.wait_for("the server that was restarted", lambda: self.is_known(self.servers[i]))
             self.wait_more(job)
         self.assert_as_quiet(job)
 
