@@ -37,7 +37,7 @@ void departure_heard(struct departure *d, int code, bool moves)
 {
     const uint64_t now_ms = chrono_now_ms();
     pthread_mutex_lock(&d->lock);
-    const bool away = code != 0 && now_ms - d->answered_ms >= DEPARTURE_AWAY_MS;
+    const bool away = code == ERR_UNAVAILABLE && now_ms - d->answered_ms >= DEPARTURE_AWAY_MS;
     d->answered_ms = code == 0 ? now_ms : d->answered_ms;
     d->over = d->over || away || code == ERR_NOT_FOUND || (code == 0 && !moves);
     pthread_cond_broadcast(&d->heard);

@@ -11,7 +11,8 @@
 #include "service/membership.h"
 
 #define DEPARTURE_POLL_MS 100
-/* Without an answer for so long it does not wait: the master has probably ended with it. */
+/* Nobody at its address for so long: the master has probably ended with it, and it does not wait.
+ * One that is only slow may still answer. */
 #define DEPARTURE_AWAY_MS 1000
 
 struct departure {

@@ -39,6 +39,7 @@ struct drain {
     uint64_t heard_ms; /* since then there was no answer */
     struct buf said;   /* last */
     bool known;        /* the master has answered once */
+    bool had;          /* something, by the last answer of when the node was there */
 };
 
 static void add_shards(const char *what, const uint32_t *shards, size_t count, struct buf *out)
@@ -124,10 +125,14 @@ static int ask(struct drain *d, struct client *client, bool *ends, struct err *e
     const Gradus__V1__DrainNodeResponse *r = (const Gradus__V1__DrainNodeResponse *)reply->body;
     *ends = d->o->undo || !r->alive || r->n_held == 0;
     say(d, r, *ends);
+    const bool lost = !r->alive && d->had && !d->o->undo;
+    d->had = r->alive && r->n_held > 0;
     d->known = true;
     d->heard_ms = chrono_now_ms();
     rpc_msg_unref(reply);
-    return 0;
+    return lost ? err_set(err, ERR_STATE, "node %s has ended before it was empty",
+                          d->args->positional[0])
+                : 0;
 }
 
 static int drain(struct drain *d, struct client *client, struct err *err)
@@ -173,11 +178,13 @@ const struct cli_command cmd_drain = {
     .usage = "NODE",
     .examples = "  gradus drain ps-2 --master master:7000\n"
                 "  gradus drain ps-2 --undo --master master:7000\n",
-    .notes = "The node is given nothing new. Its shards move to other servers, also those of jobs "
-             "without `cluster.standby`, its workers' part goes to other workers, and no step is "
-             "lost or made again. The command ends with 0 when the node is empty. What cannot "
-             "move now is named with the reason, and tried again. Ctrl-C ends the waiting; the "
-             "drain goes on until --undo, or until the node or the master is started again.",
+    .notes =
+        "The node is given nothing new. Its shards move to other servers, also those of jobs "
+        "without `cluster.standby`, its workers' part goes to other workers, and no step is "
+        "lost or made again. The command ends with 0 when the node is empty, or was gone before, "
+        "and not when it ends before it is empty. What cannot "
+        "move now is named with the reason, and tried again. Ctrl-C ends the waiting; the "
+        "drain goes on until --undo, or until the node or the master is started again.",
     .shares = CLI_MASTER | CLI_JSON,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],

@@ -56,6 +56,11 @@ class DrainTest(Digits, FaultTest):
         out = gradus("nodes", "--master", self.master.address).stdout
         return next(line for line in out.splitlines() if line.split()[0] == node)
 
+    def is_known(self, server):
+        """The master knows this process, not only one of its name."""
+        nodes = read_message(gradus("nodes", "--json", "--master", self.master.address).stdout)["nodes"]
+        return any(n.get("alive") and int(n.get("pid", 0)) == server.process.pid for n in nodes)
+
     def wait_more(self, job, steps=10):
         before = self.now(job)["steps"]
         self.wait_for("more steps", lambda: self.now(job)["steps"] > before + steps)
@@ -237,6 +242,7 @@ class Ends(DrainTest):
             node = self.node_of(self.servers[i])
             self.assertEqual(self.servers[i].stop(), 0)
             self.servers[i] = self.start_ps(f"--listen={self.servers[i].address}", f"--name={node}")
+            self.wait_for("the server that was restarted", lambda: self.is_known(self.servers[i]))
             self.wait_more(job)
         self.assert_as_quiet(job)
 
@@ -278,11 +284,15 @@ class Stays(DrainTest):
         job = self.begin(ps=1)
         node = self.places(job)[0]
         drain = self.drain(node)
-        self.wait_for("the reason", lambda: any("no other server" in h.problem for h in self.asked(node).held))
+        said = ""
+        while "no other server" not in said:  # it says something when it has asked
+            line = drain.stdout.readline()
+            self.assertNotEqual(line, "", said)
+            said += line
         self.wait_more(job)
         drain.send_signal(signal.SIGINT)
-        out, err = self.ended(drain, 1)
-        self.assertIn(f"job {job}: shard 0; shard 0: there is no other server for it", out)
+        _, err = self.ended(drain, 1)
+        self.assertIn(f"job {job}: shard 0; shard 0: there is no other server for it", said)
         self.assertIn(f"gradus drain {node} --undo --master", err)
         self.assertIn("(draining)", self.row_of(node))
         out, _ = self.ended(self.drain(node, "--undo"))

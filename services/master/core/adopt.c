@@ -386,6 +386,7 @@ void adopt_end(struct master *m, struct job *j)
     j->adopts = false;
     j->adoption = (struct adoption){0};
     j->record.adoptions++;
+    j->adopted_ms = m->now_ms;
     j->refill = true;
     m->reschedule = true; /* it may have been about to move */
     m->counts.adoptions++;

@@ -116,11 +116,17 @@ void on_drop(struct master *m, const struct master_event *e);
 void on_unreachable(struct master *m, const struct master_event *e);
 
 /* drained.c, drain.c: what a node that is to be emptied has goes elsewhere */
-bool drain_concerns(const struct job *j);        /* it has something on such a node */
-size_t drain_workers(const struct job *j);       /* so many of its workers are */
+bool drain_concerns(const struct job *j);  /* it has something on such a node */
+size_t drain_workers(const struct job *j); /* so many of its workers are */
+/* the workers that its quota lets it have: others in the place of those count once */
+size_t drain_quota(const struct master *m, const struct job *j);
 void drain_job(struct master *m, struct job *j); /* moves what can be moved now */
+/* @n does not drain any more: its job has no more workers than it may have. */
+void drain_taken_back(struct master *m, const struct node *n);
 /* What @j has on @n cannot leave it now: why, in words; NULL: it can, and will. */
 const char *drain_problem(struct master *m, struct job *j, const struct node *n);
+/* Its shards on @n can leave it, now or when what passes by itself is over. */
+bool drain_may_move(const struct master *m, const struct job *j, const struct node *n);
 
 /* drain_request.c */
 void on_drain(struct master *m, const struct master_event *e);

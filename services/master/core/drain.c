@@ -21,6 +21,11 @@ static bool drains(const struct node *n)
     return n != NULL && n->draining;
 }
 
+static bool stays(const struct node *n)
+{
+    return n != NULL && !n->draining && !n->leaves;
+}
+
 /* ---- shards ---- */
 
 /* Its primaries are told of a new generation at once. While files are written of a version, each
@@ -55,7 +60,7 @@ static void move_shards(struct master *m, struct job *j)
 {
     for (size_t i = 0; i < j->shard_count; i++) {
         const struct shard_backup *b = &j->shards[i].backup;
-        if (drains(j->shards[i].node) && follows(b) && !drains(b->node) &&
+        if (drains(j->shards[i].node) && follows(b) && stays(b->node) &&
             !node_is_late(m, b->node, m->now_ms) && row_has_follower(m, j, i)) {
             standby_moves(m, j, (uint32_t)i);
         }
@@ -93,11 +98,21 @@ static size_t others(const struct job *j, bool started)
     return count;
 }
 
+static size_t room_up_to(const struct job *j, size_t most)
+{
+    return most > j->worker_count ? most - j->worker_count : 0;
+}
+
+/* Those that it would be given. */
 static size_t free_workers(const struct master *m, const struct job *j)
 {
+    const size_t quota = room_up_to(j, drain_quota(m, j));
+    const size_t fit = j->workers_fit > 0 ? room_up_to(j, j->workers_fit) : SIZE_MAX;
     size_t count = 0;
-    for (size_t i = 0; i < m->node_count; i++) {
-        count += m->nodes[i]->role == MASTER_WORKER && placement_is_free(m, m->nodes[i], j);
+    for (size_t i = 0; i < m->node_count && count < quota && count < fit; i++) {
+        const struct node *n = m->nodes[i];
+        count +=
+            n->role == MASTER_WORKER && placement_is_free(m, n, j) && job_refused_until(j, n) == 0;
     }
     return count;
 }
@@ -108,15 +123,54 @@ static bool are_enough(const struct job *j, size_t workers)
     return workers >= least;
 }
 
+/* The last one that stays, of those that still load data, if any. */
+static struct node *one_too_many(const struct job *j)
+{
+    struct node *started = NULL;
+    for (size_t i = j->worker_count; i-- > 0;) {
+        const struct job_worker *w = &j->workers[i];
+        if (!drains(w->node) && !w->started) {
+            return w->node;
+        }
+        started = started == NULL && !drains(w->node) ? w->node : started;
+    }
+    return started;
+}
+
+/* Others came in the place of workers that do not drain any more. */
+static void drop_surplus(struct master *m, struct job *j, size_t most)
+{
+    while (j->worker_count > most + drain_workers(j)) {
+        job_drop_worker(m, j, one_too_many(j), "the job has enough workers without it");
+    }
+}
+
+static bool may_drop(const struct job *j)
+{
+    return j->record.state == JOB_RUNNING && !j->over && !j->adopts;
+}
+
 static void move_workers(struct master *m, struct job *j)
 {
-    if (j->record.state != JOB_RUNNING || j->over || j->adopts) {
+    if (!may_drop(j)) {
         return;
     }
     for (size_t i = j->worker_count; i-- > 0 && are_enough(j, others(j, true));) {
         if (drains(j->workers[i].node)) {
             job_drop_worker(m, j, j->workers[i].node, "it is being drained");
         }
+    }
+    drop_surplus(m, j, (size_t)j->spec.cluster.workers.max);
+}
+
+void drain_taken_back(struct master *m, const struct node *n)
+{
+    struct job *j = n->role == MASTER_WORKER && n->job_count > 0 ? n->jobs[0] : NULL;
+    if (j != NULL && may_drop(j)) {
+        const size_t least = (size_t)j->spec.cluster.workers.min;
+        const size_t most = (size_t)j->spec.cluster.workers.max;
+        const size_t quota = quota_workers(m, j);
+        drop_surplus(m, j, quota > most ? most : quota < least ? least : quota);
     }
 }
 
@@ -141,6 +195,26 @@ static const char *problem_of_shard(struct master *m, const struct job *j, size_
         return NULL;
     }
     return said[0] != '\0' ? action_printf(m, "%s", said) : "there is no other server for it";
+}
+
+/* Servers that the job's row does not name join the new master with their next heartbeats. */
+static bool has_new_master(const struct master *m, const struct job *j)
+{
+    return j->adopts || (j->adopted_ms != 0 && m->now_ms - j->adopted_ms < m->late_ms);
+}
+
+bool drain_may_move(const struct master *m, const struct job *j, const struct node *n)
+{
+    if (j->over || has_new_master(m, j) || job_yields(j)) {
+        return true;
+    }
+    bool may = j->record.state == JOB_RUNNING ||
+               (j->record.state == JOB_RECOVERING && j->phase == PHASE_WAIT);
+    for (size_t i = 0; may && i < j->shard_count; i++) {
+        may = j->shards[i].node != n || stays(j->shards[i].backup.node) ||
+              standby_may_have_place(m, j, i);
+    }
+    return may;
 }
 
 const char *drain_problem(struct master *m, struct job *j, const struct node *n)

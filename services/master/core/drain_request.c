@@ -40,6 +40,10 @@ static void begin(struct master *m, struct node *n, bool drains)
     action_log(m, LOG_LEVEL_INFO, drains ? "node_drains" : "node_drains_not", "node=%s jobs=%zu",
                n->id, n->job_count);
     m->reschedule = true;
+    if (!drains) {
+        n->leaves = n->lingers = false;
+        drain_taken_back(m, n);
+    }
 }
 
 /* What had no place may have one by now. */
@@ -51,20 +55,59 @@ static void look_again(struct node *n)
     }
 }
 
-/* A shard that has a backup which follows is taken over when its server is gone. */
-static bool would_lose(struct master *m, struct job *j, const struct node *n)
+/* All of its shards have backups that will take over, on servers that speak, and stay. */
+static bool is_covered(const struct master *m, const struct job *j, const struct node *n)
 {
-    return job_has_primary_on(j, n) && (n->draining || !standby_covers(j, n)) &&
-           drain_problem(m, j, n) == NULL && !job_is_ending(j) && !j->restartable &&
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct node *b = j->shards[i].backup.node;
+        if (j->shards[i].node == n &&
+            (b == NULL || b->draining || b->leaves || node_is_late(m, b, m->now_ms))) {
+            return false;
+        }
+    }
+    return standby_covers(j, n);
+}
+
+/* What waits for its move now is waited for, even if what holds it up will pass only later: the
+ * server knows how long it has time. One that has begun to wait waits until its shards are gone. */
+static bool would_lose(const struct master *m, const struct job *j, const struct node *n)
+{
+    return job_has_primary_on(j, n) && (n->lingers || !is_covered(m, j, n)) &&
+           drain_may_move(m, j, n) && !job_is_ending(j) && !j->restartable &&
            !job_state_is_final(j->record.state);
+}
+
+/* Some server was told that it may end, for what is here takes over. */
+static bool is_cover(const struct node *n)
+{
+    for (size_t i = 0; i < n->job_count; i++) {
+        const struct job *j = n->jobs[i];
+        for (size_t k = 0; k < j->shard_count; k++) {
+            const struct node *p = j->shards[k].node;
+            const struct shard_backup *b = &j->shards[k].backup;
+            if (b->node == n && b->stage == BACKUP_FOLLOWS && p != NULL && p->leaves) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 bool drain_leaves(struct master *m, struct node *n)
 {
     bool some = false;
-    for (size_t i = 0; i < n->job_count && n->role == MASTER_PS; i++) {
+    if (n->role != MASTER_PS) {
+        return false;
+    }
+    if (!n->leaves && is_cover(n)) {
+        return true;
+    }
+    n->lingers = n->lingers || (n->draining && !n->leaves);
+    n->leaves = true; /* from now on it is nobody's cover */
+    for (size_t i = 0; i < n->job_count; i++) {
         some = some || would_lose(m, n->jobs[i], n);
     }
+    n->lingers = n->lingers || some;
     if (some && !n->draining) {
         begin(m, n, true);
     }

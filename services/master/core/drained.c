@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a job has on nodes that are to be emptied. */
+#include <stdint.h>
+
 #include "master/core/core.h"
 
 static bool drains(const struct node *n)
@@ -14,6 +16,12 @@ size_t drain_workers(const struct job *j)
         count += drains(j->workers[i].node);
     }
     return count;
+}
+
+size_t drain_quota(const struct master *m, const struct job *j)
+{
+    const size_t most = quota_workers(m, j);
+    return most == SIZE_MAX ? most : most + drain_workers(j);
 }
 
 bool drain_concerns(const struct job *j)

@@ -319,6 +319,7 @@ struct job {
     bool standby_moved;  /* a shard has another place or backup, or none any more, and does not know
                           */
     bool refill;         /* look for servers for the backups that shards lack */
+    uint64_t adopted_ms; /* when that was done; 0: never */
     uint64_t refill_after_ms; /* not before this time; 0: now */
     unsigned refill_failures; /* backups in a row that did not come to follow */
     bool quiesced; /* async, bounded: all hold; the regrouping says whether the shards are level */

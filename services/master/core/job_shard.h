@@ -35,6 +35,7 @@ void standby_refill(struct master *m, struct job *j); /* if it is time for that 
 /* A shard is to have one: by the job's file, or because its server drains. */
 bool standby_is_wanted(const struct job *j, size_t shard);
 /* There is a server that may have it now. */
+bool standby_may_have_place(const struct master *m, const struct job *j, size_t shard);
 bool standby_has_place(const struct master *m, const struct job *j, size_t shard);
 bool standby_is_calm(const struct job *j); /* it runs, and nothing of it is about to change */
 /* True: all that were asked for are open, and are named in the next generation. */

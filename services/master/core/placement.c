@@ -15,7 +15,7 @@
  * gets nothing. */
 static bool is_free(const struct master *m, const struct node *n)
 {
-    const bool drains = n->draining && !MUTANT(drained_is_free);
+    const bool drains = (n->draining || n->leaves) && !MUTANT(drained_is_free);
     return n->alive && !n->doubted && !drains && !node_is_silent(m, n, m->now_ms) &&
            n->job_count < (n->role == MASTER_PS ? MASTER_JOBS_PER_PS_MAX : 1);
 }
@@ -78,7 +78,7 @@ static void refill(struct master *m, struct job *j, size_t most)
     if (m->supply[MASTER_WORKER].free == 0 || j->worker_count >= most) {
         return;
     }
-    size_t quota = quota_workers(m, j);
+    size_t quota = drain_quota(m, j);
     most = quota < most ? quota : most;
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];

@@ -30,15 +30,21 @@ static size_t parts_of(const struct job *j, const struct node *n)
     return count;
 }
 
+/* Now, or when what passes by itself has passed: it is alive, and not full. */
+static bool may_have(const struct job *j, const struct node *n, size_t shard)
+{
+    const bool stays = (!n->draining && !n->leaves) || MUTANT(backup_on_drained);
+    const bool serves = node_serves(n, j) || n->job_count < MASTER_JOBS_PER_PS_MAX;
+    return n->role == MASTER_PS && n != j->shards[shard].node && n->alive && serves && stays &&
+           job_refused_until(j, n) == 0;
+}
+
 /* A server that is being told to close something would close the new one instead. */
-static bool may_have(const struct master *m, const struct job *j, const struct node *n,
+static bool can_have(const struct master *m, const struct job *j, const struct node *n,
                      size_t shard)
 {
-    const bool speaks = n->alive && !n->doubted && !n->unheard && !node_is_silent(m, n, m->now_ms);
-    const bool serves = node_serves(n, j) || n->job_count < MASTER_JOBS_PER_PS_MAX;
-    return n->role == MASTER_PS && n != j->shards[shard].node && speaks && serves &&
-           (!n->draining || MUTANT(backup_on_drained)) && job_refused_until(j, n) == 0 &&
-           !calls_open_of(&m->calls, j, n);
+    const bool speaks = !n->doubted && !n->unheard && !node_is_silent(m, n, m->now_ms);
+    return may_have(j, n, shard) && speaks && !calls_open_of(&m->calls, j, n);
 }
 
 /* On another host than the shard, where there is one; then where there is least of this job, and of
@@ -65,7 +71,7 @@ static struct node *choose(const struct master *m, const struct job *j, size_t s
     struct node *best = NULL;
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];
-        if (may_have(m, j, n, shard) && (best == NULL || is_better(m, j, shard, n, best))) {
+        if (can_have(m, j, n, shard) && (best == NULL || is_better(m, j, shard, n, best))) {
             best = n;
         }
     }
@@ -111,6 +117,15 @@ bool standby_is_wanted(const struct job *j, size_t shard)
 {
     return j->spec.cluster.standby == STANDBY_FOLLOWER ||
            (j->shards[shard].node != NULL && j->shards[shard].node->draining);
+}
+
+bool standby_may_have_place(const struct master *m, const struct job *j, size_t shard)
+{
+    bool may = false;
+    for (size_t i = 0; i < m->node_count; i++) {
+        may = may || may_have(j, m->nodes[i], shard);
+    }
+    return may;
 }
 
 bool standby_has_place(const struct master *m, const struct job *j, size_t shard)

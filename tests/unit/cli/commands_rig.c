@@ -365,10 +365,10 @@ static void on_follow(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)rpc_fail(call, &err);
 }
 
-/* ps-2 has something the first time. */
+/* ps-2 has something the first time, and so has ps-3, which ends then. */
 static void on_drain(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
-    static unsigned asked;
+    static unsigned asked, asked_of_3;
     (void)service;
     hear("DrainNode", msg);
     const Gradus__V1__DrainNodeRequest *q = (const Gradus__V1__DrainNodeRequest *)msg->body;
@@ -387,8 +387,10 @@ static void on_drain(struct rpc_call *call, struct rpc_msg *msg, void *service)
     rows[0].problem = why;
     r.held = list;
     r.n_held = strcmp(q->node, "ps-2") == 0 && !q->undo && asked++ == 0 ? 2 : 0;
+    const bool ended = strcmp(q->node, "ps-3") == 0 && asked_of_3++ > 0;
+    r.n_held = strcmp(q->node, "ps-3") == 0 && !ended ? 1 : r.n_held;
     r.node = q->node;
-    r.alive = strcmp(q->node, "ps-1") != 0;
+    r.alive = strcmp(q->node, "ps-1") != 0 && !ended;
     r.draining = r.alive && !q->undo;
     (void)rpc_reply(call, &r.base, NULL);
 }

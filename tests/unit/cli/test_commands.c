@@ -101,6 +101,9 @@ static void test_drains_nodes(void **state)
     cli_expect_of(0, "drain ps-2 --undo");
     assert_true(((const Gradus__V1__DrainNodeRequest *)cli_heard("DrainNode"))->undo);
     cli_says(&out, "node ps-2 is in service\n");
+    cli_expect_of(1, "drain ps-3");
+    cli_says(&out, "node ps-3 is gone\n");
+    cli_says(&err_out, "node ps-3 has ended before it was empty");
     cli_expect_of(2, "drain");
 }
 

@@ -211,6 +211,82 @@ static void a_worker_goes(void **state)
     cluster_free(c);
 }
 
+/* One in the place of another does not count: the quota allows for it. */
+static void a_worker_goes_at_the_quota(void **state)
+{
+    (void)state;
+    const struct master_config config = {.owner_workers_max = 2};
+    struct cluster *c = cluster_new_with(7061, 1, 3, &config);
+    char id[64];
+    c->submitter = "ann";
+    cluster_submit(c, "demo", id,
+                   SETS("training.epochs=3000", "cluster.ps=1", "cluster.workers=2"));
+    cluster_until_in(c, id, "TRAIN");
+    until_empty(c, "worker-1");
+    assert_int_equal(cluster_job(c, id)->workers.count, 2);
+    assert_goes_on(c, id);
+    cluster_free(c);
+}
+
+/* The only one that is free has no room: it stays, and that is said. */
+static void no_other_worker_fits(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(7062, 1, 2, id, SETS("cluster.ps=1", "cluster.workers=2..3"));
+    cluster_node(c, "ps-1")->room_workers = 2;
+    (void)cluster_add(c, MASTER_WORKER);
+    cluster_run_ms(c, 15000); /* it may be asked again */
+    until_problem(c, "worker-1", "the job needs 2 workers, and no other is free");
+    assert_int_equal(cluster_job(c, id)->workers.count, 2);
+    assert_goes_on(c, id);
+    cluster_free(c);
+}
+
+static void the_other_worker_has_refused(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(7063, 1, 3, id, SETS("cluster.ps=1", "cluster.workers=2"));
+    struct fake_node *n = cluster_node(c, "worker-3");
+    n->refuse = ERR_EXHAUSTED;
+    n->refuse_kind = MASTER_CALL_START;
+    until_problem(c, "worker-1", "the job needs 2 workers, and no other is free");
+    assert_goes_on(c, id);
+    cluster_free(c);
+}
+
+/* The one that was to come in its place goes again. */
+static void a_worker_is_taken_back(void **state)
+{
+    (void)state;
+    const struct master_config configs[] = {{0}, {.owner_workers_max = 2}};
+    for (size_t i = 0; i < 2; i++) {
+        char id[64], problem[200];
+        struct cluster *c = cluster_new_with(7064 + i, 1, 3, &configs[i]);
+        c->submitter = "ann";
+        cluster_submit(c, "demo", id,
+                       SETS("training.epochs=3000", "cluster.ps=1",
+                            i == 0 ? "cluster.workers=2" : "cluster.workers=2..3"));
+        cluster_until_in(c, id, "TRAIN");
+        struct fake_node *n = cluster_node(c, "worker-3");
+        n->slow_ms = 60000;
+        n->slow_kind = MASTER_CALL_START;
+        n->says_works = true;
+        assert_int_equal(ask(c, "worker-1", false, problem), 1);
+        cluster_run_ms(c, 1000);
+        assert_int_equal(cluster_job(c, id)->workers.count, 3);
+        (void)ask(c, "worker-1", true, problem);
+        cluster_run_ms(c, 1000);
+        const struct job_record *r = cluster_job(c, id);
+        assert_int_equal(r->workers.count, 2);
+        assert_string_equal(r->workers.items[0], "worker-1");
+        assert_string_equal(r->workers.items[1], "worker-2");
+        assert_goes_on(c, id);
+        cluster_free(c);
+    }
+}
+
 /* The next master is told at once, when it has heard of no node yet. */
 static void the_next_master_goes_on(void **state)
 {
@@ -313,6 +389,10 @@ int main(void)
         cmocka_unit_test(it_is_taken_back),
         cmocka_unit_test(it_gets_nothing_new),
         cmocka_unit_test(a_worker_goes),
+        cmocka_unit_test(a_worker_goes_at_the_quota),
+        cmocka_unit_test(no_other_worker_fits),
+        cmocka_unit_test(the_other_worker_has_refused),
+        cmocka_unit_test(a_worker_is_taken_back),
         cmocka_unit_test(the_next_master_goes_on),
         cmocka_unit_test(a_server_leaves),
         cmocka_unit_test(it_leaves_at_once),

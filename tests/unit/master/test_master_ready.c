@@ -132,6 +132,24 @@ static void who_cannot_have_the_backup_may_be_ended(void **state)
     cluster_free(c);
 }
 
+/* Nor is one that is emptied given any. */
+static void who_is_emptied_may_be_ended(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = cluster_new(4050, 3, 2);
+    cluster_submit(c, "demo", id, SETS(FOLLOWER, "training.epochs=300000", "cluster.ps=2"));
+    cluster_until_in(c, id, "TRAIN");
+    struct master_event e = {.kind = MASTER_DRAIN, .request = ++c->request};
+    e.drain.node = "ps-3";
+    cluster_event(c, &e);
+    cluster_kill(cluster_node(c, "ps-1"));
+    until_taken_over(c, id);
+    assert_both_say(c, "ps-2", "shard 0 of job demo-1 has no backup");
+    assert_both_say(c, "ps-3", "");
+    cluster_free(c);
+}
+
 static void a_job_that_is_taken_over_keeps_its_servers(void **state)
 {
     (void)state;
@@ -153,6 +171,7 @@ int main(void)
         cmocka_unit_test(none_may_be_ended_until_the_new_backup_follows),
         cmocka_unit_test(nobody_is_held_up_for_ever),
         cmocka_unit_test(who_cannot_have_the_backup_may_be_ended),
+        cmocka_unit_test(who_is_emptied_may_be_ended),
         cmocka_unit_test(a_job_that_is_taken_over_keeps_its_servers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

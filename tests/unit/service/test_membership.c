@@ -357,6 +357,11 @@ static void test_waits_while_something_moves(void **state)
     pthread_mutex_unlock(&seen.lock);
     d.over = false;
     assert_false(departure_wait(&d, m, 20)); /* its time is over */
+    d.answered_ms = 0;
+    departure_heard(&d, ERR_TIMEOUT, false); /* it is slow */
+    assert_false(d.over);
+    departure_heard(&d, ERR_UNAVAILABLE, false);
+    assert_true(d.over);
     membership_leave(m, 60000);
     membership_free(m);
     departure_release(&d);
