@@ -17,6 +17,7 @@
 
 #define HEAD "cluster:\n"
 #define KEY "  ps: "
+#define RESIZE_FAILURES_MAX 3 /* starts in a row, before one for which there was no memory */
 
 bool resize_is_wanted(const struct job *j)
 {
@@ -128,16 +129,12 @@ static void set_servers(struct master *m, struct job *j, uint32_t servers)
     free(text);
 }
 
-bool resize_withdraw(struct master *m, struct job *j, const char *why)
+static void take_back(struct master *m, struct job *j, const char *reason, const char *why)
 {
     const size_t wanted = (size_t)j->spec.cluster.ps;
-    if (!j->resume || j->record.servers == 0 || j->record.servers == wanted ||
-        j->shard_count != wanted || resize_servers(m, j) >= wanted) {
-        return false;
-    }
     const char *words =
-        action_printf(m, "goes on with %" PRIu32 " parameter server%s, for %zu cannot hold it: %s",
-                      j->record.servers, j->record.servers == 1 ? "" : "s", wanted, why);
+        action_printf(m, "goes on with %" PRIu32 " parameter server%s, for %s: %s",
+                      j->record.servers, j->record.servers == 1 ? "" : "s", reason, why);
     char quoted[1200];
     action_log(m, LOG_LEVEL_WARN, "job_not_moved", "job=%s servers=%zu reason=%s", j->record.id,
                wanted, log_quote(why, quoted, sizeof quoted));
@@ -146,10 +143,34 @@ bool resize_withdraw(struct master *m, struct job *j, const char *why)
     }
     memset(j->refused, 0, sizeof j->refused); /* what they had before they can have again */
     j->refused_count = 0;
-    job_record_set(&j->move_refused, words);
+    j->start_failures = 0;
+    if (j->record.state == JOB_RUNNING) {
+        job_say(j, words);
+    } else {
+        job_record_set(&j->move_refused, words);
+    }
     if (j->set_waits && j->change == NULL && !j->changing) {
         j->set_waits = false;
         row_refuse(m, j, j->set_request, action_printf(m, "job %s %s", j->record.id, words));
+    } else {
+        job_store(m, j);
     }
+}
+
+void resize_take_back(struct master *m, struct job *j, const char *why)
+{
+    take_back(m, j, action_printf(m, "it cannot move to %" PRId64, j->spec.cluster.ps), why);
+}
+
+bool resize_withdraw(struct master *m, struct job *j, const char *why)
+{
+    const size_t wanted = (size_t)j->spec.cluster.ps;
+    const bool moved = j->resume && j->record.servers != 0 && j->record.servers != wanted;
+    /* refusals count for a while only, and there are more servers than attempts */
+    const bool others = resize_servers(m, j) >= wanted && j->start_failures < RESIZE_FAILURES_MAX;
+    if (!moved || j->shard_count != wanted || others) {
+        return false;
+    }
+    take_back(m, j, action_printf(m, "%zu cannot hold it", wanted), why);
     return true;
 }

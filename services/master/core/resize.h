@@ -15,8 +15,10 @@ void resize_let_go(struct master *m, struct job *j);
 size_t resize_kept(const struct master *m, const struct job *j); /* workers that are */
 void resize_done(struct master *m, struct job *j);               /* it runs */
 /* A server has no room for a shard of its new size. True: so its file says again as many as it ran
- * with. False: it did not move, or there are other servers. */
+ * with. False: it did not move, or other servers are to be tried. */
 bool resize_withdraw(struct master *m, struct job *j, const char *why);
+/* It can never move: its file says again as many as it ran with. */
+void resize_take_back(struct master *m, struct job *j, const char *why);
 /* A client that waits for the move is answered: it was made, or will be. */
 void resize_answer(struct master *m, struct job *j);
 

@@ -86,12 +86,37 @@ static void what_does_not_fit_is_taken_back(void **state)
     cluster_free(c);
 }
 
+/* More servers than a job asks before it gives up, and each of them may have room again before the
+ * last has refused; or none ever has. */
+static void it_asks_no_more_than_some_servers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char id[64];
+        struct cluster *c = begin(1204 + i, 8, id);
+        for (size_t k = 0; k < c->node_count; k++) {
+            const bool has = strcmp(c->nodes[k].id, cluster_job(c, id)->shards[0].ps) == 0;
+            c->nodes[k].refuse = has || c->nodes[k].role != MASTER_PS ? 0
+                                 : i == 0                             ? ERR_EXHAUSTED
+                                                                      : ERR_RANGE;
+            c->nodes[k].refuse_kind = MASTER_CALL_OPEN;
+        }
+        const size_t k = cluster_set(c, id, SETS("cluster.ps=2"));
+        assert_int_equal(cluster_answer(c, k, 60000), ERR_EXHAUSTED);
+        assert_non_null(strstr(c->answer[k].msg, "goes on with 1 parameter server, for 2 cannot"));
+        cluster_until_in(c, id, "TRAIN");
+        assert_servers(c, id, 1);
+        cluster_free(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_client_is_told_when_it_has_moved),
         cmocka_unit_test(it_trains_on_until_the_servers_are_there),
         cmocka_unit_test(what_does_not_fit_is_taken_back),
+        cmocka_unit_test(it_asks_no_more_than_some_servers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
