@@ -146,7 +146,7 @@ static const char *problem_of_shard(struct master *m, const struct job *j, size_
 const char *drain_problem(struct master *m, struct job *j, const struct node *n)
 {
     if (job_is_ending(j) || job_state_is_final(j->record.state) || j->restartable || j->over ||
-        job_yields(j)) {
+        job_gives_up(j)) {
         return NULL; /* it gives its nodes up by itself */
     }
     if (j->record.state != JOB_RUNNING || j->adopts) {

@@ -3,7 +3,7 @@
  * file says what is wanted, the record with how many it ran last.
  *
  * Such a job moves when the servers are there (resize_due.c): it yields like one that is paused,
- * but its nodes are kept for it, and starts from that checkpoint with the new number. Nothing is
+ * but its workers are kept for it, and starts from that checkpoint with the new number. Nothing is
  * lost or made again by that, so it is no recovery. Where the servers are not there it starts, and
  * recovers, with the number that it had. A number that does not fit in the memory of the servers is
  * taken back: the file says the old one again. */
@@ -51,13 +51,26 @@ void resize_keep(struct master *m, struct job *j)
     (void)m;
 }
 
+static bool is_kept(const struct node *n, const struct job *j)
+{
+    return n->role == MASTER_WORKER && n->alive && !n->draining && n->kept_for == j;
+}
+
 size_t resize_kept(const struct master *m, const struct job *j)
 {
     size_t count = 0;
     for (size_t i = 0; i < m->node_count; i++) {
-        const struct node *n = m->nodes[i];
-        count += n->role == MASTER_WORKER && n->alive && !n->draining && n->kept_for == j &&
-                 !node_serves(n, j);
+        count += is_kept(m->nodes[i], j) && !node_serves(m->nodes[i], j);
+    }
+    return count;
+}
+
+size_t resize_kept_all(const struct master *m, const struct job *j)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < m->node_count; i++) {
+        const bool has = job_has_worker(j, m->nodes[i]);
+        count += is_kept(m->nodes[i], j) && !has;
     }
     return count;
 }
@@ -79,20 +92,6 @@ void resize_answer(struct master *m, struct job *j)
         j->set_waits = false;
         row_reply(m, j, j->set_request, false);
     }
-}
-
-void resize_done(struct master *m, struct job *j)
-{
-    if (j->moves) {
-        action_log(m, LOG_LEVEL_INFO, "job_moved", "job=%s step=%" PRIu64 " servers=%zu",
-                   j->record.id, j->step_map.step, j->shard_count);
-    }
-    resize_let_go(m, j);
-    j->record.servers = (uint32_t)j->shard_count;
-    free(j->move_refused);
-    j->move_refused = NULL;
-    resize_answer(m, j);
-    m->reschedule = m->reschedule || resize_is_wanted(j);
 }
 
 /* ---- a number that does not fit ---- */
@@ -173,4 +172,25 @@ bool resize_withdraw(struct master *m, struct job *j, const char *why)
     }
     take_back(m, j, action_printf(m, "%zu cannot hold it", wanted), why);
     return true;
+}
+
+/* ---- it runs ---- */
+
+void resize_done(struct master *m, struct job *j)
+{
+    if (j->moves) {
+        action_log(m, LOG_LEVEL_INFO, "job_moved", "job=%s step=%" PRIu64 " servers=%zu",
+                   j->record.id, j->step_map.step, j->shard_count);
+    }
+    resize_let_go(m, j);
+    j->record.servers = (uint32_t)j->shard_count;
+    free(j->move_refused);
+    j->move_refused = NULL;
+    if (resize_is_wanted(j) && j->cannot_save && j->set_waits && j->change == NULL) {
+        resize_take_back(m, j, j->warning == NULL ? "no checkpoint can be written" : j->warning);
+    }
+    m->reschedule = m->reschedule || resize_is_wanted(j); /* when it moves is looked at then */
+    if (!resize_is_wanted(j)) {
+        resize_answer(m, j);
+    }
 }
