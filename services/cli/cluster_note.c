@@ -30,13 +30,14 @@ void cluster_note(const Gradus__V1__Job *job, uint64_t workers_min, uint64_t ps,
     if (!counts->known) {
         return;
     }
+    const uint64_t enough = job->servers != 0 && job->servers < ps ? job->servers : ps;
     switch (job->state) {
     case GRADUS__V1__JOB_STATE__PENDING:
         buf_printf(out, "job %s%s", job->id, job->reason[0] == '\0' ? " waits" : "");
         text_reason_line(job, " ", out);
         buf_add_str(out, "; the cluster has ");
         add_counts(counts, out);
-        if (counts->workers < workers_min || counts->ps < ps) {
+        if (counts->workers < workers_min || counts->ps < enough) {
             buf_add_str(out, ", so it begins when more have joined");
         }
         return;

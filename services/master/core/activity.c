@@ -107,8 +107,9 @@ const char *activity_words(const struct master *m, const struct job *j, uint64_t
 {
     buf_reset(words);
     if (resize_is_wanted(j) && !j->resizing) {
-        buf_printf(words, "wants %" PRId64 " parameter servers: %zu can serve it",
-                   j->spec.cluster.ps, resize_servers(m, j));
+        buf_printf(words, "wants %" PRId64 " parameter servers: %zu can serve it%s",
+                   j->spec.cluster.ps, resize_servers(m, j),
+                   j->cannot_save ? ", and no checkpoint can be written" : "");
     }
     for (size_t i = 0; i < j->worker_count; i++) {
         say_silence(m, j->workers[i].node, now_ms, words);

@@ -177,6 +177,7 @@ size_t job_servers_to_start(const struct job *j, size_t free);
 void job_enter(struct master *m, struct job *j, enum job_state state, const char *reason);
 void job_say(struct job *j, const char *reason); /* a new reason, same state */
 struct job_worker *job_worker_of(struct job *j, const struct node *n); /* NULL: none */
+bool job_has_worker(const struct job *j, const struct node *n);
 struct job_worker *job_worker_add(struct job *j, struct node *n);
 size_t job_workers_started(const struct job *j);
 uint32_t job_workers_active(const struct job *j); /* that have a share */
@@ -229,7 +230,9 @@ void on_checkpoint(struct master *m, const struct master_event *e);
 bool job_yields(const struct job *j);     /* it is to yield, and has not yielded yet */
 bool job_leaves(const struct job *j);     /* and then others may have its nodes */
 bool job_yields_now(const struct job *j); /* and its checkpoint may be tried */
-void yield_take_back(struct job *j);      /* there is no need to yield any more */
+/* It gets nothing new: it yields now, or when a checkpoint can be written, and others have it. */
+bool job_gives_up(const struct job *j);
+void yield_take_back(struct job *j); /* there is no need to yield any more */
 /* its checkpoint failed; training goes on meanwhile */
 void yield_failed(struct master *m, struct job *j);
 void on_pause(struct master *m, const struct master_event *e);
@@ -253,6 +256,7 @@ bool quota_memory_is_reached(const struct master *m, const struct job *j);
 size_t quota_workers(const struct master *m, const struct job *j);
 void quota_measure(struct job *j); /* the memory of its shards, by its plan */
 bool job_holds_nodes(const struct job *j);
+bool job_waits_to_start(const struct job *j);
 
 /* preempt.c */
 /* @j waits for @workers and its servers. True: jobs make way for it, or its nodes are about to be
@@ -335,7 +339,6 @@ void adopt_end(struct master *m, struct job *j);      /* where it stands is know
 void schedule(struct master *m);
 /* True if there are enough servers, busy ones included, that are not too small for it. */
 bool placement_has_room(const struct master *m, const struct job *j);
-bool schedule_waits(const struct job *j); /* to be started */
 /* May the node be given one job more, @j? NULL: any. */
 bool placement_is_free(const struct master *m, const struct node *n, const struct job *j);
 
@@ -344,6 +347,7 @@ void start_begin(struct master *m, struct job *j); /* its nodes are chosen */
 /* Makes the plan for the case that @spec is the file of the job, whose data are known, and it has
  * so many servers. @out is zeroed. Errors: those of model_new(), plan_make_job() and
  * plan_update_check(). */
+bool start_fits(const struct job *j, size_t servers, struct err *err); /* there is a plan for it */
 int start_plan(const struct job *j, const struct job_spec *spec, size_t servers, struct plan *out,
                struct err *err);
 void start_forget_fields(struct job *j); /* the names and variables that an inspection told */

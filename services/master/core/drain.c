@@ -220,7 +220,7 @@ bool drain_may_move(const struct master *m, const struct job *j, const struct no
 const char *drain_problem(struct master *m, struct job *j, const struct node *n)
 {
     if (job_is_ending(j) || job_state_is_final(j->record.state) || j->restartable || j->over ||
-        job_yields(j)) {
+        job_gives_up(j)) {
         return NULL; /* it gives its nodes up by itself */
     }
     if (j->record.state != JOB_RUNNING || j->adopts) {

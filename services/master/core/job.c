@@ -152,6 +152,15 @@ struct job_worker *job_worker_of(struct job *j, const struct node *n)
     return NULL;
 }
 
+bool job_has_worker(const struct job *j, const struct node *n)
+{
+    bool has = false;
+    for (size_t i = 0; i < j->worker_count; i++) {
+        has = has || j->workers[i].node == n;
+    }
+    return has;
+}
+
 size_t job_workers_started(const struct job *j)
 {
     size_t count = 0;

@@ -331,10 +331,10 @@ struct job {
     bool hold_limit;                   /* sync: it is where a hold ends */
     bool hold_checkpoint, hold_cancel; /* asked for and not begun */
     uint64_t saved_ms,
-        saved_epoch;  /* its last checkpoint, or its start; training.checkpoint_within */
-    bool resizing;    /* it is to move to as many servers as its file says (resize_due.c), */
-    bool moves;       /* and has stopped for that: its nodes are kept for it until it runs again */
-    bool cannot_save; /* a server could not write a checkpoint when it opened its shard */
+        saved_epoch; /* its last checkpoint, or its start; training.checkpoint_within */
+    bool resizing;   /* it is to move to as many servers as its file says (resize_due.c), */
+    bool moves;      /* and has stopped for that: its workers are kept for it until it runs again */
+    bool cannot_save;        /* a server could not write a checkpoint when it opened its shard */
     char *move_refused;      /* why it did not move; to be shown when it runs; owned; NULL: none */
     char *preempted_by;      /* the id of the job that it is to make way for; owned; NULL: none */
     bool victim;             /* preempt.c: it would make way */

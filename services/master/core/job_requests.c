@@ -95,6 +95,9 @@ void on_cancel(struct master *m, const struct master_event *e)
     } else if (j->record.state == JOB_PENDING && j->resume) {
         job_must_end(j, JOB_CANCELLED, "cancelled while it waited for its turn; %s",
                      job_checkpoint_words(m, j));
+    } else if (j->record.state == JOB_STARTING && j->resume) {
+        job_must_end(j, JOB_CANCELLED, "cancelled while it was starting again; %s",
+                     job_checkpoint_words(m, j));
     } else if (j->record.state == JOB_RECOVERING && !j->over && !j->adopts) {
         job_must_end(j, JOB_CANCELLED, "cancelled while it was recovering (%s); %s",
                      action_printf(m, "%s", j->record.reason), job_checkpoint_words(m, j));

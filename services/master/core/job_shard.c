@@ -152,6 +152,7 @@ static void note_handover(struct job *j, size_t i, bool taken)
         job_record_set(&from->address, to->address);
         job_record_set(&from->http_address, to->http_address);
         job_record_set(&from->host, to->host);
+        job_record_set(&from->version, to->version);
         from->pid = to->pid;
         from->incarnation = to->incarnation;
         from->opening = from->backup_opening;

@@ -59,8 +59,11 @@ static void end_pauses(struct master *m)
             m->reschedule = true;
         }
         m->reschedule =
-            m->reschedule || (schedule_waits(j) && j->resume && m->before_ms < j->resume_fewer_ms &&
-                              j->resume_fewer_ms <= m->now_ms);
+            m->reschedule || (job_waits_to_start(j) && j->resume &&
+                              m->before_ms < j->resume_fewer_ms && j->resume_fewer_ms <= m->now_ms);
+        if (j->moves && job_waits_to_start(j) && m->before_ms >= j->resume_fewer_ms) {
+            resize_let_go(m, j); /* nor did it begin with fewer: it waits like others */
+        }
         if (j->phase == PHASE_START && j->go_ms != 0 && j->go_ms <= m->now_ms) {
             job_touch(j);
         }
@@ -208,7 +211,7 @@ static void job_timer(const struct master *m, const struct job *j, uint64_t *nex
     if (j->start_after_ms != 0) {
         earlier(next, j->start_after_ms);
     }
-    if (schedule_waits(j) && j->resume && j->resume_fewer_ms > m->now_ms) {
+    if (job_waits_to_start(j) && j->resume && j->resume_fewer_ms > m->now_ms) {
         earlier(next, j->resume_fewer_ms);
     }
     earlier(next, checkpoint_due_ms(j));

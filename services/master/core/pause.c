@@ -19,6 +19,11 @@ bool job_yields(const struct job *j)
     return job_leaves(j) || (j->resizing && !j->over);
 }
 
+bool job_gives_up(const struct job *j)
+{
+    return job_leaves(j) || job_yields_now(j);
+}
+
 bool job_yields_now(const struct job *j)
 {
     return job_yields(j) && j->yield_again_ms == 0;
@@ -56,6 +61,7 @@ void yield_failed(struct master *m, struct job *j)
                              s->why, j->yield_failures + 1, ms / 1000));
     if (j->resizing) {
         resize_answer(m, j);
+        m->reschedule = true; /* it may take workers meanwhile */
     }
 }
 

@@ -189,14 +189,6 @@ static bool runs(const struct job *j)
     return j->record.state == JOB_RUNNING || j->phase == PHASE_WAIT || j->adopts;
 }
 
-/* For the first time, to recover, or to go on where it yielded. */
-bool schedule_waits(const struct job *j)
-{
-    return !j->restartable && !j->chosen && j->row_stored > 0 && j->has_spec &&
-           (j->record.state == JOB_PENDING ||
-            (j->record.state == JOB_RECOVERING && j->phase == PHASE_NONE));
-}
-
 /* Those that it had, as far as they live; after a while any. */
 static size_t least_to_move(const struct master *m, const struct job *j, size_t least)
 {
@@ -353,7 +345,7 @@ static void serve_running(struct master *m, struct job *j, const struct job *fir
 {
     bool after = (first != NULL && first->record.priority > j->record.priority) ||
                  (awaited != NULL && awaited->record.priority >= j->record.priority);
-    if (!j->over && !j->hold_cancel && !job_yields(j)) {
+    if (!j->over && !j->hold_cancel && !job_gives_up(j)) {
         refill(m, j, (size_t)(after ? j->spec.cluster.workers.min : j->spec.cluster.workers.max));
     } else if ((j->phase == PHASE_WAIT || j->adopts) && j->worker_count == 0) {
         /* what it needs to bring its work to an end */
@@ -398,7 +390,8 @@ void schedule(struct master *m)
     preempt_review(m);
     count_supply(m);
     for (size_t i = q.count; i-- > 0;) {
-        awaited = q.items[i].j->awaited && schedule_waits(q.items[i].j) ? q.items[i].j : awaited;
+        awaited =
+            q.items[i].j->awaited && job_waits_to_start(q.items[i].j) ? q.items[i].j : awaited;
     }
     for (size_t i = 0; i < q.count; i++) {
         struct job *j = q.items[i].j;
@@ -409,7 +402,7 @@ void schedule(struct master *m)
         }
         if (q.items[i].rank == 0) {
             serve_running(m, j, first, awaited);
-        } else if (schedule_waits(j)) {
+        } else if (job_waits_to_start(j)) {
             first = serve_waiting(m, j, first);
         }
     }

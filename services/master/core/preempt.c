@@ -131,7 +131,8 @@ static bool waits_above(const struct master *m, const struct job *v)
     for (size_t i = 0; i < m->live_count; i++) {
         const struct job *j = m->live[i];
         if (j->record.priority > v->record.priority && !job_state_is_final(j->record.state) &&
-            !job_holds_nodes(j) && !j->record.paused && j->record.waiting != JOB_WAITS_QUOTA) {
+            (!job_holds_nodes(j) || job_waits_to_start(j)) && !j->record.paused &&
+            j->record.waiting != JOB_WAITS_QUOTA) {
             return true;
         }
     }

@@ -15,6 +15,14 @@ bool job_holds_nodes(const struct job *j)
            (j->chosen || j->moves || j->phase != PHASE_NONE);
 }
 
+/* For the first time, to recover, or to go on where it yielded. */
+bool job_waits_to_start(const struct job *j)
+{
+    return !j->restartable && !j->chosen && j->row_stored > 0 && j->has_spec &&
+           (j->record.state == JOB_PENDING ||
+            (j->record.state == JOB_RECOVERING && j->phase == PHASE_NONE));
+}
+
 static bool same_owner(const struct job *a, const struct job *b)
 {
     return strcmp(a->record.owner, b->record.owner) == 0;
@@ -30,7 +38,7 @@ void quota_usage(const struct master *m, const struct job *j, struct usage *out)
         }
         if (job_holds_nodes(o)) {
             out->running++;
-            out->workers += o->moves ? resize_kept(m, o) + o->worker_count : o->worker_count;
+            out->workers += o->worker_count + (o->moves ? resize_kept_all(m, o) : 0);
             out->memory += o->record.ps_memory;
         } else if (o->record.state == JOB_RECOVERING && j->record.state != JOB_RECOVERING) {
             out->running++; /* the job counts already */

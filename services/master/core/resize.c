@@ -3,7 +3,7 @@
  * file says what is wanted, the record with how many it ran last.
  *
  * Such a job moves when the servers are there (resize_due.c): it yields like one that is paused,
- * but its nodes are kept for it, and starts from that checkpoint with the new number. Nothing is
+ * but its workers are kept for it, and starts from that checkpoint with the new number. Nothing is
  * lost or made again by that, so it is no recovery. Where the servers are not there it starts, and
  * recovers, with the number that it had. A number that does not fit in the memory of the servers is
  * taken back: the file says the old one again. */
@@ -17,6 +17,7 @@
 
 #define HEAD "cluster:\n"
 #define KEY "  ps: "
+#define RESIZE_FAILURES_MAX 3 /* starts in a row, before one for which there was no memory */
 
 bool resize_is_wanted(const struct job *j)
 {
@@ -50,13 +51,26 @@ void resize_keep(struct master *m, struct job *j)
     (void)m;
 }
 
+static bool is_kept(const struct node *n, const struct job *j)
+{
+    return n->role == MASTER_WORKER && n->alive && !n->draining && n->kept_for == j;
+}
+
 size_t resize_kept(const struct master *m, const struct job *j)
 {
     size_t count = 0;
     for (size_t i = 0; i < m->node_count; i++) {
-        const struct node *n = m->nodes[i];
-        count += n->role == MASTER_WORKER && n->alive && !n->draining && n->kept_for == j &&
-                 !node_serves(n, j);
+        count += is_kept(m->nodes[i], j) && !node_serves(m->nodes[i], j);
+    }
+    return count;
+}
+
+size_t resize_kept_all(const struct master *m, const struct job *j)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < m->node_count; i++) {
+        const bool has = job_has_worker(j, m->nodes[i]);
+        count += is_kept(m->nodes[i], j) && !has;
     }
     return count;
 }
@@ -78,20 +92,6 @@ void resize_answer(struct master *m, struct job *j)
         j->set_waits = false;
         row_reply(m, j, j->set_request, false);
     }
-}
-
-void resize_done(struct master *m, struct job *j)
-{
-    if (j->moves) {
-        action_log(m, LOG_LEVEL_INFO, "job_moved", "job=%s step=%" PRIu64 " servers=%zu",
-                   j->record.id, j->step_map.step, j->shard_count);
-    }
-    resize_let_go(m, j);
-    j->record.servers = (uint32_t)j->shard_count;
-    free(j->move_refused);
-    j->move_refused = NULL;
-    resize_answer(m, j);
-    m->reschedule = m->reschedule || resize_is_wanted(j);
 }
 
 /* ---- a number that does not fit ---- */
@@ -128,16 +128,12 @@ static void set_servers(struct master *m, struct job *j, uint32_t servers)
     free(text);
 }
 
-bool resize_withdraw(struct master *m, struct job *j, const char *why)
+static void take_back(struct master *m, struct job *j, const char *reason, const char *why)
 {
     const size_t wanted = (size_t)j->spec.cluster.ps;
-    if (!j->resume || j->record.servers == 0 || j->record.servers == wanted ||
-        j->shard_count != wanted || resize_servers(m, j) >= wanted) {
-        return false;
-    }
     const char *words =
-        action_printf(m, "goes on with %" PRIu32 " parameter server%s, for %zu cannot hold it: %s",
-                      j->record.servers, j->record.servers == 1 ? "" : "s", wanted, why);
+        action_printf(m, "goes on with %" PRIu32 " parameter server%s, for %s: %s",
+                      j->record.servers, j->record.servers == 1 ? "" : "s", reason, why);
     char quoted[1200];
     action_log(m, LOG_LEVEL_WARN, "job_not_moved", "job=%s servers=%zu reason=%s", j->record.id,
                wanted, log_quote(why, quoted, sizeof quoted));
@@ -146,10 +142,55 @@ bool resize_withdraw(struct master *m, struct job *j, const char *why)
     }
     memset(j->refused, 0, sizeof j->refused); /* what they had before they can have again */
     j->refused_count = 0;
-    job_record_set(&j->move_refused, words);
+    j->start_failures = 0;
+    if (j->record.state == JOB_RUNNING) {
+        job_say(j, words);
+    } else {
+        job_record_set(&j->move_refused, words);
+    }
     if (j->set_waits && j->change == NULL && !j->changing) {
         j->set_waits = false;
         row_refuse(m, j, j->set_request, action_printf(m, "job %s %s", j->record.id, words));
+    } else {
+        job_store(m, j);
     }
+}
+
+void resize_take_back(struct master *m, struct job *j, const char *why)
+{
+    take_back(m, j, action_printf(m, "it cannot move to %" PRId64, j->spec.cluster.ps), why);
+}
+
+bool resize_withdraw(struct master *m, struct job *j, const char *why)
+{
+    const size_t wanted = (size_t)j->spec.cluster.ps;
+    const bool moved = j->resume && j->record.servers != 0 && j->record.servers != wanted;
+    /* refusals count for a while only, and there are more servers than attempts */
+    const bool others = resize_servers(m, j) >= wanted && j->start_failures < RESIZE_FAILURES_MAX;
+    if (!moved || j->shard_count != wanted || others) {
+        return false;
+    }
+    take_back(m, j, action_printf(m, "%zu cannot hold it", wanted), why);
     return true;
+}
+
+/* ---- it runs ---- */
+
+void resize_done(struct master *m, struct job *j)
+{
+    if (j->moves) {
+        action_log(m, LOG_LEVEL_INFO, "job_moved", "job=%s step=%" PRIu64 " servers=%zu",
+                   j->record.id, j->step_map.step, j->shard_count);
+    }
+    resize_let_go(m, j);
+    j->record.servers = (uint32_t)j->shard_count;
+    free(j->move_refused);
+    j->move_refused = NULL;
+    if (resize_is_wanted(j) && j->cannot_save && j->set_waits && j->change == NULL) {
+        resize_take_back(m, j, j->warning == NULL ? "no checkpoint can be written" : j->warning);
+    }
+    m->reschedule = m->reschedule || resize_is_wanted(j); /* when it moves is looked at then */
+    if (!resize_is_wanted(j)) {
+        resize_answer(m, j);
+    }
 }

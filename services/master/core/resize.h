@@ -12,11 +12,15 @@ size_t resize_servers(const struct master *m, const struct job *j);
 /* Its nodes are about to be told to drop it, and are kept for it; are not kept any more. */
 void resize_keep(struct master *m, struct job *j);
 void resize_let_go(struct master *m, struct job *j);
-size_t resize_kept(const struct master *m, const struct job *j); /* workers that are */
-void resize_done(struct master *m, struct job *j);               /* it runs */
+/* Workers that are, and have dropped it; those that have not, too. */
+size_t resize_kept(const struct master *m, const struct job *j);
+size_t resize_kept_all(const struct master *m, const struct job *j);
+void resize_done(struct master *m, struct job *j); /* it runs */
 /* A server has no room for a shard of its new size. True: so its file says again as many as it ran
- * with. False: it did not move, or there are other servers. */
+ * with. False: it did not move, or other servers are to be tried. */
 bool resize_withdraw(struct master *m, struct job *j, const char *why);
+/* It can never move: its file says again as many as it ran with. */
+void resize_take_back(struct master *m, struct job *j, const char *why);
 /* A client that waits for the move is answered: it was made, or will be. */
 void resize_answer(struct master *m, struct job *j);
 

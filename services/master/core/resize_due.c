@@ -25,6 +25,17 @@ static void end(struct job *j)
     yield_take_back(j);
 }
 
+/* It has a plan for so many; one that was told before its data were known may have none. */
+static bool is_possible(struct master *m, struct job *j)
+{
+    struct err err = {0};
+    if (j->train.records == 0 || start_fits(j, (size_t)j->spec.cluster.ps, &err)) {
+        return true;
+    }
+    resize_take_back(m, j, err.msg);
+    return false;
+}
+
 static void look(struct master *m, struct job *j)
 {
     const bool moves =
@@ -32,7 +43,9 @@ static void look(struct master *m, struct job *j)
         (resize_servers(m, j) >= (size_t)j->spec.cluster.ps || MUTANT(resize_before_servers)) &&
         !MUTANT(resize_never);
     if (moves && !j->resizing && !job_leaves(j)) {
-        begin(m, j);
+        if (is_possible(m, j)) {
+            begin(m, j);
+        }
     } else if (j->resizing && !moves) {
         end(j);
     }

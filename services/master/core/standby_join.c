@@ -18,7 +18,7 @@ bool standby_is_calm(const struct job *j)
 {
     const bool runs = j->record.state == JOB_RUNNING && !j->over && !j->adopts && !j->hold_cancel;
     const bool stays = j->change == NULL && !j->changing && !j->regroup_needed && !j->standby_moved;
-    return runs && stays && !job_yields(j) && !job_is_ending(j);
+    return runs && stays && !job_gives_up(j) && !job_is_ending(j);
 }
 
 static size_t parts_of(const struct job *j, const struct node *n)

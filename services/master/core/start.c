@@ -172,6 +172,14 @@ int start_plan(const struct job *j, const struct job_spec *of, size_t servers, s
     return rc;
 }
 
+bool start_fits(const struct job *j, size_t servers, struct err *err)
+{
+    struct plan plan = {0};
+    const int rc = start_plan(j, &j->spec, servers, &plan, err);
+    plan_release(&plan);
+    return rc == 0;
+}
+
 static int check_labels(const struct job *j, struct err *err)
 {
     enum data_label_kind kind = job_spec_label_kind(&j->spec);
@@ -300,11 +308,25 @@ void start_inspect_done(struct master *m, struct job *j, const struct master_cal
     j->inspected = true;
 }
 
+/* The number of servers that it was to move to came before its data were known, and there is no
+ * plan for so many. */
+static bool is_cut_too_fine(const struct job *j)
+{
+    const size_t had = j->record.servers;
+    return had != 0 && had != j->shard_count && !start_fits(j, j->shard_count, NULL) &&
+           start_fits(j, had, NULL);
+}
+
 int start_data_known(struct master *m, struct job *j)
 {
     struct err err = {0};
     if (start_check_data(j, &err) < 0) {
-        job_must_end(j, JOB_FAILED, "%s", err.msg);
+        if (is_cut_too_fine(j)) {
+            resize_take_back(m, j, err.msg);
+            job_must_restart(j, err.msg);
+        } else {
+            job_must_end(j, JOB_FAILED, "%s", err.msg);
+        }
         return err.code;
     }
     action_log(m, LOG_LEVEL_INFO, "job_data",

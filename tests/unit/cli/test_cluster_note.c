@@ -71,6 +71,11 @@ static void test_a_job_that_wants_servers(void **state)
     job.servers = 5;
     cluster_note(&job, 1, 5, &two, &out);
     assert_string_equal(buf_str(&out), "");
+    job.state = GRADUS__V1__JOB_STATE__PENDING; /* it ran with fewer, and can again */
+    job.servers = 1;
+    cluster_note(&job, 1, 5, &two, &out);
+    assert_string_equal(buf_str(&out),
+                        "job x-1 waits; the cluster has 2 workers and 1 parameter server");
     buf_release(&out);
 }
 

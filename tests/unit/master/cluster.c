@@ -428,6 +428,7 @@ static void land(struct cluster *c, struct flight *f)
         struct flight *answer = new_flight(c, FLIGHT_ANSWER);
         answer->number = flown.c.number;
         answer->failed = fake_call(c, &flown, cluster_node(c, flown.node), answer) < 0;
+        answer->done.problem = flown.c.kind == MASTER_CALL_OPEN ? c->cannot_save : NULL;
         break;
     }
     }

@@ -154,7 +154,8 @@ struct cluster {
     bool old_manifests; /* without sums of metrics */
     double best_step;   /* accuracy is highest there, and lower with each step farther; 0: 0.5 */
     bool manifest_fails, store_fails;
-    int full_after;   /* 1 + a mode: rows are refused after the first that has it */
+    const char *cannot_save; /* servers say this when they open a shard; NULL: they can */
+    int full_after;          /* 1 + a mode: rows are refused after the first that has it */
     const char *from; /* workers say that they took this of the source; NULL: there is none */
     uint64_t from_fingerprint;
     struct { /* what the last InspectData and StartJob said */
