@@ -201,7 +201,7 @@ static bool has_gradient(const struct ps_record_stream *s)
 {
     const struct shard_record *r = &s->request->event.record;
     return s->number > 0 && r->kind == SHARD_RECORD_UPDATE && r->examples > 0 &&
-           s->shard->tables != NULL;
+           s->shard->tables != NULL && (s->shard->elements == 0 || s->total > 0);
 }
 
 /* Memory for the values of a record that begins. 1: there is none; the message is read again when

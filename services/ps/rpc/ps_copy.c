@@ -23,11 +23,13 @@ static struct ps_copy *copy_new(struct ps_shard *s, bool reserved, struct err *e
     return c;
 }
 
-/* A block that the backup sees, with a reference. NULL: there is none. */
+/* A block that the backup sees, with a reference. NULL: there is none, or rows of tables may lie
+ * behind the values, which go in messages then. */
 static struct ps_copy *block_new(const struct ps_copies *all, struct ps_shard *s)
 {
     uint32_t block;
-    float *data = all->near == NULL ? NULL : ps_near_take(all->near, &block);
+    const bool none = all->near == NULL || s->tables != NULL;
+    float *data = none ? NULL : ps_near_take(all->near, &block);
     if (data == NULL) {
         return NULL;
     }

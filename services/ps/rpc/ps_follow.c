@@ -187,7 +187,9 @@ int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location,
     char *target = ps_near_target(s->ps, location->address, &f->is_near);
     const struct rpc_channel_options options = {
         .target = target,
-        .send_bytes_max = floats * sizeof(float) + SEND_BYTES_MIN,
+        /* rows of an update have no limit; what is queued lies in the records, and is no copy */
+        .send_bytes_max =
+            s->tables != NULL ? SIZE_MAX / 2 : floats * sizeof(float) + SEND_BYTES_MIN,
         .own_connection = true,
         .credentials = s->ps->credentials,
     };
@@ -236,10 +238,11 @@ void ps_follow_joined(struct ps_shard *s)
 static bool hear_word(struct ps_follow *f)
 {
     const uint64_t word = f->copies.near == NULL ? 0 : ps_near_word(f->copies.near);
-    if (word <= f->known || word > f->in_notes) {
+    const uint64_t heard = word < f->in_notes ? word : f->in_notes;
+    if (heard <= f->known) {
         return false;
     }
-    f->known = word;
+    f->known = heard;
     return true;
 }
 

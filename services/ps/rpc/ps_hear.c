@@ -27,26 +27,33 @@ static void on_ready(struct gradient_wait *w)
     const struct shared_notes notes = s->hears.notes;
     atomic_store(&s->hears.ready, true);
     shared_notes_ring(&notes, SHARED_NOTES_PUT);
+    ps_record_stream_unref(s);
+}
+
+/* Nothing is waited for any more. What was granted and not fetched goes back. */
+static void leave_room(struct ps_record_stream *s)
+{
+    if (gradient_wait_cancel(&s->hears.waiter)) {
+        ps_record_stream_unref(s);
+    }
 }
 
 /* Waits for room; false: the stream is over. */
 static bool wait_for_room(struct ps_record_stream *s)
 {
-    bool cancelled = false;
     atomic_store(&s->hears.ready, false);
+    atomic_fetch_add(&s->refs, 1); /* of the waiter */
     gradient_pool_wait(&s->shard->gradients, &s->hears.waiter);
-    while (!cancelled) {
+    for (;;) {
         const uint32_t rung = shared_notes_rung(&s->hears.notes, SHARED_NOTES_PUT);
+        if (atomic_load(&s->hears.over)) {
+            return false;
+        }
         if (atomic_load(&s->hears.ready)) {
-            break;
+            return true;
         }
-        if (atomic_load(&s->hears.over) && gradient_wait_cancel(&s->hears.waiter)) {
-            cancelled = true;
-        } else {
-            shared_notes_wait(&s->hears.notes, SHARED_NOTES_PUT, rung);
-        }
+        shared_notes_wait(&s->hears.notes, SHARED_NOTES_PUT, rung);
     }
-    return !atomic_load(&s->hears.over);
 }
 
 /* Errors: those of ps_shared_memory_gradient(); ERR_CANCELLED the stream is over. */
@@ -152,6 +159,7 @@ static void *run(void *ctx)
         (void)ps_shard_wrap(s->shard, &err);
         (void)rpc_fail(s->call, &err);
     }
+    leave_room(s);
     ps_record_stream_unref(s);
     ps_thread_ends(ps);
     return NULL;

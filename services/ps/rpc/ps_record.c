@@ -238,7 +238,7 @@ static bool has_rows(const struct ps_record *r)
 static uint32_t block_of(const struct ps_record *r, uint64_t number)
 {
     const struct ps_copy *c = r->gradient;
-    const bool seen = c != NULL && !has_rows(r) && c->near != NULL && c->near->stream == number;
+    const bool seen = c != NULL && c->near != NULL && c->near->stream == number;
     return seen ? c->block + 1 : 0;
 }
 

@@ -115,7 +115,7 @@ static void part_left(void *ctx)
     struct leaving_part *p = ctx;
     struct ps_shard *s = p->of->shard;
     atomic_fetch_sub(&p->of->leaving, 1);
-    ps_shard_wake(s); /* the next one may be read */
+    ps_shard_freed(s); /* the next one may be read */
     unref(p->of);
     ps_shard_unref(s);
     free(p->data);

@@ -356,59 +356,88 @@ static void other_notes_are_refused(void **state)
     ps_pair_stop(&p);
 }
 
+/* A backup with memory for one gradient, which somebody has, and a note that waits for it. */
+struct full {
+    struct ps_pair pair;
+    struct says says;
+    struct ps_shard *shard;
+    struct buffer *buffer;
+    uint32_t block; /* of the note */
+};
+
+static void full_begin(struct full *f)
+{
+    struct err err;
+    struct gradient_wait waiter = {0};
+    const Gradus__V1__ShardRef ref = ps_pair_ref(BACKUP, 1);
+    *f = (struct full){.buffer = NULL};
+    ps_pair_start(&f->pair, "async", "sgd", 0);
+    ps_rig_stop(&f->pair.backup);
+    ps_rig_start_full(&f->pair.backup, 0, floats_bytes_max(ELEMENTS), 0);
+    ps_rig_expect(ps_pair_open_one(&f->pair, true, &err), 0, &err, "");
+    ps_rig_go_local(&f->pair.backup);
+    f->shard = ps_find(f->pair.backup.ps, &ref, &err);
+    assert_int_equal(gradient_pool_get(&f->shard->gradients, &waiter, &f->buffer, &err), 0);
+    greet(&f->says, &f->pair.backup, ELEMENTS);
+    f->block = take(&f->says);
+    assert_true(note(&f->says, 1, f->block));
+    wait_until(meter_value(f->pair.backup.ps->gradient_memory.waits) == 1);
+}
+
+static void full_end(struct full *f)
+{
+    ps_shard_unref(f->shard);
+    ps_pair_stop(&f->pair); /* which finds memory that was not given back */
+}
+
 /* Gradients of notes wait for memory like others. */
 static void notes_wait_for_memory(void **state)
 {
     (void)state;
-    struct ps_pair p = {0};
-    struct says s;
-    struct err err;
-    ps_pair_start(&p, "async", "sgd", 0);
-    ps_rig_stop(&p.backup);
-    ps_rig_start_full(&p.backup, 0, floats_bytes_max(ELEMENTS), 0);
-    ps_rig_expect(ps_pair_open_one(&p, true, &err), 0, &err, "");
-    ps_rig_go_local(&p.backup);
-    const Gradus__V1__ShardRef ref = ps_pair_ref(BACKUP, 1);
-    struct ps_shard *shard = ps_find(p.backup.ps, &ref, &err);
-    struct gradient_wait waiter = {0};
-    struct buffer *buffer = NULL;
-    assert_int_equal(gradient_pool_get(&shard->gradients, &waiter, &buffer, &err), 0);
-    greet(&s, &p.backup, ELEMENTS);
-    assert_true(note(&s, 1, take(&s)));
-    wait_until(meter_value(p.backup.ps->gradient_memory.waits) == 1);
-    buffer_put(buffer);
-    wait_until(shared_notes_word(&s.notes) == 0 && ps_pair_look(&p.backup).problem[0] != '\0');
-    says_end(&s, ERR_CORRUPT, "which are not the next ones"); /* it names no batches */
-    ps_shard_unref(shard);
-    ps_pair_stop(&p);
+    struct full f;
+    full_begin(&f);
+    buffer_put(f.buffer);
+    wait_until(shared_notes_word(&f.says.notes) == 0 &&
+               ps_pair_look(&f.pair.backup).problem[0] != '\0');
+    says_end(&f.says, ERR_CORRUPT, "which are not the next ones"); /* it names no batches */
+    full_end(&f);
 }
 
 /* The stream ends while one waits. */
 static void who_waits_for_memory_goes(void **state)
 {
     (void)state;
-    struct ps_pair p = {0};
-    struct says s;
-    struct err err;
-    ps_pair_start(&p, "async", "sgd", 0);
-    ps_rig_stop(&p.backup);
-    ps_rig_start_full(&p.backup, 0, floats_bytes_max(ELEMENTS), 0);
-    ps_rig_expect(ps_pair_open_one(&p, true, &err), 0, &err, "");
-    ps_rig_go_local(&p.backup);
-    const Gradus__V1__ShardRef ref = ps_pair_ref(BACKUP, 1);
-    struct ps_shard *shard = ps_find(p.backup.ps, &ref, &err);
-    struct gradient_wait waiter = {0};
-    struct buffer *buffer = NULL;
-    assert_int_equal(gradient_pool_get(&shard->gradients, &waiter, &buffer, &err), 0);
-    greet(&s, &p.backup, ELEMENTS);
-    assert_true(note(&s, 1, take(&s)));
-    wait_until(meter_value(p.backup.ps->gradient_memory.waits) == 1);
-    says_end(&s, 0, "");
-    ps_wait_threads(p.backup.ps);
-    buffer_put(buffer);
-    assert_int_equal(ps_pair_look(&p.backup).held.records, 0);
-    ps_shard_unref(shard);
-    ps_pair_stop(&p);
+    struct full f;
+    full_begin(&f);
+    says_end(&f.says, 0, "");
+    ps_wait_threads(f.pair.backup.ps);
+    buffer_put(f.buffer);
+    assert_int_equal(ps_pair_look(&f.pair.backup).held.records, 0);
+    full_end(&f);
+}
+
+/* The stream ends while the memory is granted. */
+static void what_is_granted_too_late_goes_back(void **state)
+{
+    (void)state;
+    struct full f;
+    full_begin(&f);
+    rpc_stream_cancel(f.says.stream);
+    buffer_put(f.buffer);
+    says_end(&f.says, 0, "");
+    full_end(&f);
+}
+
+/* Its primary has taken the block back. */
+static void what_is_granted_for_nothing_goes_back(void **state)
+{
+    (void)state;
+    struct full f;
+    full_begin(&f);
+    shared_memory_return_gradient(f.says.memory, f.block - 1);
+    buffer_put(f.buffer);
+    says_end(&f.says, ERR_INVALID, "is not open, or in use");
+    full_end(&f);
 }
 
 #define WORKERS 4
@@ -551,6 +580,8 @@ int main(void)
         cmocka_unit_test(other_notes_are_refused),
         cmocka_unit_test(notes_wait_for_memory),
         cmocka_unit_test(who_waits_for_memory_goes),
+        cmocka_unit_test(what_is_granted_too_late_goes_back),
+        cmocka_unit_test(what_is_granted_for_nothing_goes_back),
         cmocka_unit_test(notes_and_messages_come_in_order),
         cmocka_unit_test(another_stream_has_other_memory),
     };
