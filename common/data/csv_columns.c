@@ -297,11 +297,12 @@ static int assign_roles(struct csv_columns *c, const char *path, enum data_weigh
     }
     if (c->numbers + c->categories == 0) {
         char advice[128];
+        const size_t count = csv_columns_seen(c);
         csv_advise_separator(c, advice, sizeof advice);
         return err_set(err, ERR_INVALID,
                        "%s: no features are left: the file has %zu column%s with data.separator "
                        "\"%s\"%s",
-                       path, c->count, c->count == 1 ? "" : "s", spec->separator,
+                       path, count, count == 1 ? "" : "s", spec->separator,
                        advice[0] == '\0' ? "; is this the right separator?" : advice);
     }
     return 0;
@@ -311,12 +312,14 @@ int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_r
                      bool header, enum data_weights weights, const struct data_spec *spec,
                      struct err *err)
 {
-    struct csv_columns made = {.count = first->count,
-                               .header = header,
-                               .only = first->count == 1 ? first->fields[0] : NULL,
-                               .first_line = first->line,
-                               .weight = SIZE_MAX,
-                               .id = SIZE_MAX};
+    struct csv_columns made = {
+        .count = first->count,
+        .header = header,
+        .unlabelled = spec->unlabelled,
+        .only = first->count == 1 + (size_t)spec->unlabelled ? first->fields[0] : NULL,
+        .first_line = first->line,
+        .weight = SIZE_MAX,
+        .id = SIZE_MAX};
     made.roles = mem_new(made.count, sizeof *made.roles);
     made.names = mem_new(made.count, sizeof *made.names);
     for (size_t j = 0; j < made.count; j++) {

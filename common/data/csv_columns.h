@@ -19,6 +19,7 @@ struct csv_columns {
     char **names;         /* [count]; "#3" for the fourth column without a header */
     uint32_t *declared;   /* [count] entry of data.columns; NULL: none are declared */
     bool header;
+    bool unlabelled;     /* the label's column is not in the file, but was put in */
     const char *only;    /* while roles are given: the first row's cell, when it is its only one */
     uint64_t first_line; /* the line of the first row, with which every row is compared */
     size_t numbers, categories;
@@ -41,6 +42,8 @@ int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_r
                      bool header, enum data_weights weights, const struct data_spec *spec,
                      struct err *err);
 void csv_columns_release(struct csv_columns *c);
+/* How many columns messages speak of: without a label behind them that is not in the file. */
+size_t csv_columns_seen(const struct csv_columns *c);
 /* Finds the column that @text means: a name of the header, else a number, negative from the end.
  * @key: the key of the job file, for messages. Errors: ERR_INVALID there is none, or there are two.
  */

@@ -33,23 +33,28 @@ void csv_advise_separator(const struct csv_columns *c, char *out, size_t n)
     }
 }
 
+size_t csv_columns_seen(const struct csv_columns *c)
+{
+    return c->count - (c->unlabelled && c->count > 1 && c->roles[c->count - 1] == CSV_LABEL);
+}
+
 static int no_such_column(const struct csv_columns *c, const char *path, const char *key,
                           const char *text, struct err *err)
 {
     char shown[64], nearest[128] = "";
     struct buf all = {0};
+    const size_t count = csv_columns_seen(c);
     csv_advise_separator(c, nearest, sizeof nearest);
-    const char *near =
-        c->header ? text_nearest(text, (const char *const *)c->names, c->count) : NULL;
+    const char *near = c->header ? text_nearest(text, (const char *const *)c->names, count) : NULL;
     if (near != NULL && nearest[0] == '\0') {
         char quoted[64];
         (void)snprintf(nearest, sizeof nearest, "; did you mean %s?",
                        cells_mark(near, CSV_SHOWN_BYTES, true, quoted, sizeof quoted));
     }
-    for (size_t j = 0; c->header && j < c->count; j++) {
+    for (size_t j = 0; c->header && j < count; j++) {
         char quoted[64];
         if (all.len > CSV_NAMES_BYTES) {
-            buf_printf(&all, " and %zu more", c->count - j);
+            buf_printf(&all, " and %zu more", count - j);
             break;
         }
         buf_printf(&all, "%s %s", j == 0 ? ":" : ",",
@@ -58,7 +63,7 @@ static int no_such_column(const struct csv_columns *c, const char *path, const c
     int rc = err_set(err, ERR_INVALID, "%s: %s names column %s, but %s %zu column%s (0 to %zu)%s%s",
                      path, key, csv_quote(text, shown, sizeof shown),
                      c->header ? "there is none among the" : "the file has no header line and",
-                     c->count, c->count == 1 ? "" : "s", c->count - 1, buf_str(&all), nearest);
+                     count, count == 1 ? "" : "s", count - 1, buf_str(&all), nearest);
     buf_release(&all);
     return rc;
 }

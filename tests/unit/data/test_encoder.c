@@ -153,6 +153,11 @@ static void csv_with_names(void **state)
     refused(e, "u.csv", false, ERR_INVALID, "\"kind\"");
     refused(e, "u.csv", false, ERR_INVALID, "if these records have no labels, give --unlabelled");
     refused(e, "m.csv", false, ERR_INVALID, "the label is missing");
+    /* messages speak of the columns that are there */
+    fixture_text("v.csv", "a,b\n2,4\n");
+    refused(e, "v.csv", true, ERR_INVALID, "none among the 2 columns (0 to 1): \"a\", \"b\"");
+    fixture_text("v.csv", "a;colour;b\n2;blue;4\n");
+    refused(e, "v.csv", true, ERR_INVALID, "is it data.separator: \";\"?");
     refused(e, "absent.csv", false, ERR_NOT_FOUND, "absent.csv");
     encoder_free(e);
     fixture_text("m.csv", "a,kind,colour,b\n2,x,blue,4\n9,y,green,8\n");
