@@ -226,7 +226,9 @@ void on_join(struct master *m, const struct master_event *e)
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];
         if (n->alive && n->incarnation == join->incarnation && (int)n->role == join->role) {
-            node_heard(m, n); /* its first answer was lost */
+            const bool back = n->doubted || n->unheard || node_is_silent(m, n, m->now_ms);
+            m->reschedule = m->reschedule || back; /* it may be given something again */
+            node_heard(m, n);                      /* its first answer was lost */
             answer_join(m, e, n);
             return;
         }
