@@ -21,6 +21,7 @@ void drain_begin(struct world *w, uint32_t fault)
     n->drain.incarnation = n->incarnation;
     n->drain.has = true;
     w->drains++;
+    n->drain.life = 0; /* what was seen in an earlier drain counts no more */
     world_at(w, w->now_us, EVENT_DRAIN, 0, f->node, 0);
 }
 
