@@ -43,7 +43,11 @@ class Way:
                 here = self.server.accept()[0]
                 self.sockets.append(here)
                 if self.whole.is_set():
-                    there = socket.create_connection(self.to)
+                    try:
+                        there = socket.create_connection(self.to)
+                    except OSError:  # nobody listens there yet
+                        here.close()
+                        continue
                     self.sockets.append(there)
                     for a, b in ((here, there), (there, here)):
                         threading.Thread(target=self.carry, args=(a, b), daemon=True).start()

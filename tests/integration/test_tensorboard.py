@@ -355,7 +355,7 @@ class Events(BoardTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         job = done.stdout.strip()
         directory = f"{self.dir}/events/{job}/test"
-        self.wait_for("events", lambda: os.path.isdir(directory) and len(self.board(directory)[0]) >= 2)
+        self.wait_for("events", lambda: os.path.isdir(directory) and os.listdir(directory) and len(self.board(directory)[0]) >= 2)
         before = self.board(directory)[0][0]
         master.stop(signal.SIGKILL)
         master = self.start("master", f"--state-dir={self.dir}/cluster", *args, f"--listen={master.address}")

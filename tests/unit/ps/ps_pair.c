@@ -17,9 +17,13 @@ Gradus__V1__ShardRef ps_pair_ref(uint64_t opening, uint64_t generation)
 void ps_pair_show_key(struct ps_rig *rig, uint64_t opening)
 {
     uint8_t of_worker[SHARD_KEY_SECRET_BYTES];
+    char key[SHARD_KEY_BYTES];
     shard_worker_secret(secret, "w0", of_worker);
-    shard_key(of_worker, ps_pair_job, 0, opening, key_of);
-    rig->key = key_of;
+    shard_key(of_worker, ps_pair_job, 0, opening, key);
+    if (rig->key != key_of || memcmp(key, key_of, sizeof key) != 0) { /* others may show it */
+        memcpy(key_of, key, sizeof key);
+        rig->key = key_of;
+    }
 }
 
 int ps_pair_open_one(struct ps_pair *p, bool backup, struct err *err)

@@ -10,7 +10,9 @@ static float got[ELEMENTS], expected[ELEMENTS];
 static void pair_start(struct ps_pair *p, const char *mode, uint64_t memory_bytes_max)
 {
     ps_pair_start(p, mode, "adam", memory_bytes_max);
+    pthread_mutex_lock(&p->primary.ps->lock); /* its threads are there */
     p->primary.ps->local_sockets = mem_strdup(p->backup.local);
+    pthread_mutex_unlock(&p->primary.ps->lock);
 }
 
 /* Both, and the primary has heard its backup: it knows whether that has opened the memory. */
@@ -505,6 +507,7 @@ static void notes_and_messages_come_in_order(void **state)
     pair_start(&p, "sync", 0);
     pair_open(&p);
     struct pushing all = {&p, 1};
+    ps_pair_show_key(&p.primary, PRIMARY); /* that of both threads */
     assert_int_equal(pthread_create(&pusher, NULL, push_many, &all), 0);
     for (int i = 0; i < STEPS; i++) {
         const uint64_t generation = 2 + (uint64_t)i;
