@@ -11,10 +11,10 @@ SOURCE = os.environ["GRADUS_SOURCE_DIR"]
 FUNCTIONS = r"sed -n '/^[a-z_]*() {$/,/^}$/p' script/test"
 RUN = f"""set -euo pipefail
 source <({FUNCTIONS})
-passed=0 failed=0 skipped=0 second_tries=()
+passed=0 failed=0 skipped=0 second_tries=() failed_steps=()
 run_tests all "$1" 2 >"$1/log" 2>&1
 echo "$passed $failed $skipped"
-printf '%s\\n' "${{second_tries[@]}}"
+printf '%s\\n' "${{second_tries[@]}}" "${{failed_steps[@]}}"
 """
 ONCE = 'test -f {dir}/{name} || {{ touch {dir}/{name}; {words}exit 1; }}'
 ALWAYS = "{words}exit 1"
@@ -23,7 +23,7 @@ WELL = "{words}exit 0"
 
 class SecondTry(unittest.TestCase):
     def outcome(self, *tests):
-        """("passed failed skipped", what passed only alone) of tests, each (name, label, how it ends, what it prints)."""
+        """("passed failed skipped", what passed only alone, or failed) of tests, each (name, label, how it ends, what it prints)."""
         with tempfile.TemporaryDirectory(prefix="gradus-test-") as directory:
             with open(directory + "/CTestTestfile.cmake", "w", encoding="utf-8") as f:
                 for name, label, how, words in tests:
@@ -48,15 +48,15 @@ class SecondTry(unittest.TestCase):
         self.assertEqual(self.outcome(("b", "integration", ONCE, ""), ("a", "integration", ONCE, ""), well), ("3 0 0", "a b"))
 
     def test_what_fails_again_has_failed(self):
-        self.assertEqual(self.outcome(("a", "integration", ALWAYS, ""), ("b", "integration", ONCE, "")), ("0 2 0", ""))
+        self.assertEqual(self.outcome(("a", "integration", ALWAYS, ""), ("b", "integration", ONCE, "")), ("0 2 0", "all: a"))
 
     def test_what_cannot_be_an_accident(self):
         for words in "ERROR: AddressSanitizer: leak", "WARNING: ThreadSanitizer: data race", "a.c:1: runtime error: shift":
-            self.assertEqual(self.outcome(("a", "integration", ONCE, f"'{words}'")), ("0 1 0", ""), words)
+            self.assertEqual(self.outcome(("a", "integration", ONCE, f"'{words}'")), ("0 1 0", "all: a"), words)
 
     def test_too_many_at_once(self):
         self.assertEqual(self.outcome(*((name, "integration", ONCE, "") for name in "ab")), ("2 0 0", "a b"))
-        self.assertEqual(self.outcome(*((name, "integration", ONCE, "") for name in "abc")), ("0 3 0", ""))
+        self.assertEqual(self.outcome(*((name, "integration", ONCE, "") for name in "abc")), ("0 3 0", "all: a b c"))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@
 #define BEATS_US (2 * SIM_S) /* of a time-out of 3 s; */
 #define HEARD_US                                                                                   \
     (200 * SIM_MS) /* who was silent until then may be given up, just before it is heard */
-#define DEAF_US (30 * SIM_S) /* since the last cut */
+#define DEAF_US (30 * SIM_S) /* since the last cut, */
+#define LOST_US                                                                                    \
+    (60 * SIM_S) /* or since two calls were lost, each of them for 20 s: an answer late */
 
 const char *const sim_invariant_names[INVARIANT_COUNT] = {"NONE",
 #define X(NAME, text) #NAME,
@@ -467,7 +469,8 @@ void check_lost(struct world *w, const char *text)
             violated(w, INVARIANT_BEATS, "%s, but it beat %llu ms ago", text,
                      (unsigned long long)((w->now_us - n->beat_us) / SIM_MS));
         }
-        if (beats && strstr(text, "it beats, but") != NULL &&
+        bool lost = n->lost_us[0] > 0 && n->lost_us[0] + LOST_US > w->now_us;
+        if (beats && strstr(text, "it beats, but") != NULL && !lost &&
             w->blocked_until[0][i] + DEAF_US < w->now_us) {
             violated(w, INVARIANT_BEATS, "%s, but it hears the master", text);
         }

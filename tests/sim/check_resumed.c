@@ -24,7 +24,7 @@ bool again_passed(const struct sim_job *j, uint64_t step)
 {
     bool passed = false;
     for (uint32_t i = 0; i < j->again.stop_count; i++) {
-        passed = passed || j->again.stops[i] == step;
+        passed = passed || step <= j->again.stops[i];
     }
     return passed;
 }

@@ -82,7 +82,7 @@ static void check_list(struct world *w, const struct sim_job *j, const struct jo
                      (unsigned long long)r->evaluations[i - 1].step);
         }
         ends = walk_on(&k, j, e->step, e->test.values[METRIC_ACCURACY]);
-        if (again_passed(j, e->step)) { /* a client took that end back */
+        if (again_passed(j, e->step)) { /* a client took back an end that came later */
             k.without = 0;
             ends = false;
         }

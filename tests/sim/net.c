@@ -98,6 +98,10 @@ static void unary_lost(struct world *w, uint32_t index)
     uint64_t us = w->now_us + KEEPALIVE_US;
     if (draw(w, u->from, u->to, 2) == 0) {
         us = w->now_us + draw(w, u->from, u->to, 100 * SIM_MS) + 1;
+    } else if (u->from == 0) {
+        struct sim_node *to = &w->nodes[u->to];
+        to->lost_us[0] = to->lost_us[1];
+        to->lost_us[1] = w->now_us;
     }
     if (us < u->deadline_us) {
         unary_event(w, us, EVENT_REPLY, u->from, index, ATTEMPT_BROKEN);

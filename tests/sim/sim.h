@@ -291,6 +291,7 @@ struct sim_node {
     uint64_t copied_us;                    /* until then its shards are not asked for anything */
     uint64_t heard_us;                     /* when it was heard of again after a time-out, */
     uint64_t beat_us;                      /* when that came to the master's machine, */
+    uint64_t lost_us[2];                   /* when the last two calls to it were lost in silence */
     uint16_t beat_name;                    /* and as whom it came */
     struct sim_drain drain;                /* drain.c */
     struct sim_recorder recorder;          /* a server's */

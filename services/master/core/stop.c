@@ -50,6 +50,13 @@ void stop_decided(struct job *j)
     }
 }
 
+/* The job was to end at a step that came after this one, and was resumed: training.stop.patience
+ * counts evaluations behind that. */
+static bool is_passed(const struct job *j, uint64_t step)
+{
+    return j->record.stop_passed > 0 && step <= j->record.stop_passed;
+}
+
 void stop_evaluated(struct master *m, struct job *j, const struct job_metrics *test)
 {
     const struct training_spec *t = &j->spec.training;
@@ -67,8 +74,8 @@ void stop_evaluated(struct master *m, struct job *j, const struct job_metrics *t
     } else if (best && best_is_kept(t) && s->slots) {
         s->checkpoint = true;
     }
-    bool passed = s->step <= j->record.stop_passed; /* it was to end there, and was resumed */
-    if (s->step == j->record.stop_passed && j->record.stop_passed > 0) {
+    bool passed = is_passed(j, s->step);
+    if (passed) {
         best_go_on(b);
     }
     if (s->decides && !passed && best_is_passed(b, t)) {
@@ -121,9 +128,7 @@ void stop_go_back(struct job *j, const struct master_found *found)
         j->record.best = found->found && found->best != NULL ? *found->best : none;
         count_later(j, found->found ? found->step : 0);
     }
-    uint64_t passed = j->record.stop_passed;
-    bool goes_on = found->found && passed > 0 && found->step <= passed;
-    if (goes_on && (found->step == passed || j->record.best.stops) && !MUTANT(stops_again)) {
+    if (found->found && is_passed(j, found->step) && !MUTANT(stops_again)) {
         best_go_on(&j->record.best);
     }
     job_record_set(&j->record.best_checkpoint,

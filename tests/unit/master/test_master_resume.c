@@ -201,6 +201,32 @@ static void one_that_was_stopped_early_gets_new_patience(void **state)
     cluster_free(c);
 }
 
+/* What it had written last is damaged, and no evaluation falls on the step where it had ended. */
+static void patience_begins_behind_the_end_that_was_taken_back(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(9610, 2, 2);
+    char id[64];
+    c->test_records = 2500;
+    c->best_step = 6;
+    cluster_submit(c, "demo", id,
+                   SETS("data.test.file=b.csv", "training.stop.metric=accuracy",
+                        "training.stop.patience=2", "training.evaluate_every=2",
+                        "training.checkpoint_every=4"));
+    while (cluster_checkpoint(c, id) == NULL) {
+        cluster_advance(c);
+    }
+    struct fake_checkpoint early = *cluster_checkpoint(c, id);
+    assert_int_equal(cluster_run_to_end(c, id)->step, 10);
+    assert_int_equal(cluster_resume(c, id, SETS("training.evaluate_every=3")), 0);
+    *cluster_checkpoint(c, id) = early;
+    const struct job_record *r = cluster_run_to_end(c, id);
+    assert_int_equal(r->step, 15); /* 9, and then two without a better one: 12 and 15 */
+    assert_int_equal(r->best.step, 6);
+    assert_int_equal(r->best.without, 2);
+    cluster_free(c);
+}
+
 static void what_cannot_be_resumed_says_why(void **state)
 {
     (void)state;
@@ -317,6 +343,7 @@ int main(void)
         cmocka_unit_test(one_that_succeeded_needs_more_to_do),
         cmocka_unit_test(an_evaluation_that_was_left_out_is_made_up),
         cmocka_unit_test(one_that_was_stopped_early_gets_new_patience),
+        cmocka_unit_test(patience_begins_behind_the_end_that_was_taken_back),
         cmocka_unit_test(what_cannot_be_resumed_says_why),
         cmocka_unit_test(a_resume_that_is_not_stored_is_not_promised),
         cmocka_unit_test(a_job_that_has_ended_is_removed),
