@@ -311,6 +311,9 @@ static bool goes_alone(const struct worker *w)
     if (nonblocking(w) || (w->config.tables && !MUTANT(rows_pushed_along))) {
         return false; /* the step may be over when the batch is computed, or rows may not come */
     }
+    if (w->landing && worker_sums_rounds(w) > 0) {
+        return false; /* sums are asked for behind a push, and it may be given up */
+    }
     while (tree_parent(w->a.consistency.replicas, block, &parent) && within(w, parent)) {
         if (block.hi != parent.hi || below == 0 ||
             s->stack[below - 1].buffer != WORKER_BUFFER_NONE) {

@@ -51,16 +51,23 @@ static void begin(struct script *t, const struct worker_config *config)
     assert_int_equal(ledger_init(&t->ledger, &config->shape, 0, NULL), 0);
 }
 
-void script_begin_rounds(struct script *t, uint32_t split_batches, uint32_t rounds)
+void script_begin_rounds_from(struct script *t, uint32_t split_batches, uint32_t rounds,
+                              uint64_t version)
 {
-    const struct era only = {.rounds = rounds};
+    const struct era eras[] = {{.rounds = version == 0 ? rounds : 0},
+                               {.version = version, .rounds = rounds}};
     const struct worker_config config = {
         .shard_count = SCRIPT_SHARDS,
-        .eras = &only,
-        .era_count = 1,
+        .eras = eras,
+        .era_count = version == 0 ? 1 : 2,
         .shape = {.records = 100, .batch_records = 10, .split_batches = split_batches},
     };
     begin(t, &config);
+}
+
+void script_begin_rounds(struct script *t, uint32_t split_batches, uint32_t rounds)
+{
+    script_begin_rounds_from(t, split_batches, rounds, 0);
 }
 
 void script_begin_tables(struct script *t, uint32_t split_batches)

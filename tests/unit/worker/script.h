@@ -29,6 +29,9 @@ struct script {
 void script_open(struct script *t, const struct worker_action *a);
 void script_feed(struct script *t, struct worker_event e);
 void script_begin_rounds(struct script *t, uint32_t split_batches, uint32_t rounds);
+/* Steps go in rounds of sums from this one on. */
+void script_begin_rounds_from(struct script *t, uint32_t split_batches, uint32_t rounds,
+                              uint64_t version);
 void script_begin(struct script *t, uint32_t split_batches);
 void script_begin_tables(struct script *t, uint32_t split_batches); /* the model has some */
 void script_end(struct script *t);

@@ -323,6 +323,35 @@ static void test_rounds_of_sums_are_not_early(void **state)
     script_end(&t);
 }
 
+/* A step in rounds asks for sums behind its push: of one that is given up nothing may be asked. */
+static void test_the_first_step_in_rounds_has_early_parameters(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_assignment a = sync_of(1, 1, 0, 0, 3);
+    script_begin_rounds_from(&t, SPLIT_BATCHES, 1, 1);
+    script_assign(&t, &a);
+    pull_anew(&t, ASKED_PULL_VERSION, 0);
+    (void)script_compute(&t);
+    for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
+        struct asked push = script_exchange(&t, s);
+        answer_early(&t, &push, 1);
+    }
+    struct worker_do_compute first = give_up(&t);
+    assert_int_equal(first.step, 1);
+    pull_anew(&t, ASKED_PULL_VERSION, 1);
+    expect_again(&t, &first);
+    for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
+        struct asked push = script_exchange(&t, s);
+        assert_true(push.push && push.step == 1);
+    }
+    for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
+        struct asked ask = script_exchange(&t, s);
+        assert_true(ask.ask_sums && ask.step == 1);
+    }
+    script_end(&t);
+}
+
 /* ---- async, bounded ---- */
 
 static struct worker_assignment async_of(enum training_mode mode)
@@ -507,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_early_parameters_end_with_their_generation),
         cmocka_unit_test(test_the_next_parameters_come_before_the_computation_ends),
         cmocka_unit_test(test_rounds_of_sums_are_not_early),
+        cmocka_unit_test(test_the_first_step_in_rounds_has_early_parameters),
         cmocka_unit_test(test_a_batch_of_a_lease),
         cmocka_unit_test(test_the_first_of_a_push_of_several),
         cmocka_unit_test(test_the_clock_stands_still),
