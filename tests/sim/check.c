@@ -306,7 +306,8 @@ void check_record(struct world *w, const struct job_record *r)
     snprintf(j->checkpoint, sizeof j->checkpoint, "%s", r->checkpoint);
 }
 
-/* Batches of the split that any server has applied. */
+/* Batches of the split that a shard has applied; one that its backup took over from does not count.
+ */
 static uint64_t applied_of(const struct world *w, uint32_t job, const struct lease *l)
 {
     uint64_t bits = 0;
@@ -314,7 +315,8 @@ static uint64_t applied_of(const struct world *w, uint32_t job, const struct lea
     for (uint32_t n = 1; n <= w->schedule->ps_count; n++) {
         for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
             const struct sim_shard *s = w->nodes[n].shards[i];
-            if (s != NULL && s->open && s->job == job && s->opened == w->jobs[job].opened) {
+            if (s != NULL && s->open && s->job == job && s->opened == w->jobs[job].opened &&
+                standby_is_present(w, s)) {
                 bits |= s->applied.epoch[l->epoch];
             }
         }
