@@ -29,6 +29,15 @@ bool again_passed(const struct sim_job *j, uint64_t step)
     return passed;
 }
 
+bool again_cut(const struct sim_job *j, uint64_t step)
+{
+    bool cut = false;
+    for (uint32_t i = 0; i < j->again.cut_count; i++) {
+        cut = cut || step == j->again.cuts[i];
+    }
+    return cut;
+}
+
 /* ---- what must hold ---- */
 
 static void check_why(struct world *w, const struct sim_job *j, const struct job_record *r)
@@ -117,6 +126,11 @@ void again_ended(struct world *w, uint32_t job, const struct job_record *r)
     j->epochs += more;
     if (succeeded && j->again.stop_count < 8) {
         j->again.stops[j->again.stop_count++] = r->step;
+    }
+    bool evaluated =
+        r->evaluation_count > 0 && r->evaluations[r->evaluation_count - 1].step == r->step;
+    if (!succeeded && evaluated && j->again.cut_count < 8) {
+        j->again.cuts[j->again.cut_count++] = r->step;
     }
     uint64_t later_us = world_draw(w, "again", w->client_request, LATER_US);
     world_at(w, w->now_us + 1 + later_us / (1 + world_draw(w, "soon", w->client_request, 100)),

@@ -81,7 +81,7 @@ static void check_list(struct world *w, const struct sim_job *j, const struct jo
             violated(w, INVARIANT_STOP, "%s trains on after step %llu, where it was to stop", j->id,
                      (unsigned long long)r->evaluations[i - 1].step);
         }
-        ends = walk_on(&k, j, e->step, e->test.values[METRIC_ACCURACY]);
+        ends = walk_on(&k, j, e->step, e->test.values[METRIC_ACCURACY]) && !again_cut(j, e->step);
         if (again_passed(j, e->step)) { /* a client took back an end that came later */
             k.without = 0;
             ends = false;
@@ -106,7 +106,7 @@ static void check_reference(struct world *w, uint32_t job, const struct job_reco
         step = step_map_next(&map, step, (uint64_t)j->stop.every.count, j->stop.every.epochs);
         step = step < total ? step : total;
         uint32_t level = stop_level(w, job, step_map_batches(&map, step));
-        ends = walk_on(&k, j, step, (double)level / LEVELS);
+        ends = walk_on(&k, j, step, (double)level / LEVELS) && !again_cut(j, step);
     }
     step_map_release(&map);
     ledger_release(&ledger);

@@ -339,6 +339,8 @@ void again_ask(struct world *w, uint32_t job); /* EVENT_AGAIN */
 void again_answered(struct world *w, const struct master_reply *r);
 uint32_t again_life(struct world *w, uint32_t job); /* a bit */
 bool again_passed(const struct sim_job *j, uint64_t step);
+/* It was cancelled where it had just been evaluated, so that did not end it. */
+bool again_cut(const struct sim_job *j, uint64_t step);
 
 /* check_stop.c */
 /* What an evaluation says of a version to which so many batches were applied: so many 16ths. */

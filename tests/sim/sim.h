@@ -356,9 +356,9 @@ struct sim_job {
         uint64_t newest;
         bool trains; /* when it succeeds it must have come further than */
         uint64_t from;
-        uint32_t cancels, raises; /* asked for in which of its lives: a bit for each */
-        uint64_t stops[8];        /* steps at which it has succeeded before */
-        uint32_t stop_count;
+        uint32_t cancels, raises;   /* asked for in which of its lives: a bit for each */
+        uint64_t stops[8], cuts[8]; /* it has succeeded there before, and ended otherwise */
+        uint32_t stop_count, cut_count;
     } again;
     struct { /* training.stop of the job file */
         bool wanted, keeps, restore;

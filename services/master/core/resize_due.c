@@ -49,7 +49,7 @@ static void look(struct master *m, struct job *j)
     } else if (j->resizing && !moves) {
         end(j);
     }
-    const bool comes = j->resizing || j->moves || job_is_starting(j);
+    const bool comes = j->resizing || j->moves || j->adopts || job_is_starting(j);
     if (!comes && !job_is_ending(j)) {
         resize_answer(m, j);
     }

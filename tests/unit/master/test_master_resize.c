@@ -272,6 +272,20 @@ static void one_that_starts_is_answered_when_it_has_moved(void **state)
     cluster_free(c);
 }
 
+/* Its master was started again, and does not know yet where the shards are. */
+static void one_that_is_adopted_is_answered_when_it_has_moved(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(1238, 3, id);
+    assert_int_equal(cluster_answer(c, cluster_set(c, id, SETS("cluster.ps=3")), 20000), 0);
+    cluster_restart_master(c, id);
+    cluster_until(c, id, JOB_RUNNING, 20000);
+    assert_int_equal(cluster_answer(c, cluster_set(c, id, SETS("cluster.ps=2")), 20000), 0);
+    assert_servers(c, id, 2);
+    cluster_free(c);
+}
+
 /* No checkpoint can be written, which is known when the servers have opened their shards: who has
  * asked before is refused then, and a wish that is older is said to be in vain. */
 static void without_checkpoints_nothing_moves(void **state)
@@ -316,6 +330,7 @@ int main(void)
         cmocka_unit_test(one_that_cannot_move_gets_workers),
         cmocka_unit_test(an_impossible_number_is_taken_back),
         cmocka_unit_test(one_that_starts_is_answered_when_it_has_moved),
+        cmocka_unit_test(one_that_is_adopted_is_answered_when_it_has_moved),
         cmocka_unit_test(without_checkpoints_nothing_moves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
