@@ -106,7 +106,9 @@ static void check_reference(struct world *w, uint32_t job, const struct job_reco
         step = step_map_next(&map, step, (uint64_t)j->stop.every.count, j->stop.every.epochs);
         step = step < total ? step : total;
         uint32_t level = stop_level(w, job, step_map_batches(&map, step));
-        ends = walk_on(&k, j, step, (double)level / LEVELS) && !again_cut(j, step);
+        ends =
+            walk_on(&k, j, step, (double)level / LEVELS) &&
+            (!again_cut(j, step) || r->step == step); /* from an older checkpoint it ends there */
     }
     step_map_release(&map);
     ledger_release(&ledger);

@@ -190,7 +190,7 @@ void resize_done(struct master *m, struct job *j)
         resize_take_back(m, j, j->warning == NULL ? "no checkpoint can be written" : j->warning);
     }
     m->reschedule = m->reschedule || resize_is_wanted(j); /* when it moves is looked at then */
-    if (!resize_is_wanted(j)) {
+    if (!resize_is_wanted(j) && !j->adopts) {
         resize_answer(m, j);
     }
 }
