@@ -50,14 +50,16 @@ static struct view look(struct world *w, uint32_t job, const struct job_record *
                          .memory = r->ps_memory};
 }
 
-/* Workers that somebody wanted emptied: others may come in their place. */
+/* Workers that somebody wanted emptied: others may come in their place. One may have died since,
+ * and the master not have heard of it. */
 static size_t drained_workers(const struct world *w)
 {
+    struct master_node_info info;
     size_t count = 0;
-    for (size_t i = 0; i < SIM_NODES_MAX; i++) {
-        const struct sim_node *n = &w->nodes[i];
-        count += n->role == ROLE_WORKER && n->drain.incarnation != 0 &&
-                 n->drain.incarnation == n->incarnation;
+    for (size_t k = 0; master_node_at(w->master, k, node_ms(w, 0), &info); k++) {
+        const struct sim_node *n = &w->nodes[strtoul(info.address + 1, NULL, 10)];
+        count += info.alive && info.role == MASTER_WORKER && n->drain.incarnation != 0 &&
+                 n->drain.incarnation == info.incarnation;
     }
     return count;
 }

@@ -327,11 +327,11 @@ static int check(const struct master *m, const struct job *j, const struct maste
     return start_check_replicas(&wanted, j->epoch_records, err);
 }
 
-/* The number of servers is all that changes. */
-static bool servers_alone(const struct job *j, const struct master_set_event *set)
+/* The number of servers is all that is to change. */
+static bool servers_alone(const struct master_set_event *set)
 {
     static const char key[] = "cluster.ps=";
-    bool alone = set->words.set_count > 0 && set->spec->cluster.ps != j->spec.cluster.ps;
+    bool alone = set->words.set_count > 0;
     for (size_t i = 0; i < set->words.set_count; i++) {
         alone = alone && strncmp(set->words.sets[i], key, sizeof key - 1) == 0;
     }
@@ -351,6 +351,19 @@ static void change_servers(struct master *m, struct job *j)
     m->reschedule = true;
 }
 
+/* The file says so already: no worker has to stop. Who has asked for servers waits for them all the
+ * same. */
+static void ask_again(struct master *m, struct job *j, uint64_t request, bool servers)
+{
+    if (!servers || waits(j) || j->set_waits) {
+        row_reply(m, j, request, false);
+        return;
+    }
+    j->set_request = request;
+    j->set_waits = true;
+    m->reschedule = true;
+}
+
 void on_set(struct master *m, const struct master_event *e)
 {
     const struct master_set_event *set = &e->set;
@@ -364,11 +377,11 @@ void on_set(struct master *m, const struct master_event *e)
         reply_error(m, e->request, err.code, "%s", err.msg);
         return;
     }
+    const bool servers = servers_alone(set);
     if (strcmp(set->spec->text, j->record.text) == 0) {
-        row_reply(m, j, e->request, false); /* in force already: no worker has to stop */
+        ask_again(m, j, e->request, servers);
         return;
     }
-    const bool servers = servers_alone(j, set);
     resize_answer(m, j); /* another client, whose change is in the file already */
     j->change = mem_new(1, sizeof *j->change);
     *j->change = *set->spec;
@@ -380,7 +393,7 @@ void on_set(struct master *m, const struct master_event *e)
     if (waits(j)) {
         change_at_once(m, j);
         m->reschedule = true;
-    } else if (servers) {
+    } else if (servers && j->change->cluster.ps != j->spec.cluster.ps) {
         change_servers(m, j);
     } else {
         job_touch(j);

@@ -272,6 +272,21 @@ static void one_that_starts_is_answered_when_it_has_moved(void **state)
     cluster_free(c);
 }
 
+/* The file says so since it was to be paused, which was taken back before it stood. */
+static void who_asks_again_waits_too(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(1237, 3, id);
+    assert_int_equal(cluster_ask(c, id, MASTER_PAUSE), 0);
+    (void)cluster_set(c, id, SETS("cluster.ps=3"));
+    assert_int_equal(cluster_ask(c, id, MASTER_RESUME), 0);
+    assert_int_equal(cluster_answer(c, cluster_set(c, id, SETS("cluster.ps=3")), 20000), 0);
+    assert_servers(c, id, 3);
+    assert_int_equal(cluster_answer(c, cluster_set(c, id, SETS("cluster.ps=3")), 100), 0);
+    cluster_free(c);
+}
+
 /* Its master was started again, and does not know yet where the shards are. */
 static void one_that_is_adopted_is_answered_when_it_has_moved(void **state)
 {
@@ -332,6 +347,7 @@ int main(void)
         cmocka_unit_test(one_that_cannot_move_gets_workers),
         cmocka_unit_test(an_impossible_number_is_taken_back),
         cmocka_unit_test(one_that_starts_is_answered_when_it_has_moved),
+        cmocka_unit_test(who_asks_again_waits_too),
         cmocka_unit_test(one_that_is_adopted_is_answered_when_it_has_moved),
         cmocka_unit_test(without_checkpoints_nothing_moves),
     };
