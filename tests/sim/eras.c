@@ -191,11 +191,13 @@ void eras_asked(struct world *w, struct sim_job *j, uint64_t request, const stru
     j->update.asked[j->update.waiting++].era = era_of_text(j, spec->text);
 }
 
-/* It is in force where all shards stand: none of them is before it. */
+/* It is in force where all shards stand: none of them is before it. One that starts again may come
+ * to it again later. */
 static void check_told(struct world *w, const struct sim_job *j)
 {
     const struct sim_era *last = &j->eras[j->era_count - 1];
-    for (uint32_t n = 1; n <= w->schedule->ps_count && !j->eras_wait; n++) {
+    const bool stands = !j->eras_wait && j->state == JOB_RUNNING;
+    for (uint32_t n = 1; n <= w->schedule->ps_count && stands; n++) {
         for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
             const struct sim_shard *s = w->nodes[n].shards[i];
             if (s == NULL || !s->open || &w->jobs[s->job] != j || !eras_are_of(w, s) ||
