@@ -75,26 +75,6 @@ const char *const loss_kind_names[LOSS_KIND_COUNT + 1] = {
     [LOSS_KIND_COUNT] = NULL,
 };
 
-const char *const metric_kind_names[METRIC_KIND_COUNT + 1] = {
-    [METRIC_LOSS] = "loss",
-    [METRIC_ACCURACY] = "accuracy",
-    [METRIC_AUC] = "auc",
-    [METRIC_RMSE] = "rmse",
-    [METRIC_MAE] = "mae",
-    [METRIC_NORMALISED_ENTROPY] = "normalised_entropy",
-    [METRIC_GROUPED_AUC] = "grouped_auc",
-    [METRIC_PRECISION] = "precision",
-    [METRIC_RECALL] = "recall",
-    [METRIC_F1] = "f1",
-    [METRIC_TOP_K_ACCURACY] = "top_k_accuracy",
-    [METRIC_LOG_LOSS] = "log_loss",
-    [METRIC_ECE] = "ece",
-    [METRIC_R2] = "r2",
-    [METRIC_CALIBRATION] = "calibration",
-    [METRIC_CONFUSION_MATRIX] = "confusion_matrix",
-    [METRIC_KIND_COUNT] = NULL,
-};
-
 const struct layer_kind *layer_kind_find(const char *name)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {

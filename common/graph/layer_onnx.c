@@ -25,7 +25,7 @@ const char *layer_onnx_value_last(struct onnx_graph *g, struct layer_onnx_value 
     return v->last;
 }
 
-const char *layer_onnx_value_first(struct onnx_graph *g, struct layer_onnx_value *v)
+static const char *layer_onnx_value_first(struct onnx_graph *g, struct layer_onnx_value *v)
 {
     const size_t rank = v->shape.rank + 1;
     int64_t perm[ONNX_DIMS_MAX] = {0, (int64_t)rank - 1};

@@ -74,6 +74,5 @@ void layer_onnx_window(const struct layer_onnx *o, struct layer_onnx_window *w);
 
 /* @v in that layout; adds to @g, in the part that is written. */
 const char *layer_onnx_value_last(struct onnx_graph *g, struct layer_onnx_value *v);
-const char *layer_onnx_value_first(struct onnx_graph *g, struct layer_onnx_value *v);
 
 #endif

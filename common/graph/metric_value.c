@@ -1,8 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The values of metrics, from their sums and counters. */
+/* The names of metrics, and their values, from their sums and counters. It needs nothing of the
+ * other files: a library that knows what a metric is called does not have all layers in it. */
 #include <math.h>
 
 #include "graph/metric.h"
+
+const char *const metric_kind_names[METRIC_KIND_COUNT + 1] = {
+    [METRIC_LOSS] = "loss",
+    [METRIC_ACCURACY] = "accuracy",
+    [METRIC_AUC] = "auc",
+    [METRIC_RMSE] = "rmse",
+    [METRIC_MAE] = "mae",
+    [METRIC_NORMALISED_ENTROPY] = "normalised_entropy",
+    [METRIC_GROUPED_AUC] = "grouped_auc",
+    [METRIC_PRECISION] = "precision",
+    [METRIC_RECALL] = "recall",
+    [METRIC_F1] = "f1",
+    [METRIC_TOP_K_ACCURACY] = "top_k_accuracy",
+    [METRIC_LOG_LOSS] = "log_loss",
+    [METRIC_ECE] = "ece",
+    [METRIC_R2] = "r2",
+    [METRIC_CALIBRATION] = "calibration",
+    [METRIC_CONFUSION_MATRIX] = "confusion_matrix",
+    [METRIC_KIND_COUNT] = NULL,
+};
 
 /* AUC of one class: the probability that a positive scores above a negative; ties count half (Mann
  * & Whitney 1947). NaN where there is no such pair. */

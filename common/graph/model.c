@@ -382,7 +382,7 @@ static int finish(struct model *m, const struct model_spec *spec, uint32_t class
     return 0;
 }
 
-enum loss_kind model_loss_of(const struct model_spec *spec, uint32_t classes)
+static enum loss_kind model_loss_of(const struct model_spec *spec, uint32_t classes)
 {
     return spec->loss != LOSS_AUTO ? spec->loss
            : classes == 2          ? LOSS_SIGMOID_CROSS_ENTROPY

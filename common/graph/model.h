@@ -30,7 +30,6 @@ int model_new(const struct model_spec *spec, const struct shape *input,
 void model_free(struct model *m);
 /* The loss that is minimised: of LOSS_AUTO two classes have one output (sigmoid_cross_entropy),
  * more have one each. */
-enum loss_kind model_loss_of(const struct model_spec *spec, uint32_t classes);
 enum loss_kind model_loss(const struct model *m);
 /* The metrics that say something about a loss, as a bit set; of LOSS_AUTO about one of the two. */
 unsigned model_metrics_of(enum loss_kind loss);

@@ -70,8 +70,3 @@ int model_import_write(const struct model_spec *spec, const float *const *values
     free(list);
     return rc;
 }
-
-void model_import_describe(const struct model_spec *spec, struct buf *out)
-{
-    onnx_net_describe(spec->net, out);
-}

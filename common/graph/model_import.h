@@ -27,6 +27,5 @@ const float *model_import_initial(const struct model_spec *spec, size_t variable
 int model_import_write(const struct model_spec *spec, const float *const *values,
                        const char *const (*notes)[2], size_t note_count, const char *location,
                        struct err *err);
-void model_import_describe(const struct model_spec *spec, struct buf *out); /* a line */
 
 #endif

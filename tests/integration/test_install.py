@@ -118,6 +118,10 @@ class Install(Installed):
                 linked = run("ldd", f"{copy}/{program}").stdout
                 self.assertIn(f"{self.prefix}/{self.lib}/libgradus", linked)
 
+    def test_the_client_library_computes_nothing(self):
+        """It knows what metrics are called, and has no layers for that (docs/client-library.md)."""
+        self.assertNotIn("openblas", run("ldd", f"{self.prefix}/{self.lib}/libgradus-client.so.1").stdout)
+
     def test_the_python_package_finds_the_library(self):
         environment = {**self.environment, "PYTHONPATH": self.prefix + "/lib/python3/dist-packages"}
         where = run("/usr/bin/python3", "-B", "-c", "import gradus.library as l; print(l.library()._name)", env=environment).stdout
