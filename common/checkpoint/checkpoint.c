@@ -33,11 +33,6 @@ const struct manifest *checkpoint_manifest(const struct checkpoint *c)
     return &c->manifest;
 }
 
-const struct ledger *checkpoint_ledger(const struct checkpoint *c, uint32_t shard)
-{
-    return shard < c->manifest.shard_count ? &c->files[shard].ledger : NULL;
-}
-
 /* Has the shard a part of a variable? It may have tables alone. */
 static bool has_values(const struct checkpoint *c, uint32_t shard)
 {

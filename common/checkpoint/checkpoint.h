@@ -33,8 +33,6 @@ void checkpoint_close(struct checkpoint *c); /* NULL is fine */
 void checkpoint_count(struct checkpoint *c, atomic_ullong *bytes);
 
 const struct manifest *checkpoint_manifest(const struct checkpoint *c);
-/* The ledger that shard @shard had (borrowed); NULL when there is no such shard. */
-const struct ledger *checkpoint_ledger(const struct checkpoint *c, uint32_t shard);
 
 /* Elements @first .. @first+@count-1 (flat, row-major) of @variable, or of its slot @slot when that
  * is not NULL; of slots per row, column or variable: of what there is of the whole variable.

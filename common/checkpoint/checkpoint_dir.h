@@ -41,9 +41,6 @@ int checkpoint_latest(const char *dir, char **path, struct buf *skipped, struct 
  * checkpoints are beneath it, which is the newest, or the best version if the job ended with it.
  * @out returns owned. @skipped: as checkpoint_find(). */
 int checkpoint_resolve(const char *path, char **out, struct buf *skipped, struct err *err);
-/* Checkpoint @dir, or beside it the best version that it keeps, if the job ended there and that is
- * its result. Never fails; @path returns owned. */
-void checkpoint_result(const char *dir, char **path);
 /* Finds the best version that checkpoint @dir keeps: itself, or one beside it; @path returns owned.
  * Errors: ERR_NOT_FOUND it keeps none, or that is gone; those of manifest_read(). */
 int checkpoint_best(const char *dir, char **path, struct err *err);

@@ -44,7 +44,7 @@ int checkpoint_best(const char *dir, char **path, struct err *err)
 }
 
 /* The job's end may say that its result is another version than its last. */
-void checkpoint_result(const char *dir, char **path)
+static void checkpoint_result(const char *dir, char **path)
 {
     struct manifest m = {0};
     bool other = manifest_read(dir, &m, NULL) == 0 && m.result_is_best;

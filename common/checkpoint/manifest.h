@@ -102,10 +102,6 @@ int manifest_check_base(const char *dir, const struct manifest *m, const struct 
  * ERR_CORRUPT. */
 int manifest_check_delta(const struct manifest *m, const struct manifest *base, uint32_t shard,
                          const struct shard_file *f, struct err *err);
-/* For the writer of @m: checks that the base that @m names is there with its files, and gives its
- * checksum to @m. Does nothing when @m names none. Errors: ERR_NOT_FOUND, ERR_CORRUPT, with its
- * name; of files. */
-int manifest_find_base(const char *dir, struct manifest *m, struct manifest *base, struct err *err);
 /* The path of the base; returns owned. */
 char *manifest_base_path(const char *dir, const struct manifest *m);
 

@@ -84,7 +84,11 @@ int manifest_check_files(const char *dir, const struct manifest *m, bool checksu
     return rc;
 }
 
-int manifest_find_base(const char *dir, struct manifest *m, struct manifest *base, struct err *err)
+/* For the writer of @m: checks that the base that @m names is there with its files, and gives its
+ * checksum to @m. Does nothing when @m names none. Errors: ERR_NOT_FOUND, ERR_CORRUPT, with its
+ * name; of files. */
+static int manifest_find_base(const char *dir, struct manifest *m, struct manifest *base,
+                              struct err *err)
 {
     *base = (struct manifest){0};
     if (m->base.directory[0] == '\0') {

@@ -87,11 +87,6 @@ uint64_t ranged_file_bytes(const struct ranged_file *f)
     return f->frames != NULL ? zstd_seek_bytes(f->frames) : raw_file_bytes(f->file);
 }
 
-const char *ranged_file_path(const struct ranged_file *f)
-{
-    return raw_file_path(f->file);
-}
-
 /* The unpacked frame @number, held. */
 static int take_frame(struct ranged_file *f, size_t number, struct frame **out, struct err *err)
 {

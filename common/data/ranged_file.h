@@ -30,7 +30,6 @@ int ranged_file_open(const char *path, const struct data_roots *roots, struct fr
                      struct ranged_file **out, struct err *err);
 void ranged_file_close(struct ranged_file *f);           /* NULL is fine */
 uint64_t ranged_file_bytes(const struct ranged_file *f); /* of the content, when it was opened */
-const char *ranged_file_path(const struct ranged_file *f);
 /* Errors: as raw_file_read_at(). */
 int ranged_file_read(struct ranged_file *f, uint64_t at, void *out, size_t n, struct err *err);
 /* Says that these bytes are read next. */

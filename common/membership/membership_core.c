@@ -115,11 +115,6 @@ void membership_step(struct membership_core *c, const struct membership_event *e
     case MEMBERSHIP_ON_LEAVE:
         on_leave(c, out);
         break;
-    case MEMBERSHIP_ON_LOST:
-        if (c->state == MEMBERSHIP_IN) {
-            lose(c, out);
-        }
-        break;
     case MEMBERSHIP_ON_HURRY:
         if (c->state == MEMBERSHIP_IN && !c->calling) {
             call_now(c, out);

@@ -50,7 +50,6 @@ struct membership_core {
 enum membership_event_kind {
     MEMBERSHIP_ON_TIMER, /* also the first event of all */
     MEMBERSHIP_ON_ANSWER,
-    MEMBERSHIP_ON_LOST, /* another call was told that the master does not know this node */
     MEMBERSHIP_ON_HURRY,
     MEMBERSHIP_ON_LEAVE,
 };

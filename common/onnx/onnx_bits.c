@@ -72,7 +72,7 @@ static const char *float_number(struct onnx_graph *g, float value)
 
 /* ---- arithmetic ---- */
 
-const char *onnx_bits_multiply(struct onnx_graph *g, const char *x, uint64_t by)
+static const char *onnx_bits_multiply(struct onnx_graph *g, const char *x, uint64_t by)
 {
     return two(g, "Mul", x, onnx_bits_number(g, by));
 }
@@ -90,12 +90,13 @@ static const char *shift(struct onnx_graph *g, const char *x, const char *by, co
                 ONNX_TYPE_INT64);
 }
 
-const char *onnx_bits_right(struct onnx_graph *g, const char *x, unsigned by)
+/* Zeros come in from above, or below. @by below 64. */
+static const char *onnx_bits_right(struct onnx_graph *g, const char *x, unsigned by)
 {
     return shift(g, cast(g, x, ONNX_TYPE_UINT64), onnx_bits_number(g, by), "RIGHT");
 }
 
-const char *onnx_bits_left(struct onnx_graph *g, const char *x, unsigned by)
+static const char *onnx_bits_left(struct onnx_graph *g, const char *x, unsigned by)
 {
     return onnx_bits_multiply(g, x, UINT64_C(1) << by);
 }
@@ -127,7 +128,9 @@ static const char *xor_table(struct onnx_graph *g)
     return numbers(g, DIGIT_VALUES * DIGIT_VALUES, values);
 }
 
-const char *onnx_bits_xor(struct onnx_graph *g, const char *const *x, size_t count, unsigned bits)
+/* The exclusive or of @count values of @bits bits, a multiple of 4; they broadcast. */
+static const char *onnx_bits_xor(struct onnx_graph *g, const char *const *x, size_t count,
+                                 unsigned bits)
 {
     const unsigned n = bits / DIGIT_BITS;
     uint64_t weights[DIGITS_MAX];

@@ -13,15 +13,9 @@
 
 /* A constant of one dimension: [1]. */
 const char *onnx_bits_number(struct onnx_graph *g, uint64_t value);
-const char *onnx_bits_multiply(struct onnx_graph *g, const char *x, uint64_t by);
 const char *onnx_bits_add(struct onnx_graph *g, const char *x, uint64_t value);
-/* Zeros come in from above, or below. @by below 64. */
-const char *onnx_bits_right(struct onnx_graph *g, const char *x, unsigned by);
-const char *onnx_bits_left(struct onnx_graph *g, const char *x, unsigned by);
 /* The remainder by @n, as of a number without a sign. */
 const char *onnx_bits_remainder(struct onnx_graph *g, const char *x, uint64_t n);
-/* The exclusive or of @count values of @bits bits, a multiple of 4; they broadcast. */
-const char *onnx_bits_xor(struct onnx_graph *g, const char *const *x, size_t count, unsigned bits);
 
 /* rng_key(x, ""): SplitMix64's finalizer. */
 const char *onnx_bits_mix(struct onnx_graph *g, const char *x);

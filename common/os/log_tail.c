@@ -156,10 +156,3 @@ void log_tail_told(uint64_t number)
     }
     pthread_mutex_unlock(&tail.lock);
 }
-
-void log_tail_end(void)
-{
-    log_tell(NULL);
-    log_tail_told(UINT64_MAX);
-    log_tail_job(NULL);
-}

@@ -39,8 +39,6 @@ size_t log_tail_read(struct log_tail_line *out, size_t max, size_t bytes);
 void log_tail_release(struct log_tail_line *line);
 /* The lines up to this number are where they belong. */
 void log_tail_told(uint64_t number);
-/* For tests: forgets everything, the job, too. */
-void log_tail_end(void);
 
 /* The job that @text speaks of, "… job=digits-1 …", into @out; false: none. */
 bool log_job_of(const char *text, char out[LOG_TAIL_JOB_BYTES]);

@@ -400,34 +400,6 @@ struct rpc_channel *membership_channel(struct membership *m)
     return m->channel;
 }
 
-struct lost {
-    struct membership *m;
-    struct membership_node node;
-};
-
-static void run_lost(void *ctx)
-{
-    struct lost *l = ctx;
-    struct membership *m = l->m;
-    if (!loop_discarding(m->loop) && strcmp(l->node.id, m->node.id) == 0 &&
-        l->node.incarnation == m->node.incarnation) {
-        struct membership_event e = {.kind = MEMBERSHIP_ON_LOST};
-        (void)err_set(&m->last, ERR_NOT_FOUND, "%s does not know this node as %s",
-                      rpc_channel_target(m->channel), m->node.id);
-        step(m, &e, NULL);
-    }
-    free(l);
-}
-
-void membership_lost(struct membership *m, const struct membership_node *node)
-{
-    struct lost *l = mem_new(1, sizeof *l);
-    *l = (struct lost){m, *node};
-    if (loop_post(m->loop, run_lost, l, NULL) != 0) {
-        free(l); /* stopped, or so busy that the next heartbeat will tell */
-    }
-}
-
 static void run_hurry(void *ctx)
 {
     struct membership *m = ctx;

@@ -108,9 +108,6 @@ struct membership *membership_start(const struct membership_options *options, st
 bool membership_node(struct membership *m, struct membership_node *out);
 /* The channel to the master, for the node's other calls; borrows. */
 struct rpc_channel *membership_channel(struct membership *m);
-/* Another call of this node got NOT_FOUND for @node: the same as if a heartbeat had. Ignored when
- * it is not about who we are now. */
-void membership_lost(struct membership *m, const struct membership_node *node);
 /* Send a heartbeat now (the list of jobs changed). */
 void membership_hurry(struct membership *m);
 

@@ -63,7 +63,7 @@ void service_serve_pages(struct service_context *sc, const struct http_pages *pa
     sc->pages = *pages;
 }
 
-const char *service_listening(const struct service_context *sc)
+static const char *service_listening(const struct service_context *sc)
 {
     return rpc_server_address(sc->rpc, 0);
 }

@@ -137,8 +137,7 @@ int service_serve(struct service_context *sc, const struct service_methods *meth
  * pages name. @pages is copied. From before stop() on there are none; requests of before are
  * answered by the end of it. */
 void service_serve_pages(struct service_context *sc, const struct http_pages *pages);
-/* Where the server listens, and what others are told to connect to; from ready() on. Borrows. */
-const char *service_listening(const struct service_context *sc);
+/* What others are told to connect to; from ready() on. Borrows. */
 const char *service_advertised(const struct service_context *sc);
 const char *service_http_advertised(const struct service_context *sc);
 

@@ -2,7 +2,8 @@
 /* From the settings of tokens to what checks them. */
 #include "service/token_settings.h"
 
-bool token_settings_given(const struct token_settings *s)
+/* True if some tokens are taken. */
+static bool token_settings_given(const struct token_settings *s)
 {
     return s->tokens[0] != '\0' || s->jwt_keys[0] != '\0';
 }

@@ -50,8 +50,6 @@ struct token_settings { /* zeroed: none */
                 "realm_access.roles"                                                               \
     }
 
-/* True if some tokens are taken. */
-bool token_settings_given(const struct token_settings *s);
 /* With @tls, a service on a network of others (@other_hosts). Errors: ERR_INVALID. */
 int token_settings_check(const struct token_settings *s, bool tls, bool other_hosts,
                          struct err *err);

@@ -111,7 +111,9 @@ static int refusal_error(const struct s3_answer *a, const struct refusal *r, str
                    r->message[0] != '\0' ? ": " : "", r->message);
 }
 
-int s3_answer_error(const struct s3_answer *a, struct err *err)
+/* The error in an answer of status 200 that has one all the same (CompleteMultipartUpload); 0:
+ * none. */
+static int s3_answer_error(const struct s3_answer *a, struct err *err)
 {
     struct refusal r = {0};
     if (a->body.len > 0) {

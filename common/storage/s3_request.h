@@ -72,8 +72,4 @@ void s3_nonce_new(char out[S3_NONCE_BYTES]);
 /* Append @text as a part of a query or, with its slashes, of a path. */
 void s3_encode(struct buf *out, const char *text, bool path);
 
-/* The error in an answer of status 200 that has one all the same (CompleteMultipartUpload); 0:
- * none. */
-int s3_answer_error(const struct s3_answer *a, struct err *err);
-
 #endif

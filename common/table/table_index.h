@@ -76,10 +76,5 @@ struct table_cursor {
  * time are listed once, those that come or go perhaps. O(1) for each entry. */
 size_t table_index_next(const struct table_index *index, struct table_cursor *cursor,
                         struct table_entry *out, size_t max);
-/* The @max least keys from @from on, ascending, and how many there are: for who needs
- * their own order. Reads all of the index in each call, so a small @max saves memory and costs
- * time: O(count · log max). */
-size_t table_index_sorted(const struct table_index *index, uint64_t from, struct table_entry *out,
-                          size_t max);
 
 #endif

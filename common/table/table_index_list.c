@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the entries of an index by hash or by key. The least ones are kept in a heap with the
+/* Lists the entries of an index by hash. The least ones are kept in a heap with the
  * greatest of them on top (Williams 1964), which then sorts them. */
 #include "table/table_index.h"
 
 #include "table/table_line.h"
 
-VECTOR_INLINE uint64_t rank_of(const struct table_entry *e, bool by_hash)
+VECTOR_INLINE uint64_t hash_of(const struct table_entry *e)
 {
-    return by_hash ? table_mix(e->key) : e->key;
+    return table_mix(e->key);
 }
 
 struct heap { /* a heap of the least entries seen */
     struct table_entry *entries;
     size_t n, max;
-    bool by_hash;
     bool cut; /* entries were left out */
 };
 
@@ -22,11 +21,10 @@ static void sink(const struct heap *h, size_t n, size_t at)
 {
     struct table_entry *a = h->entries;
     const struct table_entry e = a[at];
-    const uint64_t rank = rank_of(&e, h->by_hash);
+    const uint64_t hash = hash_of(&e);
     for (size_t child; (child = 2 * at + 1) < n; at = child) {
-        child +=
-            child + 1 < n && rank_of(&a[child + 1], h->by_hash) > rank_of(&a[child], h->by_hash);
-        if (rank_of(&a[child], h->by_hash) <= rank) {
+        child += child + 1 < n && hash_of(&a[child + 1]) > hash_of(&a[child]);
+        if (hash_of(&a[child]) <= hash) {
             break;
         }
         a[at] = a[child];
@@ -52,7 +50,7 @@ static void heap_offer(struct heap *h, const struct table_entry *e)
         return;
     }
     h->cut = true;
-    if (rank_of(e, h->by_hash) < rank_of(&h->entries[0], h->by_hash)) {
+    if (hash_of(e) < hash_of(&h->entries[0])) {
         h->entries[0] = *e;
         sink(h, h->n, 0);
     }
@@ -76,7 +74,7 @@ static void offer_line(struct heap *h, const struct table_line *line, uint64_t f
 {
     for (uint32_t i = 0; i < line->count; i++) {
         const struct table_entry e = {line->keys[i], line->rows[i]};
-        if (rank_of(&e, h->by_hash) >= from) {
+        if (hash_of(&e) >= from) {
             heap_offer(h, &e);
         }
     }
@@ -113,7 +111,7 @@ static size_t next_run(const struct table_index *index, struct table_cursor *cur
                        struct table_entry *out, size_t max)
 {
     const struct table_line *lines = table_lines(index);
-    struct heap h = {.entries = out, .max = max, .by_hash = true};
+    struct heap h = {.entries = out, .max = max};
     uint64_t at = table_hash_home(index, cursor->from);
     for (; lines[at].count == TABLE_LINE_KEYS; at++) {
         offer_line(&h, &lines[at], cursor->from);
@@ -136,15 +134,4 @@ size_t table_index_next(const struct table_index *index, struct table_cursor *cu
         n += next_run(index, cursor, out + n, max - n);
     }
     return n;
-}
-
-size_t table_index_sorted(const struct table_index *index, uint64_t from, struct table_entry *out,
-                          size_t max)
-{
-    struct heap h = {.entries = out, .max = max};
-    for (uint64_t at = 0; max > 0 && at < index->end; at++) {
-        offer_line(&h, &table_lines(index)[at], from);
-    }
-    heap_sort(&h);
-    return h.n;
 }

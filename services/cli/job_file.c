@@ -118,7 +118,8 @@ bool job_file_data_elsewhere(const struct job_spec *spec, int rc)
     return rc == ERR_NOT_FOUND || (store && names_url(&spec->data));
 }
 
-int job_file_refuse_program(const struct job_spec *spec, struct err *err)
+/* ERR_UNSUPPORTED: only workers know the model. */
+static int job_file_refuse_program(const struct job_spec *spec, struct err *err)
 {
     return err_set(
         err, ERR_UNSUPPORTED,

@@ -37,8 +37,6 @@ void job_file_release(struct job_file *file);
 /* True if @rc, the error of opening the data of @spec, means that they are not here: there is no
  * such file, or a store does not let this process in, or cannot be reached from here. */
 bool job_file_data_elsewhere(const struct job_spec *spec, int rc);
-/* ERR_UNSUPPORTED: only workers know the model. */
-int job_file_refuse_program(const struct job_spec *spec, struct err *err);
 /* Builds the model of @spec for model.input, or else for the data themselves, which are opened for
  * it (@train may come back NULL). Errors: those of the data, the model or the source of `from`. */
 int job_file_model(struct job_spec *spec, struct model **model, struct dataset **train,

@@ -21,7 +21,8 @@
 #define RUNS_BYTES_MAX (1U << 20)
 #define RUNS_BYTES_KEPT (1U << 15) /* a longer list of runs is cut to the newest ones */
 
-bool places_answers(const char *address)
+/* True if a process listens at "host:port". */
+static bool places_answers(const char *address)
 {
     struct address a;
     struct err err = {0};

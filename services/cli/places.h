@@ -37,7 +37,5 @@ void places_describe(const struct places *p, struct buf *out);
 /* Appends what to type so that a master goes on with @state_dir: its checkpoint directory is named
  * where it is not the usual one, and an address where another process has the usual one. */
 void places_start_hint(const char *state_dir, struct buf *out);
-/* True if a process listens at "host:port". */
-bool places_answers(const char *address);
 
 #endif

@@ -31,7 +31,8 @@ static bool compares_classes(const char *name)
     return false;
 }
 
-void text_metric(const char *name, double value, struct buf *out)
+/* Four places, as long as they say something. */
+static void text_metric(const char *name, double value, struct buf *out)
 {
     double size = fabs(value);
     if (isnan(value)) {

@@ -7,8 +7,6 @@
 #include "graph/metric.h"
 #include "gradus/v1/jobs.pb-c.h"
 
-/* Four places, as long as they say something. */
-void text_metric(const char *name, double value, struct buf *out);
 /* "loss 0.2500  accuracy 0.5000" */
 void text_metric_values(Gradus__V1__MetricValue *const *values, size_t count, struct buf *out);
 /* The confusion matrix of the last evaluation of @job; nothing where there is none. One that is

@@ -21,14 +21,9 @@ struct gradus_client {
     struct job_view view;
 };
 
-/* What an error of a call means to the caller (enum gradus_client_status). */
-int handle_status(const struct err *err);
 /* Fill c->err and return the status that @code (enum err_code) means. */
 int handle_fail(struct gradus_client *c, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Makes one call; @reply (NULL: not wanted) is owned. */
-int handle_call(struct gradus_client *c, const char *method, const ProtobufCMessage *body,
-                unsigned timeout_ms, struct rpc_msg **reply);
 
 /* Makes @view show @job; it points into both. Its old content is gone. */
 void job_view_set(struct job_view *view, const Gradus__V1__Job *job);

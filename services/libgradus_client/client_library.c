@@ -18,7 +18,8 @@ static _Thread_local struct err open_error;
 
 /* ---- errors ---- */
 
-int handle_status(const struct err *err)
+/* What an error of a call means to the caller (enum gradus_client_status). */
+static int handle_status(const struct err *err)
 {
     switch (err->code) {
     case ERR_INVALID:
@@ -133,8 +134,9 @@ void gradus_client_close(struct gradus_client *c)
 
 /* ---- calls ---- */
 
-int handle_call(struct gradus_client *c, const char *method, const ProtobufCMessage *body,
-                unsigned timeout_ms, struct rpc_msg **reply)
+/* Makes one call; @reply (NULL: not wanted) is owned. */
+static int handle_call(struct gradus_client *c, const char *method, const ProtobufCMessage *body,
+                       unsigned timeout_ms, struct rpc_msg **reply)
 {
     struct rpc_msg *answer = NULL;
     int rc = client_call(&c->client, method, body, timeout_ms, &answer, &c->err);

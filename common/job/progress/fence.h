@@ -34,8 +34,6 @@ struct fence {
     uint8_t secret[FENCE_SECRET_BYTES];
 };
 
-/* Takes the same time wherever they differ. */
-bool fence_secret_equal(const uint8_t a[FENCE_SECRET_BYTES], const uint8_t b[FENCE_SECRET_BYTES]);
 /* Is @asked by the master that @own is from? Errors: ERR_UNAUTHENTICATED. */
 int fence_check_secret(const struct fence *own, const struct fence *asked, struct err *err);
 /* Is @asked meant for the opening of @own? Errors: ERR_ABORTED. */

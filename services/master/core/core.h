@@ -241,11 +241,6 @@ void on_pause(struct master *m, const struct master_event *e);
 void on_resume(struct master *m, const struct master_event *e);
 
 /* quota.c */
-struct usage { /* What an owner uses for all jobs but one. */
-    size_t running, workers;
-    uint64_t memory;
-};
-void quota_usage(const struct master *m, const struct job *j, struct usage *out);
 /* True if the owner of @j, which is to begin with at least @workers, has reached a quota. Then
  * @words say so. */
 bool quota_is_reached(const struct master *m, const struct job *j, size_t workers,
@@ -375,7 +370,6 @@ int start_check_replicas(const struct consistency *c, uint64_t records, struct e
  * Errors: ERR_INVALID. */
 int start_step_map(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err);
 void on_found(struct master *m, const struct master_found *found);
-uint32_t start_split_batches(uint64_t batches, uint64_t workers);
 
 /* train.c */
 uint64_t train_step(const struct job *j); /* the step of the sync point that would be pinned now */

@@ -23,12 +23,17 @@ bool job_waits_to_start(const struct job *j)
             (j->record.state == JOB_RECOVERING && j->phase == PHASE_NONE));
 }
 
+struct usage { /* What an owner uses for all jobs but one. */
+    size_t running, workers;
+    uint64_t memory;
+};
+
 static bool same_owner(const struct job *a, const struct job *b)
 {
     return strcmp(a->record.owner, b->record.owner) == 0;
 }
 
-void quota_usage(const struct master *m, const struct job *j, struct usage *out)
+static void quota_usage(const struct master *m, const struct job *j, struct usage *out)
 {
     *out = (struct usage){0};
     for (size_t i = 0; i < m->live_count; i++) {

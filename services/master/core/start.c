@@ -17,7 +17,7 @@
 #define SPLITS_MAX 512
 #define SPLITS_PER_WORKER_MIN 8
 
-uint32_t start_split_batches(uint64_t batches, uint64_t workers)
+static uint32_t start_split_batches(uint64_t batches, uint64_t workers)
 {
     uint64_t splits = workers * SPLITS_PER_WORKER;
     splits = splits > SPLITS_MAX ? SPLITS_MAX : splits;

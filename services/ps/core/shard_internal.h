@@ -460,8 +460,7 @@ void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
                           struct shard_action *a);
 /* The newest version is sent to @worker. */
 void shard_policy_sent(struct shard *s, uint32_t worker, struct shard_actions *out);
-/* Forgets the version that is kept for @worker. */
-void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out);
+/* Forgets the versions that are kept for workers. */
 void shard_policy_forget_all(struct shard *s, struct shard_actions *out);
 
 /* ---- shard_actions.c: the shelf ---- */

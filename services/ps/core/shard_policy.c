@@ -50,7 +50,8 @@ void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
     a->lambda = compensates ? (float)s->consistency.lambda : 0;
 }
 
-void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out)
+/* Forgets the version that is kept for @worker. */
+static void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out)
 {
     if (worker->has_base) {
         struct shard_action *a = shard_act(out, SHARD_FORGET);

@@ -101,8 +101,9 @@ int tables_gradient_decode(struct tables_gradient *g, const void *bytes, struct 
     return 0;
 }
 
-int tables_gradient_add(struct tables_gradient *to, const struct tables_gradient *from,
-                        struct err *err)
+/* @to += @from, table by table. Errors: ERR_EXHAUSTED: @to is of no use. */
+static int tables_gradient_add(struct tables_gradient *to, const struct tables_gradient *from,
+                               struct err *err)
 {
     assert(to->count == from->count);
     int rc = budget_take(to->budget, from->bytes, "a sum of rows of tables", err);

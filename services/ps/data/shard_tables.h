@@ -39,9 +39,6 @@ int tables_gradient_expect(struct tables_gradient *g, struct err *err);
  * are copied before they are checked. Errors: ERR_INVALID which table, and what is wrong with it;
  * ERR_EXHAUSTED. */
 int tables_gradient_decode(struct tables_gradient *g, const void *bytes, struct err *err);
-/* @to += @from, table by table. Errors: ERR_EXHAUSTED: @to is of no use. */
-int tables_gradient_add(struct tables_gradient *to, const struct tables_gradient *from,
-                        struct err *err);
 
 /* Adds up what two pushes bring of tables, either of which may be NULL: *@to becomes the sum.
  * *@from may be taken for it, and is NULL then. Errors: ERR_EXHAUSTED: *@to is of no use any more.

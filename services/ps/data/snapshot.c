@@ -11,7 +11,8 @@
 
 /* ---- buffers ---- */
 
-uint64_t snapshots_floats(uint64_t elements, enum value_type type)
+/* of one version */
+static uint64_t snapshots_floats(uint64_t elements, enum value_type type)
 {
     return plan_memory_version(elements, type);
 }

@@ -61,8 +61,7 @@ int snapshots_init(struct snapshots *s, uint64_t elements, enum value_type type,
 /* Call when no update comes any more: the memory of a version goes as soon as nobody reads it.
  * Nothing but snapshot_release(), snapshots_usage() and snapshots_release() may follow. */
 void snapshots_close(struct snapshots *s);
-uint64_t snapshots_floats(uint64_t elements, enum value_type type); /* of one version */
-void snapshots_release(struct snapshots *s);                        /* no reader has a reference */
+void snapshots_release(struct snapshots *s); /* no reader has a reference */
 /* Reserves memory for @kept kept versions besides the two newest; free memory beyond that is
  * returned. Errors: ERR_EXHAUSTED, and what was reserved stays. */
 int snapshots_reserve(struct snapshots *s, size_t kept, struct err *err);

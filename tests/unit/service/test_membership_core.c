@@ -118,27 +118,6 @@ static void test_a_master_that_is_away_loses_nobody(void **state)
     assert_false(r.did.joined);
 }
 
-static void test_another_call_may_notice_first(void **state)
-{
-    (void)state;
-    struct rig r;
-    join(&r);
-    at(&r, MEMBERSHIP_ON_TIMER, 1000);
-    uint64_t heartbeat = r.core.call;
-    at(&r, MEMBERSHIP_ON_LOST, 1);
-    assert_true(r.did.lost);
-    assert_int_equal(r.did.call, MEMBERSHIP_JOIN);
-    struct membership_event late = {
-        .kind = MEMBERSHIP_ON_ANSWER, .now_ms = r.now_ms, .call = heartbeat, .code = ERR_NOT_FOUND};
-    membership_step(&r.core, &late, &r.did);
-    assert_false(r.did.lost);
-    assert_int_equal(r.did.call, MEMBERSHIP_NO_CALL);
-    at(&r, MEMBERSHIP_ON_LOST, 1); /* joining already */
-    assert_false(r.did.lost);
-    answer(&r, 0, 1);
-    assert_true(r.did.joined);
-}
-
 static void test_hurries_once_the_open_call_is_over(void **state)
 {
     (void)state;
@@ -192,7 +171,6 @@ int main(void)
         cmocka_unit_test(test_tries_for_ever_with_back_off),
         cmocka_unit_test(test_an_unknown_node_drops_all_and_joins_again),
         cmocka_unit_test(test_a_master_that_is_away_loses_nobody),
-        cmocka_unit_test(test_another_call_may_notice_first),
         cmocka_unit_test(test_hurries_once_the_open_call_is_over),
         cmocka_unit_test(test_leaves),
         cmocka_unit_test(test_wild_intervals_are_tamed),

@@ -255,13 +255,6 @@ static void test_full(void **state)
     }
 }
 
-static int by_key(const void *a, const void *b)
-{
-    const uint64_t x = ((const struct table_entry *)a)->key;
-    const uint64_t y = ((const struct table_entry *)b)->key;
-    return (x > y) - (x < y);
-}
-
 static int by_hash(const void *a, const void *b)
 {
     const uint64_t x = table_mix(((const struct table_entry *)a)->key);
@@ -333,10 +326,9 @@ static void test_lists(void **state)
     enum { N = 3000 };
     struct table_budget budget = {.bytes_max = BYTES_MAX};
     struct table_index index;
-    static struct table_entry listed[N + 100], expected[N], sorted[N + 1];
+    static struct table_entry listed[N + 100], expected[N];
     assert_int_equal(table_index_init(&index, &budget, NULL), 0);
     assert_int_equal(list(&index, listed, 5), 0);
-    assert_int_equal(table_index_sorted(&index, 0, sorted, 10), 0);
     for (uint32_t i = 0; i < N; i++) {
         expected[i] = (struct table_entry){.key = random_key(i), .row = i};
         assert_int_equal(table_index_insert(&index, expected[i].key, i, NULL), 0);
@@ -350,22 +342,6 @@ static void test_lists(void **state)
             assert_int_equal(listed[i].row, expected[i].row);
         }
     }
-    qsort(expected, N, sizeof expected[0], by_key);
-    assert_int_equal(table_index_sorted(&index, 0, sorted, 0), 0);
-    const size_t sizes[] = {1, 2, 7, 500, N, N + 1};
-    for (size_t p = 0; p < 6; p++) {
-        uint64_t from = 0;
-        for (size_t i = 0; i < N;) {
-            size_t n = table_index_sorted(&index, from, sorted, sizes[p]);
-            assert_int_equal(n, N - i < sizes[p] ? N - i : sizes[p]);
-            for (size_t k = 0; k < n; k++, i++) {
-                assert_int_equal(sorted[k].key, expected[i].key);
-                assert_int_equal(sorted[k].row, expected[i].row);
-            }
-            from = sorted[n - 1].key + 1;
-            i = sizes[p] < 500 && i > 50 ? N : i; /* enough seen of these */
-        }
-    }
     table_index_release(&index);
 }
 
@@ -376,7 +352,7 @@ static void test_history(void **state)
     enum { N = 5000 };
     struct table_budget budget = {.bytes_max = BYTES_MAX};
     struct table_index index[3];
-    static struct table_entry sorted[3][N + 100];
+    static struct table_entry listed[2][N + 100];
     for (size_t k = 0; k < 3; k++) {
         assert_int_equal(table_index_init(&index[k], &budget, NULL), 0);
         for (uint32_t i = 0; i < N; i++) {
@@ -386,18 +362,15 @@ static void test_history(void **state)
         for (uint32_t i = 0; i < N; i += 3) {
             assert_int_equal(table_index_remove(&index[k], random_key(i)), i);
         }
-        assert_int_equal(table_index_sorted(&index[k], 0, sorted[k], N), N - (N + 2) / 3);
     }
     assert_int_equal(index[0].end, index[1].end);
     assert_memory_equal(index[0].memory.base, index[1].memory.base, index[0].end * 64);
     assert_memory_not_equal(index[0].memory.base, index[2].memory.base, index[0].end * 64);
+    assert_int_equal(list(&index[0], listed[0], 100), N - (N + 2) / 3);
+    assert_int_equal(list(&index[2], listed[1], 30), N - (N + 2) / 3);
     for (size_t i = 0; i < N - (N + 2) / 3; i++) {
-        assert_int_equal(sorted[0][i].key, sorted[2][i].key);
-        assert_int_equal(sorted[0][i].row, sorted[2][i].row);
-    }
-    assert_int_equal(list(&index[0], sorted[0], 100), list(&index[2], sorted[2], 30));
-    for (size_t i = 0; i < N - (N + 2) / 3; i++) {
-        assert_int_equal(sorted[0][i].key, sorted[2][i].key);
+        assert_int_equal(listed[0][i].key, listed[1][i].key);
+        assert_int_equal(listed[0][i].row, listed[1][i].row);
     }
     for (size_t k = 0; k < 3; k++) {
         table_index_release(&index[k]);
