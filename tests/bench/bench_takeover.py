@@ -57,15 +57,15 @@ def wait(what, condition):
 
 
 class Cluster:
-    """A master, two servers, two workers, and a job."""
+    """A master, servers, two workers, and a job."""
 
-    def __init__(self, service, gradus, data, **keys):
+    def __init__(self, service, gradus, data, servers=2, **keys):
         self.service, self.gradus = service, gradus
         self.dir = tempfile.mkdtemp(prefix="bench-takeover-")
         self.logs = 0
         self.master = self.start("master", f"--state-dir={self.dir}/state")
         nodes = f"--master={self.master.address}"
-        self.servers = [self.start("ps", nodes, f"--checkpoint-dir={self.dir}/state/checkpoints") for _ in range(2)]
+        self.servers = [self.start("ps", nodes, f"--checkpoint-dir={self.dir}/state/checkpoints") for _ in range(servers)]
         self.workers = [self.start("worker", nodes) for _ in range(2)]
         keys = {"data.dir": data, "cluster.ps": 2, "cluster.workers": 2, **keys}
         done = self.ask("submit", JOB, *(word for key, value in keys.items() for word in ("--set", f"{key}={value}")))
