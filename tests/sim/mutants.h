@@ -227,7 +227,8 @@
     X(state_of_generation_before, STANDBY, "a state is said to be of the generation before")       \
     X(state_without_ledger, STANDBY, "a state does not have the data position")                    \
     X(state_without_eras, STANDBY, "a state does not have the update sections")                    \
-    X(joining_without_bound, STANDBY, "a primary makes any number of updates while one joins")     \
+    X(joining_without_bound, STANDBY,                                                              \
+      "a primary is as far ahead of a backup that catches up as it likes")                         \
     X(follows_before_received, STANDBY, "a backup follows when it has the state, whatever waits")  \
     X(follows_without_version_before, STANDBY, "a backup follows that has one version of sync")    \
     X(sent_not_said, STANDBY, "a backup does not hear which version a worker has")                 \

@@ -152,7 +152,7 @@ static bool can_apply(struct world *w, struct sim_shard *s)
     for (uint32_t i = 0; i < SIM_SNAPSHOTS_MAX; i++) {
         readers += i != s->present ? s->snapshots[i].readers : 0;
     }
-    return readers < w->schedule->knobs.readers_max && !tables_wait(s) &&
+    return readers < w->schedule->knobs.readers_max && !tables_wait(s) && standby_has_room(s) &&
            (!budget_is_tight(w) || has_buffer(w, s));
 }
 

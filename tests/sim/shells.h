@@ -150,6 +150,8 @@ void standby_tables_load(struct world *w, struct sim_shard *s, const struct sim_
 void standby_load(struct world *w, struct sim_shard *s, const struct shard_action *a);
 void standby_made(struct world *w, const struct sim_shard *s); /* there is a new version */
 void standby_stepped(struct world *w, struct sim_shard *s);
+/* There is memory for the record of one more update. */
+bool standby_has_room(const struct sim_shard *s);
 void standby_shows(struct world *w, struct sim_shard *s, const struct sim_request *r,
                    const struct shard_action *a);
 void standby_tell(const struct world *w, const struct sim_shard *s, struct unary_request *q);

@@ -10,10 +10,10 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "master/core/job_follow.h"
 
 #define SAY_TIMEOUT_MS 1000
 #define SAY_AGAIN_US (40 * SIM_MS)
+#define SIM_JOINING_UPDATES 16  /* for which there is memory */
 #define STATE_US (800 * SIM_MS) /* it is large */
 
 /* A record that the backup has not received. */
@@ -112,6 +112,7 @@ static void begin_joining(struct world *w, struct sim_shard *s, const struct sha
     s->standby.opening = q->backup.opening;
     s->standby.refused = false;
     s->standby.follows = false;
+    s->standby.caught = s->standby.newest = 0;
     if (q->era_count == 0 || !q->ledger.present) {
         q->era_count = s->era_count;
         memcpy(q->eras, s->eras, sizeof q->eras);
@@ -405,6 +406,49 @@ static void check_follows_now(struct world *w, const struct sim_shard *s,
 
 /* ---- what both say ---- */
 
+/* How many records it lacks. A backup that follows lacks one version at most. One that catches up
+ * receives two records for each update that is made. */
+static uint64_t check_lacks(struct world *w, struct sim_shard *s, const struct shard_info *info)
+{
+    struct sim_standby *b = &s->standby;
+    uint64_t out = 0, updates = 0, newest = b->newest;
+    for (const struct sim_said *r = b->said; r != NULL; r = r->next) {
+        const bool update = r->req.record.what.kind == SHARD_RECORD_UPDATE;
+        out++;
+        updates += update;
+        newest = update ? r->req.record.what.number : newest;
+    }
+    if (b->caught == 0 && info->received > 0) {
+        b->caught = info->received;
+        b->behind = out;
+        b->newest = newest;
+    }
+    const bool catches_up = b->caught > 0 && !info->follows;
+    const uint64_t least = catches_up && newest > b->newest ? (info->received - b->caught) / 2 : 0;
+    if (info->follows ? updates > 1 : catches_up && updates > 1 && updates + least > b->behind) {
+        violated(w, INVARIANT_STANDBY, "shard %u has made %llu versions that its backup lacks",
+                 s->number, (unsigned long long)updates);
+    }
+    if (!info->joining && !info->follows && updates > 1) {
+        violated(w, INVARIANT_STANDBY, "shard %u waits for %llu versions at once", s->number,
+                 (unsigned long long)updates);
+    }
+    b->newest = newest;
+    return out;
+}
+
+bool standby_has_room(const struct sim_shard *s)
+{
+    struct shard_info info;
+    size_t updates = 0;
+    shard_info(s->core, &info);
+    for (const struct sim_said *r = s->standby.said; info.state_kept && r != NULL; r = r->next) {
+        updates += r->req.record.what.kind == SHARD_RECORD_UPDATE;
+    }
+    return updates < SIM_JOINING_UPDATES &&
+           (!info.state_kept || s->tables == NULL || !shard_tables_short(s->tables->real));
+}
+
 void standby_stepped(struct world *w, struct sim_shard *s)
 {
     struct shard_info info;
@@ -413,15 +457,7 @@ void standby_stepped(struct world *w, struct sim_shard *s)
         standby_release(s);
         return;
     }
-    uint64_t out = 0, updates = 0;
-    for (const struct sim_said *r = s->standby.said; r != NULL; r = r->next) {
-        out++;
-        updates += r->req.record.what.kind == SHARD_RECORD_UPDATE;
-    }
-    if (updates > (info.follows ? 1 : SHARD_JOINING_UPDATES_MAX)) {
-        violated(w, INVARIANT_STANDBY, "shard %u has made %llu versions that its backup lacks",
-                 s->number, (unsigned long long)updates);
-    }
+    const uint64_t out = check_lacks(w, s, &info);
     if (info.follows && !s->standby.follows) {
         s->standby.follows = true;
         check_follows_now(w, s, &info);
@@ -545,49 +581,5 @@ void standby_shows(struct world *w, struct sim_shard *s, const struct sim_reques
     *shown = a->version > *shown ? a->version : *shown;
     if (r->exchange != SIM_NONE) {
         note_push(w, s, &w->exchanges[r->exchange], a);
-    }
-}
-
-/* @shard as the master knows it. */
-static void check_covered(struct world *w, uint32_t job, const struct master_follow *told,
-                          uint32_t shard, uint32_t name)
-{
-    const struct master_shard_location *at = &told->shards[shard];
-    const char *backup = told->job->shards[shard].backup;
-    const struct sim_shard *s = ps_shard_there(w, node_at(w, at->address), job, shard);
-    struct shard_info info;
-    const bool has = backup[0] != '\0' && name_of(w, backup) == name;
-    if (s == NULL || s->fence.opening != at->opening || (!has && name_of(w, at->node) != name)) {
-        return;
-    }
-    shard_info(s->core, &info);
-    if (!has && info.role == SHARD_BACKUP) {
-        return; /* it moved there after the answer was made, in the same step */
-    }
-    if (!info.follows) {
-        violated(w, INVARIANT_READY,
-                 "a server may be ended that has %s shard %u of job %u, whose "
-                 "backup does not follow",
-                 has ? "the backup of" : "", shard, job + 1);
-    }
-}
-
-/* For ten minutes in which no backup gets further somebody is told to stay, and no longer. */
-#define READY_US (600 * SIM_S)
-
-void standby_told_ready(struct world *w, uint32_t name)
-{
-    for (uint32_t i = 0; w->now_us < READY_US && i < w->schedule->job_count; i++) {
-        const struct sim_job *j = &w->jobs[i];
-        struct master_follow told = {0};
-        struct err err = {0};
-        if (!w->schedule->jobs[i].standby || !j->known ||
-            master_follow(w->master, j->id, &told, &err) != 0) {
-            continue;
-        }
-        for (uint32_t k = 0; k < told.shard_count; k++) {
-            check_covered(w, i, &told, k, name);
-        }
-        free(told.shards);
     }
 }

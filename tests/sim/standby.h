@@ -33,6 +33,9 @@ struct sim_standby {
     bool refused; /* the backup will never take one more */
     void *tag;    /* of the event that is stepped */
     bool follows; /* it was seen to */
+    /* While it catches up: records that it lacked when it had the state, how many it had received
+     * by then (0: it has none), and the newest update of those that were said. */
+    uint64_t behind, caught, newest;
     /* Of a backup */
     bool joined, empty;                 /* its state has come, or has not; neither: as opened */
     const struct unary_request *record; /* that is stepped */

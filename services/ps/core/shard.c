@@ -186,6 +186,8 @@ void shard_info(const struct shard *s, struct shard_info *out)
         .role = s->standby.role,
         .backup = s->standby.backup,
         .follows = shard_has_backup(s) && s->standby.follows,
+        .joining = shard_has_backup(s) && s->standby.joining,
+        .state_kept = s->standby.state_kept,
         .records = s->standby.records,
         .received = s->standby.received,
         .unreceived_ms = shard_has_backup(s) && s->standby.received < s->standby.records

@@ -363,6 +363,8 @@ struct shard_info {
     enum shard_role role;
     uint64_t backup;          /* a primary: the opening of its backup */
     bool follows;             /* a primary: its backup can take over */
+    bool joining;             /* a primary: it does not wait for its backup yet, */
+    bool state_kept;          /* which lacks the state */
     uint64_t records;         /* a primary has said, a backup has received */
     uint64_t received;        /* a primary: by its backup, of these */
     uint64_t unreceived_ms;   /* since when the oldest of the others is on its way; 0: none is */

@@ -41,6 +41,20 @@ static bool can_take_over(const struct shard *s)
     return true;
 }
 
+/* The backup that joins has the state, and maybe more. */
+static void catch_up(struct shard *s, struct shard_actions *out)
+{
+    struct shard_standby *b = &s->standby;
+    if (b->state_kept) {
+        shard_record_state_end(s, out);
+        b->behind = b->records - b->received;
+        b->caught = b->received;
+        b->follows = MUTANT(follows_before_received);
+    }
+    b->joining = b->records - b->received > 1;
+    b->shown = s->version; /* if it is waited for from now on */
+}
+
 void shard_on_receipt(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     struct shard_standby *b = &s->standby;
@@ -50,12 +64,10 @@ void shard_on_receipt(struct shard *s, const struct shard_event *e, struct shard
     }
     b->received = MUTANT(receipt_of_all) ? b->records : e->received;
     b->unreceived_ms = e->now_ms;
-    if (b->joining) { /* from now on it is waited for */
-        shard_record_state_end(s, out);
-        b->shown = s->version;
-        b->follows = MUTANT(follows_before_received);
+    if (b->joining) {
+        catch_up(s, out);
     }
-    if (!shard_unreceived(s)) {
+    if (!b->joining && !shard_unreceived(s)) {
         b->follows = b->follows || can_take_over(s);
         shard_hold_let_go(s, out);
         shard_wake(s, out);

@@ -130,10 +130,12 @@ struct shard_standby {
     uint64_t shown;         /* and the version that there was before */
     uint64_t now_ms;        /* of the step */
     /* SHARD_PRIMARY, of a backup that joins */
-    bool joining; /* it has not received the state, which is kept: */
+    bool joining;    /* it is not waited for, but catches up */
+    bool state_kept; /* it has not received the state: */
     uint64_t state_version;
     void *state_slots; /* NULL: the rule has none */
-    uint32_t updates;  /* said since */
+    uint64_t behind;   /* catching up: records that it lacked when it had the state, */
+    uint64_t caught;   /* and what it had received by then */
     bool follows;      /* it can take over */
     uint32_t *sent;    /* workers, of the record that was said last */
     size_t sent_capacity;
@@ -360,12 +362,17 @@ static inline bool shard_unreceived(const struct shard *s)
     }
     return shard_has_backup(s) && !s->standby.joining && s->standby.received < s->standby.records;
 }
-/* True if no update may begin: the backup is to receive something first. */
+/* True if no update may begin: the backup is to receive something first. One that catches up lacks
+ * one record less for each two that it receives. */
 static inline bool shard_awaits_backup(const struct shard *s)
 {
-    return shard_unreceived(s) ||
-           (s->standby.joining && s->standby.updates >= SHARD_JOINING_UPDATES_MAX &&
-            !MUTANT(joining_without_bound));
+    const struct shard_standby *b = &s->standby;
+    if (!b->joining) {
+        return shard_unreceived(s);
+    }
+    const uint64_t halves = (b->received - b->caught) / 2;
+    return !b->state_kept && !MUTANT(joining_without_bound) &&
+           b->records - b->received + halves >= b->behind;
 }
 
 /* The newest version that anybody may see. */

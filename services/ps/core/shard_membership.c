@@ -145,6 +145,7 @@ int shard_membership_take(struct shard *s, const struct shard_event *e, struct s
     const bool joins = brings_backup(s, e);
     if (s->standby.role == SHARD_BACKUP ? e->promote : joins || !e->has_backup) {
         shard_record_state_end(s, out);
+        s->standby.joining = false;
         s->standby.role = SHARD_ALONE;
     }
     if (!MUTANT(membership_not_said)) {

@@ -42,7 +42,6 @@ void shard_record_update(struct shard *s, const struct shard_queued *q, struct s
     if (a == NULL) {
         return;
     }
-    s->standby.updates += s->standby.joining;
     struct shard_record *r = &a->record;
     const struct shard_node *root = &s->nodes[0];
     a->buffer = q == NULL ? root->buffer : q->buffer;
@@ -82,9 +81,8 @@ void shard_record_state(struct shard *s, const struct shard_event *e, struct sha
     b->backup = e->backup;
     b->records = MUTANT(records_go_on) ? b->records : 0;
     b->received = 0;
-    b->joining = true;
+    b->joining = b->state_kept = true;
     b->follows = false;
-    b->updates = 0;
     b->state_version = s->version;
     b->state_slots = e->slots_buffer;
     shard_policy_forget_all(s, out); /* the backup has no older version, and nobody pushes of one */
@@ -115,10 +113,10 @@ void shard_record_state(struct shard *s, const struct shard_event *e, struct sha
 void shard_record_state_end(struct shard *s, struct shard_actions *out)
 {
     struct shard_standby *b = &s->standby;
-    if (!b->joining) {
+    if (!b->state_kept) {
         return;
     }
-    b->joining = false;
+    b->state_kept = false;
     if (!MUTANT(state_not_kept)) {
         struct shard_action *forget = shard_act(out, SHARD_FORGET);
         forget->version = b->state_version;

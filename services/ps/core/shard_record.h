@@ -9,8 +9,10 @@
  *
  * A backup may *join* a primary that has begun before. Then the first record is the state of the
  * primary in the generation that names the backup. Until the backup has received it the primary
- * goes on as if it were alone, with SHARD_JOINING_UPDATES_MAX updates at most, whose records wait;
- * from then on it is as above. Only when the backup has received everything that was said, of steps
+ * goes on as if it were alone, and its records wait, as long as the shell has room for them (an
+ * update that may not begin for want of it waits as for a snapshot). From then on the backup
+ * catches up: for two records that it receives one may be said, until there is hardly one that it
+ * lacks; then it is as above. Only when the backup has received everything that was said, of steps
  * of sync at least one after the state (so that it has the version before, too, and the sums and
  * the decision that led to the present one), and when no version is pinned that was pinned before,
  * does it *follow*: it can take over.
@@ -23,9 +25,6 @@
 #include <stdint.h>
 
 #include "job/progress/exchange.h"
-
-/* Updates of a primary while a backup joins: their gradients wait in memory. */
-#define SHARD_JOINING_UPDATES_MAX 4
 
 enum shard_role {
     SHARD_ALONE,   /* a primary without a backup */

@@ -49,6 +49,7 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->shared_memory = o->shared_memory;
     ps->polling = o->polling;
     ps->shards_max = o->shards_max;
+    ps->joining_bytes = PS_JOINING_BYTES;
     ps->refused = o->refused;
     ps->refused_ctx = o->refused_ctx;
     ps->budget.bytes_max = o->memory_bytes_max == 0 ? ps_memory_bytes("") : o->memory_bytes_max;

@@ -81,24 +81,41 @@ int ps_copies_reserve(struct ps_copies *all, struct ps_shard *s, size_t count, s
         (void)ps_shard_ref(s); /* this reference has none */
         ps_copy_unref(all->items[--all->count]);
     }
+    if (count == 0) {
+        free(all->items);
+        all->items = NULL;
+        all->capacity = 0;
+    }
     while (all->count < count) {
         struct ps_copy *c = copy_new(s, true, err);
         if (c == NULL) {
-            return err->code;
+            return ERR_EXHAUSTED;
         }
+        all->items = mem_grow(all->items, &all->capacity, all->count + 1, sizeof *all->items);
         all->items[all->count++] = c;
     }
     return 0;
 }
 
-static struct ps_copy *find_free(const struct ps_copies *all)
+/* They are given back in the order in which they were taken. NULL: all are away. */
+static struct ps_copy *find_free(struct ps_copies *all)
 {
     for (size_t i = 0; i < all->count; i++) {
-        if (atomic_load(&all->items[i]->refs) == 1) {
-            return ps_copy_ref(all->items[i]);
+        const size_t at = (all->next + i) % all->count;
+        if (atomic_load(&all->items[at]->refs) == 1) {
+            all->next = at;
+            return all->items[at];
         }
     }
     return NULL;
+}
+
+bool ps_copies_have(struct ps_copies *all, struct ps_shard *s)
+{
+    if (find_free(all) == NULL && ps_copies_reserve(all, s, all->count + 1, NULL) == 0) {
+        all->next = all->count - 1;
+    }
+    return find_free(all) != NULL;
 }
 
 #define COPY_FLOATS (UINT64_C(1) << 18) /* that a thread copies at once */
@@ -123,11 +140,12 @@ void ps_copy_floats(const struct ps_shard *s, float *to, const float *from, uint
     parallel_for(s->ps->team, (floats + COPY_FLOATS - 1) / COPY_FLOATS, copy_some, NULL, &c);
 }
 
-struct ps_copy *ps_copies_take(const struct ps_copies *all, struct ps_shard *s,
-                               const struct buffer *from, struct err *err)
+struct ps_copy *ps_copies_take(struct ps_copies *all, struct ps_shard *s, const struct buffer *from,
+                               struct err *err)
 {
     struct ps_copy *c = block_new(all, s);
-    c = c != NULL ? c : find_free(all);
+    struct ps_copy *reserved = c != NULL ? NULL : find_free(all);
+    c = reserved != NULL ? ps_copy_ref(reserved) : c;
     if (c == NULL) { /* gRPC has not returned one that was received yet */
         c = copy_new(s, false, err);
         if (c == NULL) {

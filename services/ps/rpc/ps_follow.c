@@ -13,7 +13,18 @@
 
 #define SEND_BYTES_MIN (UINT64_C(64) << 20) /* queued, besides one gradient */
 
+#define RECORD_BYTES 4096 /* that a record counts as, besides its values */
+
 /* ---- the list of records ---- */
+
+static void count_update(struct ps_follow *f, const struct ps_record *r, bool more)
+{
+    if (r->what.kind == SHARD_RECORD_UPDATE) {
+        const uint64_t bytes = RECORD_BYTES + ps_record_floats(r) * sizeof(float);
+        f->updates = more ? f->updates + 1 : f->updates - 1;
+        f->update_bytes = more ? f->update_bytes + bytes : f->update_bytes - bytes;
+    }
+}
 
 /* Forgets those that were received; one that is being sent is finished first, or the stream would
  * have a part of it. */
@@ -24,6 +35,7 @@ static void trim(struct ps_follow *f)
         struct ps_record *r = f->first;
         f->first = r->next;
         f->sending = f->sending == r ? r->next : f->sending;
+        count_update(f, r, false);
         ps_record_free(f->shard, r);
     }
     f->end = f->first == NULL ? &f->first : f->end;
@@ -145,6 +157,8 @@ void ps_follow_emit(struct ps_shard *s, const struct shard_action *a, const stru
     *f->end = r;
     f->end = &r->next;
     f->sending = f->sending == NULL ? r : f->sending;
+    f->uncounted = f->uncounted || (r->rows != NULL && !r->rows->counted);
+    count_update(f, r, true);
     meter_add(s->ps->meters.records, 1);
     ps_record_show(s, r, 1);
     send_all(f);
@@ -181,7 +195,7 @@ int ps_follow_new(struct ps_shard *s, const Gradus__V1__ShardLocation *location,
     atomic_store(&f->refs, 1);
     pthread_mutex_init(&f->lock, NULL);
     f->end = &f->first;
-    const size_t gradients = joins ? SHARD_JOINING_UPDATES_MAX : 1;
+    const size_t gradients = joins ? PS_JOINING_UPDATES : 1;
     const uint64_t floats = gradients * s->elements + /* and the state */
                             (joins ? s->elements + s->slot_copies.floats : 0);
     char *target = ps_near_target(s->ps, location->address, &f->is_near);
@@ -231,7 +245,9 @@ void ps_follow_joined(struct ps_shard *s)
         let_go(s->joining);
         s->joining = NULL;
     }
-    ps_follow_trim(s);
+    struct shard_info info;
+    shard_info(s->core, &info);
+    ps_follow_trim(s, info.joining);
 }
 
 /* True if the backup has received records of notes, as it was not known to. */
@@ -327,13 +343,27 @@ uint64_t ps_follow_state_bytes(const struct ps_shard *s)
     return s->follow == NULL ? 0 : s->follow->state_bytes;
 }
 
-void ps_follow_trim(struct ps_shard *s)
+bool ps_follow_has_room(struct ps_shard *s)
+{
+    struct ps_follow *f = s->follow;
+    if (f == NULL || !f->joins) {
+        return true;
+    }
+    if (s->tables != NULL && shard_tables_short(s->tables)) {
+        return false; /* an update might take the room of the rows that are kept for the state */
+    }
+    const uint64_t bytes = f->update_bytes + RECORD_BYTES + s->elements * sizeof(float);
+    return f->updates < PS_JOINING_UPDATES ||
+           (bytes <= s->ps->joining_bytes && !f->uncounted && ps_copies_have(&f->copies, s));
+}
+
+void ps_follow_trim(struct ps_shard *s, bool joining)
 {
     struct ps_follow *f = s->follow;
     if (f != NULL && f->joins) {
         return;
     }
-    if (f != NULL) {
+    if (f != NULL && !joining) {
         (void)ps_copies_reserve(&f->copies, s, 1, NULL);
     }
     ps_memory_no_join(s);

@@ -32,6 +32,9 @@ struct ps_follow {
     bool waits;                /* before it connects again */
     bool stuck;                /* a record is not whole: nothing more is sent */
     bool joins;                /* the state was not received */
+    /* updates among the records, and what they count as; there was no memory for rows of one */
+    uint64_t updates, update_bytes;
+    bool uncounted;
     /* Records by their last numbers: received; and said on this stream in messages, and in notes. A
      * note overtakes messages, and they it: so each way waits until what went the other is
      * received. */

@@ -134,6 +134,9 @@ int ps_said_tables_next(struct ps_said_tables *t, bool first, struct ps_part *pa
         tables_state_begin(&t->state, t->shard->tables, t->version);
     }
     int rc = tables_state_next(&t->state, &data, &bytes, err);
+    if (rc == ERR_EXHAUSTED && atomic_load(&t->leaving) == 0) {
+        return err_set(err, ERR_UNAVAILABLE, "the tables cannot be read now, and nothing leaves");
+    }
     if (rc != 0 || data == NULL) {
         return rc;
     }

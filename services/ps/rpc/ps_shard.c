@@ -290,7 +290,7 @@ static void show(struct ps_shard *s)
     if (info.closed || info.role != SHARD_PRIMARY) {
         ps_follow_end(s);
     }
-    ps_follow_trim(s);
+    ps_follow_trim(s, info.joining);
     ps_standby_show(s, &info, ps_follow_problem(s), ps_follow_state_bytes(s));
     ps_tables_follow(s);
     ps_averages_trim(s);
@@ -315,7 +315,7 @@ static void show(struct ps_shard *s)
  * waits for other readers of a pin, who may themselves wait for updates. */
 bool ps_shard_can_update(struct ps_shard *s)
 {
-    if (s->let_go || !snapshots_can_update(&s->snapshots)) {
+    if (s->let_go || !snapshots_can_update(&s->snapshots) || !ps_follow_has_room(s)) {
         return false;
     }
     return s->tables == NULL || atomic_load(&s->writing) == 0 || !shard_tables_short(s->tables);

@@ -70,6 +70,7 @@ struct ps {
     bool shared_memory;           /* open blocks that workers offer (shared_memory.h) */
     _Atomic uint64_t incarnation; /* the incarnation that an OpenShard must name; 0: any */
     size_t shards_max;
+    uint64_t joining_bytes; /* PS_JOINING_BYTES */
     void (*refused)(void *ctx, struct rpc_call *call, const char *job, const struct err *why);
     void *refused_ctx;
     struct budget budget;

@@ -12,6 +12,11 @@
 
 struct ps_record;
 
+/* Of updates while a backup joins, which has not received the state: as many records wait as there
+ * are bytes for, and some in any case. */
+#define PS_JOINING_BYTES (UINT64_C(64) << 20)
+#define PS_JOINING_UPDATES 4
+
 /* ---- a backup on the same host ---- */
 
 /* Memory that a primary shares with its backup, of one stream. What is there of a record lies there
@@ -90,16 +95,19 @@ struct ps_copy *ps_copy_ref(struct ps_copy *c);
 void ps_copy_unref(void *copy); /* any thread */
 
 struct ps_copies {
-    struct ps_copy *items[SHARD_JOINING_UPDATES_MAX]; /* the reserved ones; each with a reference */
-    size_t count;
+    struct ps_copy **items; /* the reserved ones; each with a reference */
+    size_t count, capacity;
+    size_t next;          /* which one is likely to be free */
     struct ps_near *near; /* that the backup has opened, and comes first; NULL: none. Borrowed */
 };
 /* There are @count from now on; those above it go when nobody has them any more. Errors:
  * ERR_EXHAUSTED, and there are fewer. */
 int ps_copies_reserve(struct ps_copies *all, struct ps_shard *s, size_t count, struct err *err);
+/* True if one is free, if need be one more than there were. */
+bool ps_copies_have(struct ps_copies *all, struct ps_shard *s);
 /* A copy of @from, with a reference. NULL with ERR_EXHAUSTED: there is no memory. */
-struct ps_copy *ps_copies_take(const struct ps_copies *all, struct ps_shard *s,
-                               const struct buffer *from, struct err *err);
+struct ps_copy *ps_copies_take(struct ps_copies *all, struct ps_shard *s, const struct buffer *from,
+                               struct err *err);
 
 /* By the team of the server, where @floats are many. */
 void ps_copy_floats(const struct ps_shard *s, float *to, const float *from, uint64_t floats);
@@ -156,8 +164,8 @@ struct ps_said_tables *ps_said_tables_new(struct ps_shard *s, uint64_t version);
 void ps_said_tables_free(struct ps_said_tables *t); /* NULL is fine; parts that leave stay */
 uint64_t ps_said_tables_bytes(const struct ps_said_tables *t); /* about */
 /* The next part of @t, @first: from the beginning. With a @part of no data: there are no more.
- * Errors: ERR_EXHAUSTED others leave first, and then the shard is woken; ERR_RANGE the rows are not
- * kept any more; ERR_STATE. */
+ * Errors: ERR_EXHAUSTED others leave first, and then the shard is woken; ERR_UNAVAILABLE there is
+ * no memory, and nobody would wake it; ERR_RANGE the rows are not kept any more; ERR_STATE. */
 int ps_said_tables_next(struct ps_said_tables *t, bool first, struct ps_part *part,
                         struct err *err);
 
@@ -201,8 +209,10 @@ uint64_t ps_follow_opening(const struct ps_shard *s);
 const char *ps_follow_problem(const struct ps_shard *s);
 /* Bytes of the state that the backup gets, or has got; 0: it was there from the beginning. */
 uint64_t ps_follow_state_bytes(const struct ps_shard *s);
-/* Gives memory back that only a backup that joins needs. */
-void ps_follow_trim(struct ps_shard *s);
+/* Gives memory back that only a backup that joins needs, which is still @joining: it catches up. */
+void ps_follow_trim(struct ps_shard *s, bool joining);
+/* False: the record of one more update has to wait until the state was received, for memory. */
+bool ps_follow_has_room(struct ps_shard *s);
 /* The shard has no backup (any more). Also of a shard that is in no list. */
 void ps_follow_end(struct ps_shard *s);
 

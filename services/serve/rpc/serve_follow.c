@@ -23,7 +23,7 @@ struct serve_follow {
     struct serve_follow_options options;
     char *path;        /* of the served checkpoint; NULL: none */
     uint64_t number;   /* of versions so far */
-    int failed;        /* the code of the last failure, which was logged */
+    char *failed;      /* the last failure, which was logged; NULL: the last look succeeded */
     uint64_t since_ms; /* the served version is the newest that was seen */
     struct meter *failures, *following, *age;
     pthread_mutex_t lock; /* guards what follows */
@@ -162,10 +162,23 @@ int serve_follow_look(struct serve_follow *f, struct err *err)
     return rc;
 }
 
-/* Once for each kind of failure, not in every round. */
+/* The same words, whatever numbers are between them: ages, ports, versions. */
+static bool is_same(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789";
+    for (;; a++, b++) {
+        a += strspn(a, digits);
+        b += strspn(b, digits);
+        if (*a != *b || *a == '\0') {
+            return *a == *b;
+        }
+    }
+}
+
+/* Once for each reason, not in every round. */
 static void tell(struct serve_follow *f, int rc, const struct err *err)
 {
-    if (rc != 0 && rc != f->failed) {
+    if (rc != 0 && (f->failed == NULL || !is_same(err->msg, f->failed))) {
         char shown[LOGGED_BYTES];
         log_warn(f->options.live != NULL ? "not_following" : "no_newer_checkpoint", "error=%s",
                  log_quote(err->msg, shown, sizeof shown));
@@ -173,7 +186,8 @@ static void tell(struct serve_follow *f, int rc, const struct err *err)
     if (rc != 0 && rc != ERR_NOT_FOUND) {
         meter_add(f->failures, 1);
     }
-    f->failed = rc;
+    free(f->failed);
+    f->failed = rc == 0 ? NULL : mem_strdup(err->msg);
 }
 
 static void *run(void *arg)
@@ -226,6 +240,7 @@ void serve_follow_free(struct serve_follow *f)
     }
     pthread_cond_destroy(&f->ending);
     pthread_mutex_destroy(&f->lock);
+    free(f->failed);
     free(f->path);
     free(f);
 }

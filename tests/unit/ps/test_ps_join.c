@@ -8,7 +8,7 @@
 #include "ps/rpc/ps_standby.h"
 
 #define COPY_THREADS 4 /* of a server */
-#define JOINING_MAX SHARD_JOINING_UPDATES_MAX
+#define JOINING_MAX 7
 
 static float got[ELEMENTS], expected[ELEMENTS];
 
@@ -296,6 +296,8 @@ static void some_updates_wait_for_who_joins(void **state)
     (void)state;
     struct ps_pair p;
     pair_start(&p, "sync", "adam");
+    /* with what a record has besides, which is less than a gradient */
+    p.primary.ps->joining_bytes = (JOINING_MAX + 1) * (uint64_t)ELEMENTS * sizeof(float) - 1;
     ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
     ps_pair_membership_well(&p.primary, PRIMARY, 2, false, p.at);
     for (uint64_t step = 1; step <= JOINING_MAX; step++) {
@@ -373,10 +375,13 @@ static void updates_need_no_more_memory(void **state)
     ps_rig_expect(ps_pair_open_one(&p, false, &err), 0, &err, "");
     ps_pair_push_well(&p.primary, PRIMARY, 1, 0);
     ps_pair_membership_well(&p.primary, PRIMARY, 2, false, p.at);
-    for (uint64_t step = 1; step <= JOINING_MAX; step++) {
+    for (uint64_t step = 1; step <= PS_JOINING_UPDATES; step++) {
         ps_pair_push_well(&p.primary, PRIMARY, 2, step);
         wait_until(ps_pair_look(&p.primary).held.records == 1 + step);
     }
+    ps_pair_push_well(&p.primary, PRIMARY, 2, 1 + PS_JOINING_UPDATES); /* it waits for memory */
+    wait_until(meter_value(p.primary.ps->meters.queued) == 1);
+    assert_int_equal(ps_pair_look(&p.primary).held.records, 1 + PS_JOINING_UPDATES);
     stop_quietly(&p, primary_of(&p));
 }
 

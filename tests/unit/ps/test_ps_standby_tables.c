@@ -154,6 +154,51 @@ static void rows_take_no_blocks(void **state)
     ps_pair_stop(&p);
 }
 
+/* There was no memory for a part of the state, and no other part left that would wake the shard. */
+static atomic_uint refused;
+
+int __real_tables_state_next(struct tables_state *st, void **part, size_t *bytes, struct err *err);
+int __wrap_tables_state_next(struct tables_state *st, void **part, size_t *bytes, struct err *err);
+int __wrap_tables_state_next(struct tables_state *st, void **part, size_t *bytes, struct err *err)
+{
+    if (atomic_load(&refused) > 0) {
+        atomic_fetch_sub(&refused, 1);
+        return err_set(err, ERR_EXHAUSTED, "no memory for a part of the tables");
+    }
+    return __real_tables_state_next(st, part, bytes, err);
+}
+
+static void a_state_is_said_again_that_found_no_memory(void **state)
+{
+    (void)state;
+    struct ps_pair p;
+    struct err err;
+    pair_start(&p);
+    ps_rig_expect(ps_rig_open_as(&p.primary, &p.opening, NULL, &err), 0, &err, "");
+    push_rows(&p, 0, SMALL);
+    struct ps_rig_opening o = p.opening;
+    o.is_backup = o.joins = true;
+    o.opening = BACKUP;
+    ps_rig_expect(ps_rig_open_as(&p.backup, &o, NULL, &err), 0, &err, "");
+    atomic_store(&refused, 2);
+    Gradus__V1__SetMembershipRequest q = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
+    Gradus__V1__ShardLocation backup = GRADUS__V1__SHARD_LOCATION__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(ps_pair_job, 2);
+    char *workers[] = {(char[]){"w0"}};
+    backup.opening = BACKUP;
+    backup.address = p.at;
+    q.shard = &ref;
+    q.workers = workers;
+    q.n_workers = 1;
+    q.backup = &backup;
+    ps_rig_expect(ps_rig_call(&p.primary, "SetMembership", &q.base, NULL, 0, NULL, &err), 0, &err,
+                  "");
+    wait_until(ps_pair_look(&p.primary).held.received == 1);
+    assert_int_equal(atomic_load(&refused), 0);
+    assert_int_equal(rows_of(&p.backup, BACKUP), SMALL);
+    ps_pair_stop(&p);
+}
+
 /* ---- a primary that says anything ---- */
 
 struct says {
@@ -230,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_update_of_many_rows_arrives),
         cmocka_unit_test(rows_take_no_blocks),
+        cmocka_unit_test(a_state_is_said_again_that_found_no_memory),
         cmocka_unit_test(an_update_without_values_is_refused),
     };
     return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);

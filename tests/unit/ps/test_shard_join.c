@@ -3,6 +3,8 @@
  * (At any moment: test_shard_standby_death.c.) */
 #include "standby_rig.h"
 
+#define AHEAD 6 /* updates before the state is received */
+
 static struct pair *pair_alone_of(enum training_mode mode, uint32_t replicas)
 {
     const struct consistency c = rig_consistency(mode, replicas);
@@ -99,41 +101,59 @@ static void test_a_state_comes_twice(void **state)
 
 /* ---- until it is received ---- */
 
-static void test_a_shard_makes_a_few_updates_before_the_state_is_received(void **state)
+static void hear(struct pair *p)
+{
+    assert_true(pair_hear(p));
+    pair_receive(p);
+}
+
+static void test_a_shard_goes_on_before_the_state_is_received(void **state)
 {
     (void)state;
     struct pair *p = pair_alone_of(TRAINING_SYNC, 1);
     struct rig *r = &p->primary;
     pair_join(p, 100, 2);
     r->generation = 2;
-    for (uintptr_t i = 1; i <= SHARD_JOINING_UPDATES_MAX; i++) {
+    for (uintptr_t i = 1; i <= AHEAD; i++) {
         update(r, i);
         rig_expect_values(r, i, i);
     }
+    r->can_apply = false; /* no room for one more */
     update(r, 50);
-    rig_pull(r, 51, PULL_AT_LEAST, 0);
-    rig_expect_values(r, 51, SHARD_JOINING_UPDATES_MAX); /* what there is it may show */
-    assert_null(rig_find(r, 50));
+    r->can_apply = true;
+    assert_true(shard_wants_snapshot(r->shard));
+    /* with the state it is not waited for yet: one update for two that are received */
+    hear(p);
     assert_false(shard_wants_snapshot(r->shard));
+    hear(p);
+    assert_true(shard_wants_snapshot(r->shard));
     rig_event(r, SHARD_SNAPSHOT, 0);
-    assert_int_equal(r->version, SHARD_JOINING_UPDATES_MAX);
-    /* the state alone is not enough: now it is waited for */
-    assert_true(pair_hear(p));
-    pair_receive(p);
+    rig_expect_values(r, 50, AHEAD + 1); /* what there is it may show */
+    hear(p);
+    r->can_apply = false;
+    update(r, 51);
+    r->can_apply = true;
+    assert_false(shard_wants_snapshot(r->shard));
+    hear(p);
+    assert_true(shard_wants_snapshot(r->shard));
+    assert_int_equal(r->version, AHEAD + 1);
+    while (info_of(r).joining) {
+        assert_false(pair_follows(p));
+        hear(p);
+    }
+    assert_int_equal(info_of(r).records - info_of(r).received, 1); /* from now on it is */
     assert_false(pair_follows(p));
     assert_false(shard_wants_snapshot(r->shard));
     rig_pull(r, 52, PULL_AT_LEAST, 0);
     assert_null(rig_find(r, 52));
-    while (pair_hear(p)) {
-        assert_false(pair_follows(p));
-    }
-    pair_receive(p);
+    hear(p);
     assert_true(pair_follows(p));
-    rig_expect_values(r, 52, SHARD_JOINING_UPDATES_MAX);
+    rig_expect_values(r, 52, r->version);
     assert_true(shard_wants_snapshot(r->shard));
     rig_event(r, SHARD_SNAPSHOT, 0);
+    assert_null(rig_find(r, 51));
     pair_settle(p);
-    rig_expect_values(r, 50, SHARD_JOINING_UPDATES_MAX + 1);
+    rig_expect_values(r, 51, AHEAD + 2);
     pair_free(p);
 }
 
@@ -306,7 +326,7 @@ static void test_a_backup_that_is_lost_while_it_joins_leaves_nothing(void **stat
     struct rig *r = &p->primary;
     pair_join(p, 1, 2);
     r->generation = 2;
-    for (uintptr_t i = 2; i <= SHARD_JOINING_UPDATES_MAX + 2; i++) {
+    for (uintptr_t i = 2; i <= AHEAD; i++) {
         update(r, i);
     }
     standby_membership(r, 20, 3, false);
@@ -514,7 +534,7 @@ int main(void)
         cmocka_unit_test(test_a_backup_gets_the_state_and_every_update_after_it),
         cmocka_unit_test(test_what_is_kept_of_the_state_goes_when_it_is_received),
         cmocka_unit_test(test_a_state_comes_twice),
-        cmocka_unit_test(test_a_shard_makes_a_few_updates_before_the_state_is_received),
+        cmocka_unit_test(test_a_shard_goes_on_before_the_state_is_received),
         cmocka_unit_test(test_a_shard_says_since_when_it_waits_for_a_state_to_be_received),
         cmocka_unit_test(test_pins_and_generations_wait_behind_the_state),
         cmocka_unit_test(test_in_sync_a_backup_follows_one_version_after_its_state),

@@ -4,9 +4,11 @@
 #include "unit/saved/saved_rig.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "serve/rpc/serve.h"
 #include "serve/rpc/serve_follow.h"
+#include "os/log.h"
 #include "support/wait_until.h"
 
 struct following {
@@ -185,6 +187,52 @@ static void test_a_thread_follows(void **state)
     end(&f);
 }
 
+static atomic_uint told_shard, told_nothing, told_manifest;
+
+static void on_told(enum log_level level, const char *event, const char *text)
+{
+    (void)level;
+    if (strcmp(event, "no_newer_checkpoint") == 0) {
+        atomic_fetch_add(strstr(text, "shard-0-of-2") != NULL   ? &told_shard
+                         : strstr(text, "does not end") != NULL ? &told_manifest
+                                                                : &told_nothing,
+                         1);
+    }
+}
+
+/* Each reason is told once, and the next one also where it has the same code. */
+static void test_another_reason_is_told(void **state)
+{
+    struct saved_rig *r = *state;
+    struct following f;
+    struct err err;
+    char *path = checkpoint(r, 3), *away = file_join(r->dir, "away");
+    break_file(path, "shard-0-of-2.safetensors", false);
+    log_tell(on_told);
+    begin(&f, r, "", 1);
+    const struct meter *failures =
+        meter_counter(f.meters, "serve_load_failures_total", "", NULL, 0);
+    assert_int_equal(serve_follow_start(f.follow, &err), 0);
+    wait_until(meter_value(failures) >= 3);
+    assert_int_equal(rename(r->checkpoints, away), 0);
+    wait_until(atomic_load(&told_nothing) > 0);
+    assert_int_equal(rename(away, r->checkpoints), 0);
+    wait_until(atomic_load(&told_shard) == 2);
+    assert_int_equal(rename(r->checkpoints, away), 0);
+    wait_until(atomic_load(&told_nothing) == 2);
+    char *broken = file_join(away, "step-000000003");
+    break_file(broken, "manifest.json", false);
+    assert_int_equal(rename(away, r->checkpoints), 0);
+    wait_until(atomic_load(&told_manifest) == 1);
+    end(&f);
+    assert_int_equal(atomic_load(&told_shard) + atomic_load(&told_nothing), 4);
+    assert_int_equal(atomic_load(&told_manifest), 1);
+    log_tell(NULL);
+    free(broken);
+    free(away);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +241,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_data_of_another_place, saved_rig_setup,
                                         saved_rig_teardown),
         cmocka_unit_test_setup_teardown(test_a_thread_follows, saved_rig_setup, saved_rig_teardown),
+        cmocka_unit_test_setup_teardown(test_another_reason_is_told, saved_rig_setup,
+                                        saved_rig_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
