@@ -51,8 +51,10 @@ void sync_point_shard_done(struct job *j, uint32_t shard, const struct master_ca
 {
     if (kind == MASTER_CALL_PIN) {
         check_cut(j, shard, done);
-        if (done->version >= j->shards[shard].version) {
-            /* otherwise the shard has said more since */
+        if (done->version >= j->shards[shard].version &&
+            (done->ledger != NULL || !j->shards[shard].has_ledger)) {
+            /* otherwise the shard has said more since: that it is further, or its ledger, which a
+             * version that was pinned in sync mode lacks */
             train_shard_said(j, shard, done);
         }
     } else if (kind == MASTER_CALL_CHECKPOINT) {
