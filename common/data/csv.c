@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -187,6 +188,20 @@ static int skip_blanks(struct csv *c, struct err *err)
     return byte;
 }
 
+/* @byte follows a closing quote, and is no end of the field: in most files that is another
+ * separator. */
+static int text_follows(const struct csv *c, int byte, struct err *err)
+{
+    const char *other = byte == ';'    ? "; is it data.separator: \";\"?"
+                        : byte == '\t' ? "; is it data.separator: tab?"
+                        : byte == '|'  ? "; is it data.separator: \"|\"?"
+                        : byte == ','  ? "; is it data.separator: \",\"?"
+                                       : "; a quote inside quotes is written twice";
+    char what[80];
+    (void)snprintf(what, sizeof what, "text follows the closing quote%s", other);
+    return row_error(c, ERR_CORRUPT, what, err);
+}
+
 /* A field whose opening quote is next; returns the byte behind the field, or CSV_FAILED. */
 static int read_quoted(struct csv *c, struct err *err)
 {
@@ -217,9 +232,7 @@ static int read_quoted(struct csv *c, struct err *err)
         byte = skip_blanks(c, err);
     }
     if (!ends_field(c, byte)) {
-        (void)row_error(c, ERR_CORRUPT,
-                        "text follows the closing quote; a quote inside quotes is written twice",
-                        err);
+        (void)text_follows(c, byte, err);
         c->line_is_bad = byte != CSV_FAILED;
         return CSV_FAILED;
     }

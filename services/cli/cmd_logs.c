@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus logs: the log lines about a job, of its master and its nodes, once, or until it has ended.
  * The master has them (Jobs.Logs); nothing is read from nodes. */
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +13,13 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "os/chrono.h"
+#include "os/file.h"
 
 #define POLL_MS 500
 #define LOST_MS 15000 /* without an answer for so long, -f gives up */
 #define TAIL_MAX 1000000
+#define LOG_BYTES_MAX (64U << 20)
+#define STAMP_BYTES 15 /* 20260131-235959 */
 
 struct options {
     struct cli_common common;
@@ -189,6 +193,57 @@ static int logs(const struct options *o, const struct cli_args *args, struct fou
     return rc;
 }
 
+/* Did the processes that wrote into @dir have the job? Of a log that is too long to read: maybe. */
+static bool is_of_job(const char *all, const char *dir, const char *job)
+{
+    char *path = mem_printf("%s/%s/master.log", all, dir), *wanted = mem_printf("job=%s ", job);
+    struct buf text = {0};
+    const int rc = file_read(path, LOG_BYTES_MAX, &text, NULL);
+    const bool is = rc == ERR_EXHAUSTED || (rc == 0 && strstr(buf_str(&text), wanted) != NULL);
+    buf_release(&text);
+    free(wanted);
+    free(path);
+    return is;
+}
+
+/* Where the processes of a run wrote, which is named after its beginning (local.c): the newest that
+ * began before the job ended. Returns owned; NULL: there is none. */
+static char *dir_of_run(const char *state_dir, const Gradus__V1__Job *job)
+{
+    char *all = file_join(state_dir, "logs"), ended[STAMP_BYTES + 1] = "9", *newest = NULL;
+    const time_t seconds = (time_t)(job->finished_ms / 1000);
+    struct tm utc;
+    if (job->finished_ms > 0 && gmtime_r(&seconds, &utc) != NULL) {
+        (void)strftime(ended, sizeof ended, "%Y%m%d-%H%M%S", &utc);
+    }
+    DIR *dir = opendir(all);
+    for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        const bool begins = e->d_name[0] != '.' && strncmp(e->d_name, ended, STAMP_BYTES) <= 0;
+        if (begins && (newest == NULL || strcmp(e->d_name, newest) > 0) &&
+            is_of_job(all, e->d_name, job->id)) {
+            free(newest);
+            newest = mem_strdup(e->d_name);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    char *path = newest != NULL ? file_join(all, newest) : NULL;
+    free(newest);
+    free(all);
+    return path;
+}
+
+static int no_master(const char *id, const struct found_job *found, struct err *err)
+{
+    char *dir = found->row != NULL ? dir_of_run(found->state_dir, found->row) : NULL;
+    const int rc = err_set(
+        err, ERR_STATE, "job %s: its lines were with its master, which does not run any more%s%s",
+        id, dir != NULL ? "; its processes wrote into " : "", dir != NULL ? dir : "");
+    free(dir);
+    return rc;
+}
+
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
@@ -196,9 +251,7 @@ static int run(const struct cli_args *args)
     struct err err = {0};
     int rc = find_live_job(&o->common, args->positional[0], &found, &err);
     if (rc == ERR_STATE) {
-        rc =
-            err_set(&err, rc, "job %s: its lines were with its master, which does not run any more",
-                    args->positional[0]);
+        rc = no_master(args->positional[0], &found, &err);
     }
     rc = rc != 0 ? rc : logs(o, args, &found, &err);
     found_job_release(&found);

@@ -49,6 +49,22 @@ static int fail(const struct err *err, const struct cli_args *args)
     return code;
 }
 
+/* What has ended goes on with a change by another command. */
+static void advise_resume(const struct found_job *found, const struct cli_args *args,
+                          struct err *err)
+{
+    if (err->code == ERR_STATE && found->job != NULL && job_has_ended(found->job)) {
+        struct buf sets = {0};
+        for (size_t i = 1; i < args->positional_count; i++) {
+            buf_add_str(&sets, " --set ");
+            cli_add_word(args->positional[i], &sets);
+        }
+        err_set(err, err->code, "%s; `gradus resume %s%s%s` lets it go on", err->msg,
+                args->positional[0], buf_str(&sets), args->where);
+        buf_release(&sets);
+    }
+}
+
 static int show(const struct options *o, const Gradus__V1__Job *before,
                 const Gradus__V1__Job *after)
 {
@@ -90,12 +106,14 @@ static int run(const struct cli_args *args)
     bool stopped = false;
     int code;
     if (find_live_job(&o->common, args->positional[0], &found, &err) != 0) {
+        advise_resume(&found, args, &err);
         code = cli_fail(&err);
         found_job_release(&found);
         return code;
     }
     submit_count_nodes(&found.client, &counts); /* now: the change is the client's last call */
     if (change(&found.client, args, &after, &stopped, &err) != 0) {
+        advise_resume(&found, args, &err);
         code = fail(&err, args);
     } else if (stopped) {
         say_pending("not waiting any more", args);

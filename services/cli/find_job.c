@@ -11,6 +11,8 @@
 #include "master/store/store.h"
 #include "wire/wire.h"
 
+#define NAMED_LOOKED_AT 1000 /* jobs, the newest, for one that may be meant */
+
 /* ---- rows that a master has left ---- */
 
 bool job_has_ended(const Gradus__V1__Job *job)
@@ -163,6 +165,75 @@ static int not_found(const struct places *places, const char *id, struct err *er
     return rc;
 }
 
+/* ---- a job that may be meant ---- */
+
+static bool is_numbered(const char *id, const char *name)
+{
+    const size_t n = strlen(name);
+    return strncmp(id, name, n) == 0 && id[n] == '-' && id[n + 1] != '\0' &&
+           strspn(id + n + 1, "0123456789") == strlen(id + n + 1);
+}
+
+/* The newest of @jobs that was submitted by this name. Returns owned, or NULL. */
+static char *newest_named(Gradus__V1__Job *const *jobs, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (is_numbered(jobs[i]->id, name)) {
+            return mem_strdup(jobs[i]->id);
+        }
+    }
+    return NULL;
+}
+
+static char *newest_of_master(const struct place *place, const char *name)
+{
+    Gradus__V1__ListJobsRequest request = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
+    struct client client = {0};
+    struct rpc_msg *reply = NULL;
+    char *found = NULL;
+    request.limit = NAMED_LOOKED_AT;
+    if (client_open(&client, place->address, place->tls, NULL) == 0 &&
+        client_call(&client, "List", &request.base, client_timeout_ms(), &reply, NULL) == 0) {
+        const Gradus__V1__ListJobsResponse *r = (const Gradus__V1__ListJobsResponse *)reply->body;
+        found = newest_named(r->jobs, r->n_jobs, name);
+    }
+    rpc_msg_unref(reply);
+    client_close(&client);
+    return found;
+}
+
+static char *newest_of_rows(const char *state_dir, const char *name)
+{
+    Gradus__V1__Job **jobs = NULL;
+    size_t count = 0;
+    (void)find_rows(state_dir, NAMED_LOOKED_AT, &jobs, &count, NULL);
+    char *found = newest_named(jobs, count, name);
+    for (size_t i = 0; i < count; i++) {
+        gradus__v1__job__free_unpacked(jobs[i], NULL);
+    }
+    free(jobs);
+    return found;
+}
+
+/* Adds the job that the name @id was given to, if there is one. */
+static void suggest(const struct places *places, const char *id, struct err *err)
+{
+    char *found = NULL;
+    for (size_t i = 0; i < places->count && found == NULL; i++) {
+        const struct place *p = &places->items[i];
+        found = p->address != NULL ? newest_of_master(p, id) : NULL;
+        if (found == NULL && p->state_dir != NULL) {
+            found = newest_of_rows(p->state_dir, id);
+        }
+    }
+    if (found != NULL) {
+        err_set(err, err->code, "%s; perhaps %s is meant", err->msg, found);
+    }
+    free(found);
+}
+
+/* ---- the search ---- */
+
 /* The result of the search so far. */
 struct search {
     struct found_job found; /* the first one */
@@ -235,6 +306,9 @@ static int search(const struct cli_common *common, const char *id, struct search
         rc = err_set(err, s->err.code, "%s", s->err.msg);
     } else if (s->count == 0) {
         rc = not_found(&places, id, err);
+    }
+    if (rc == ERR_NOT_FOUND) {
+        suggest(&places, id, err);
     }
     places_release(&places);
     return rc;

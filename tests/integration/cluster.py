@@ -264,8 +264,9 @@ class ClusterTest(unittest.TestCase):
 
     def start_run(self, state="state", file=None, extra=(), slow_down=None, before=None, **sets):
         """@slow_down: of its workers, so that something can happen to the job while it runs, however fast the machine is and
-        however busy. @before: what its process does first of all."""
+        however busy. @before: what its process does first of all; otherwise it hears SIGHUP, also where the tests do not."""
         env = {**os.environ, "GRADUS_SLOW_DOWN": str(slow_down)} if slow_down else None
+        before = before or (lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
         process = subprocess.Popen(
             [os.path.join(BIN, "gradus"), *self.run_args(file or SOURCE + "/examples/digits.yaml", state, *extra, **sets)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, preexec_fn=before)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import unittest
 
-from cluster import BIN, ENDLESS, SOURCE, gradus
+from cluster import BIN, ENDLESS, SOURCE, gradus, read_job
 from test_cli import on_terminal
 from test_programs import NUMPY, ProgramTest
 
@@ -89,6 +89,20 @@ class Logs(ProgramTest):
         done = gradus("logs", job, "--state-dir", f"{self.dir}/cluster")
         self.assertEqual(done.returncode, 1)
         self.assertIn("does not run any more", " ".join(done.stderr.split()))
+
+    def test_a_run_that_ended_says_where_its_logs_are(self):
+        begun = []
+        for _ in range(2):  # each run has a directory of its own, maybe in the same second
+            out, said = self.start_run(training__epochs=1, name="kunden").communicate(timeout=600)
+            begun.append((read_job(out)["job"], re.search(r"^logs in (\S+)$", said, re.M).group(1)))
+        for job, directory in begun:
+            done = gradus("logs", job, "--state-dir", f"{self.dir}/state")
+            self.assertEqual(done.returncode, 1)
+            self.assertTrue(done.stderr.rstrip().endswith(directory), (directory, done.stderr))
+        for command in (("logs",), ("status",), ("predict", "--data", "-")):
+            done = gradus(command[0], "kunden", *command[1:], "--state-dir", f"{self.dir}/state")
+            self.assertEqual(done.returncode, 5)
+            self.assertIn(f"perhaps {begun[1][0]} is meant", " ".join(done.stderr.split()))
 
     @unittest.skipUnless(NUMPY, "numpy is not installed")
     def test_what_a_program_prints(self):

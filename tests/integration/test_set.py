@@ -77,7 +77,8 @@ class Waiting(Set):
         self.assertEqual(gradus("set", self.id, "--master", address).returncode, 2)
         self.assertEqual(gradus("set", self.id, "mode", "--master", address).returncode, 2)
         self.assertEqual(gradus("cancel", self.id, "--master", address).returncode, 0)
-        self.assertIn("ended", self.set(self.master, self.id, "training.mode=async", expect=1))
+        said = " ".join(self.set(self.master, self.id, "training.mode=async", expect=1).split())
+        self.assertRegex(said, f"ended.*`gradus resume {self.id} --set '?training.mode=async'? --master {address}`")
         self.master.stop()
         gone = self.in_vain("set", self.id, "training.mode=async", "--master", address)
         self.assertNotIn("may still happen", gone.stderr)  # it was never sent

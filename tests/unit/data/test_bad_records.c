@@ -53,6 +53,8 @@ static void lines_of_csv_are_left_out(void **state)
                "x:2: column 1 (\"b\"): \"two\" is not a number");
     leaves_out("a,b,y\n1,2,0\n\"1\"x,2,0\n3,4,1\n", "a,b,y\n1,2,0\n3,4,1\n", 1,
                "x:3: field 1: text follows the closing quote");
+    leaves_out("a,b,y\n1,2,0\n\"1\";2,0\n3,4,1\n", "a,b,y\n1,2,0\n3,4,1\n", 1,
+               "x:3: field 1: text follows the closing quote; is it data.separator: \";\"?");
     leaves_out("a,b,y\r\n\"1\"x,\"2,0\r\n1,2,0\r\n3,4,1\r\n\"5\" 5", "a,b,y\n1,2,0\n3,4,1\n", 2,
                "x:2: field 1: text follows the closing quote");
 }
