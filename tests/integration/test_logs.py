@@ -10,7 +10,7 @@ import subprocess
 import sys
 import unittest
 
-from cluster import BIN, ENDLESS, SOURCE, gradus, read_job
+from cluster import BIN, ENDLESS, SOURCE, gradus
 from test_cli import on_terminal
 from test_programs import NUMPY, ProgramTest
 
@@ -93,8 +93,9 @@ class Logs(ProgramTest):
     def test_a_run_that_ended_says_where_its_logs_are(self):
         begun = []
         for _ in range(2):  # each run has a directory of its own, maybe in the same second
-            out, said = self.start_run(training__epochs=1, name="kunden").communicate(timeout=600)
-            begun.append((read_job(out)["job"], re.search(r"^logs in (\S+)$", said, re.M).group(1)))
+            run = self.start_run(name="kunden", data__dir=self.shared + "/digits", training__epochs=1)
+            out, said = run.communicate(timeout=600)
+            begun.append((json.loads(out)["id"], re.search(r"^logs in (\S+)$", said, re.M).group(1)))
         for job, directory in begun:
             done = gradus("logs", job, "--state-dir", f"{self.dir}/state")
             self.assertEqual(done.returncode, 1)

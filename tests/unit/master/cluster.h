@@ -89,9 +89,10 @@ struct fake_node {
     bool takes_late;   /* it then takes an earlier attempt of the same, which comes late */
     bool says_joining; /* of backups that join its primaries: they do not follow yet */
     struct fake_worker_job job;
-    unsigned crash_on;  /* call kind + 1 at which it dies */
-    bool knows_no_base; /* a server: it writes everything */
-    int refuse;         /* code that it answers @refuse_kind with */
+    unsigned crash_on;   /* call kind + 1 at which it dies */
+    bool knows_no_base;  /* a server: it writes everything */
+    bool pinned_in_sync; /* likewise: before the job was changed, so its pins have no ledger */
+    int refuse;          /* code that it answers @refuse_kind with */
     enum master_call_kind refuse_kind;
     bool loses_answers;  /* it does what it answers so */
     size_t room_workers; /* a parameter server: it has memory for no more; 0: for any number */

@@ -407,9 +407,8 @@ static int refuses_backup(const struct fake_node *n, const struct fake_shard *s,
 {
     const bool joins = f->c.kind == MASTER_CALL_MEMBERSHIP && f->has_backup &&
                        f->c.standby.backup.opening != s->backup;
-    return joins && n->refuses_backups != 0
-               ? err_set(err, n->refuses_backups, "no memory for 7 MB of slots")
-               : 0;
+    const int code = joins ? n->refuses_backups : 0;
+    return code != 0 ? err_set(err, code, "no memory for 7 MB of slots") : 0;
 }
 
 static int take_role(struct cluster *c, struct fake_shard *s, const struct flight *f,
@@ -474,7 +473,8 @@ static int answer_of_server(struct cluster *c, struct flight *f, struct fake_nod
         take_position(c, f, n);
     }
     answer->done.version = p->version;
-    answer->has_ledger = f->c.kind != MASTER_CALL_OPEN && !p->sync;
+    answer->has_ledger = f->c.kind != MASTER_CALL_OPEN && !p->sync &&
+                         !(f->c.kind == MASTER_CALL_PIN && n->pinned_in_sync);
     answer->ledger = p->ledger;
     memcpy(answer->counts, p->counts, sizeof answer->counts);
     if (f->c.kind == MASTER_CALL_PIN) {

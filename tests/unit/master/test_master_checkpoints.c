@@ -217,9 +217,41 @@ static void without_it_there_is_none_before_the_end(void **state)
     cluster_free(c);
 }
 
+/* A pin that was taken before the job was set to async has no ledger. Its answer, which comes after
+ * that of a new generation, does not take the place of what the shard has said there. */
+static void a_pin_of_sync_says_nothing_of_ledgers(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = cluster_new(730, 2, 2);
+    cluster_submit(c, "demo", id,
+                   SETS("training.mode=async", "training.epochs=30",
+                        "training.evaluate_every=never", "training.checkpoint_every=1 epoch"));
+    cluster_until_in(c, id, "TRAIN");
+    struct fake_node *first = cluster_node(c, "ps-1"), *second = cluster_node(c, "ps-2");
+    first->pinned_in_sync = true;
+    first->slow_kind = MASTER_CALL_PIN;
+    first->slow_ms = 20000;
+    second->slow_kind = MASTER_CALL_MEMBERSHIP;
+    second->slow_ms = 40000;
+    cluster_until_in(c, id, "PIN");
+    const uint64_t generation = cluster_job(c, id)->generation;
+    cluster_kill(cluster_node(c, "worker-2"));
+    while (cluster_job(c, id)->generation == generation) {
+        cluster_advance(c);
+    }
+    cluster_run_ms(c, 60000);
+    assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
+    first->slow_ms = second->slow_ms = 0;
+    assert_int_equal(cluster_run_to_end(c, id)->recoveries, 0);
+    assert_int_equal(cluster_job(c, id)->state, JOB_SUCCEEDED);
+    cluster_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pin_of_sync_says_nothing_of_ledgers),
         cmocka_unit_test(the_last_checkpoint_is_tried_until_there_is_room),
         cmocka_unit_test(a_cancelled_job_ends_without_a_checkpoint),
         cmocka_unit_test(a_pin_that_is_refused_fails_a_checkpoint),
