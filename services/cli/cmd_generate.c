@@ -58,8 +58,8 @@ static int run(const struct cli_args *args)
             0) {
         return cli_fail(&err);
     }
-    (void)printf("%s: %lld train and %lld test images of hand-drawn-looking digits, seed %lld\n",
-                 o->out, (long long)o->train, (long long)o->test, (long long)o->seed);
+    (void)printf("%s: %lld train and %lld test images of digits, seed %lld\n", o->out,
+                 (long long)o->train, (long long)o->test, (long long)o->seed);
     return CLI_OK;
 }
 
