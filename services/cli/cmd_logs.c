@@ -218,7 +218,7 @@ static char *dir_of_run(const char *state_dir, const Gradus__V1__Job *job)
     }
     DIR *dir = opendir(all);
     for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
-        const bool begins = e->d_name[0] != '.' && strncmp(e->d_name, ended, STAMP_BYTES) <= 0;
+        const bool begins = e->d_name[0] != '.' && strncmp(e->d_name, ended, strlen(ended)) <= 0;
         if (begins && (newest == NULL || strcmp(e->d_name, newest) > 0) &&
             is_of_job(all, e->d_name, job->id)) {
             free(newest);

@@ -73,8 +73,9 @@ float *ps_near_take(struct ps_near *n, uint32_t *block)
     if (i == SHARED_MEMORY_NONE) {
         return NULL;
     }
-    if (i >= n->paid) { /* the lowest is taken first */
-        if (budget_take(&n->ps->budget, block_bytes(n), "a gradient for the backup", NULL) != 0) {
+    if (i >= n->paid) { /* the lowest is taken first; more are not kept for good */
+        if (i >= PS_JOINING_UPDATES ||
+            budget_take(&n->ps->budget, block_bytes(n), "a gradient for the backup", NULL) != 0) {
             shared_memory_return_gradient(n->memory, i);
             return NULL;
         }

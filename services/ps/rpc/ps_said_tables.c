@@ -114,11 +114,11 @@ static void part_left(void *ctx)
 {
     struct leaving_part *p = ctx;
     struct ps_shard *s = p->of->shard;
+    free(p->data); /* first: whoever is woken may want the memory */
     atomic_fetch_sub(&p->of->leaving, 1);
     ps_shard_freed(s); /* the next one may be read */
     unref(p->of);
     ps_shard_unref(s);
-    free(p->data);
     free(p);
 }
 
@@ -127,14 +127,15 @@ int ps_said_tables_next(struct ps_said_tables *t, bool first, struct ps_part *pa
     void *data;
     size_t bytes;
     *part = (struct ps_part){.data = NULL};
-    if (atomic_load(&t->leaving) >= LEAVING_MAX) {
+    const int leaving = (int)atomic_load(&t->leaving); /* before: whoever leaves since then wakes */
+    if (leaving >= LEAVING_MAX) {
         return err_set(err, ERR_EXHAUSTED, "%d parts of tables leave", LEAVING_MAX);
     }
     if (first) {
         tables_state_begin(&t->state, t->shard->tables, t->version);
     }
     int rc = tables_state_next(&t->state, &data, &bytes, err);
-    if (rc == ERR_EXHAUSTED && atomic_load(&t->leaving) == 0) {
+    if (rc == ERR_EXHAUSTED && leaving == 0) {
         return err_set(err, ERR_UNAVAILABLE, "the tables cannot be read now, and nothing leaves");
     }
     if (rc != 0 || data == NULL) {

@@ -190,6 +190,17 @@ static void tell(struct serve_follow *f, int rc, const struct err *err)
     f->failed = rc == 0 ? NULL : mem_strdup(err->msg);
 }
 
+void serve_follow_round(struct serve_follow *f)
+{
+    struct err err = {0};
+    const int rc = serve_follow_look(f, &err);
+    pthread_mutex_lock(&f->lock);
+    if (!f->end) {
+        tell(f, rc, &err);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
 static void *run(void *arg)
 {
     struct serve_follow *f = arg;
@@ -201,13 +212,9 @@ static void *run(void *arg)
         if (pthread_cond_timedwait(&f->ending, &f->lock, &until) == 0) {
             continue;
         }
-        struct err err = {0};
         pthread_mutex_unlock(&f->lock);
-        const int rc = serve_follow_look(f, &err);
+        serve_follow_round(f);
         pthread_mutex_lock(&f->lock);
-        if (!f->end) {
-            tell(f, rc, &err);
-        }
     }
     pthread_mutex_unlock(&f->lock);
     return NULL;

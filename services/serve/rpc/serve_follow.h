@@ -25,6 +25,8 @@ struct serve_follow *serve_follow_new(const struct serve_follow_options *options
 /* Looks once, in this thread, and serves what it finds. Errors: ERR_NOT_FOUND there is no
  * checkpoint yet; those of serve_model_open() and serve_live_begin(). */
 int serve_follow_look(struct serve_follow *f, struct err *err);
+/* Likewise, and logs why there is nothing newer, each reason once. */
+void serve_follow_round(struct serve_follow *f);
 /* From now on in a thread of its own, every @every_ms. Errors: the thread cannot be started. */
 int serve_follow_start(struct serve_follow *f, struct err *err);
 void serve_follow_free(struct serve_follow *f); /* ends it; NULL is fine */
