@@ -69,7 +69,8 @@ static void test_cancels(void **state)
     cli_says(&out, "{\"id\":\"digits-7\",");
     size_t calls = master.calls;
     cli_expect_of(5, "cancel nobody-1");
-    assert_int_equal(master.calls, calls);
+    assert_int_equal(master.calls, calls + 1); /* List, for a job that may be meant */
+    (void)cli_heard("List");
 }
 
 static void test_drops_nodes(void **state)
