@@ -119,6 +119,18 @@ bool text_is_control(unsigned char c, unsigned char next)
     return c < 0x20 || c == 0x7F || (c == 0xC2 && next >= 0x80 && next <= 0x9F);
 }
 
+bool text_is_same_words(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789";
+    for (;; a++, b++) {
+        a += strspn(a, digits);
+        b += strspn(b, digits);
+        if (*a != *b || *a == '\0') {
+            return *a == *b;
+        }
+    }
+}
+
 void text_plain(char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -26,6 +26,8 @@ const char *text_shown(const char *s, char *out, size_t n);
 /* True for a byte that a terminal may obey instead of showing: below 0x20, 0x7f, and the first byte
  * of U+0080 to U+009F in UTF-8, of which @next is the second. */
 bool text_is_control(unsigned char c, unsigned char next);
+/* True if they differ in numbers alone: ages, ports, versions. */
+bool text_is_same_words(const char *a, const char *b);
 /* Make the @n bytes of @s safe to show, in place: line ends and tabs become blanks, other control
  * bytes '?'. */
 void text_plain(char *s, size_t n);

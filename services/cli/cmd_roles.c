@@ -5,6 +5,7 @@
 
 #include "auth/auth_table.h"
 #include "cli/cli.h"
+#include "cli/terminal.h"
 #include "json/json_write.h"
 
 static json_t *row_json(const struct auth_row *row)
@@ -42,13 +43,16 @@ static int run(const struct cli_args *args)
         print_json();
         return CLI_OK;
     }
+    struct buf lines = {0};
     for (size_t i = 0; i < auth_row_count; i++) {
         const struct auth_row *row = &auth_rows[i];
         char roles[AUTH_ROLES_BYTES];
-        (void)printf("%-42s %s%s\n", row->method,
-                     row->anybody ? "anybody" : auth_roles_text(row->roles | AUTH_ADMIN, roles),
-                     row->own ? " (submitter: own jobs)" : "");
+        buf_printf(&lines, "%-42s %s%s\n", row->method,
+                   row->anybody ? "anybody" : auth_roles_text(row->roles | AUTH_ADMIN, roles),
+                   row->own ? " (submitter: own jobs)" : "");
     }
+    terminal_print(&lines);
+    buf_release(&lines);
     return CLI_OK;
 }
 

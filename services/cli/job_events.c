@@ -3,9 +3,11 @@
 #include "cli/job_events.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "cli/text_reason.h"
 
 static bool has(char *const *names, size_t count, const char *name)
@@ -126,16 +128,34 @@ static void look_at_recovery(struct job_events *e, const Gradus__V1__Job *job, s
     }
 }
 
+/* What keeps it after its last step, once for each reason: a disk that is full, say. */
+static void look_at_end(struct job_events *e, const Gradus__V1__Job *job, struct buf *out)
+{
+    const bool over = job->state == GRADUS__V1__JOB_STATE__RUNNING && job->steps_total > 0 &&
+                      job->step >= job->steps_total;
+    if (over && (e->reason == NULL || !text_is_same_words(e->reason, job->reason))) {
+        const size_t before = out->len;
+        text_reason_line(job, "", out);
+        if (out->len > before) {
+            buf_add_char(out, '\n');
+        }
+    }
+    free(e->reason);
+    e->reason = over ? mem_strdup(job->reason) : NULL;
+}
+
 void job_events_look(struct job_events *e, const Gradus__V1__Job *job, struct buf *out)
 {
     look_at_recovery(e, job, out);
     look_at_backups(e, job, out);
     look_at_nodes(e, job, out);
+    look_at_end(e, job, out);
     e->seen = true;
 }
 
 void job_events_release(struct job_events *e)
 {
+    free(e->reason);
     mem_free_texts(e->workers, e->worker_count);
     mem_free_texts(e->ps, e->ps_count);
     *e = (struct job_events){0};

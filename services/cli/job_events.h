@@ -18,6 +18,7 @@ struct job_events {
     bool lost;        /* there was a recovery since @reached */
     uint64_t reached; /* the furthest step, with its epoch */
     double epoch;
+    char *reason;  /* why it has not ended at its last step; NULL: it is not there. Owned */
     bool back;     /* the job went back, and is not at @reached again */
     uint64_t from; /* the step that it went back to */
     /* Of the last look at which it was RUNNING. Owned. */

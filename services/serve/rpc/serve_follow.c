@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "os/chrono.h"
 #include "os/log.h"
@@ -162,23 +163,10 @@ int serve_follow_look(struct serve_follow *f, struct err *err)
     return rc;
 }
 
-/* The same words, whatever numbers are between them: ages, ports, versions. */
-static bool is_same(const char *a, const char *b)
-{
-    static const char digits[] = "0123456789";
-    for (;; a++, b++) {
-        a += strspn(a, digits);
-        b += strspn(b, digits);
-        if (*a != *b || *a == '\0') {
-            return *a == *b;
-        }
-    }
-}
-
 /* Once for each reason, not in every round. */
 static void tell(struct serve_follow *f, int rc, const struct err *err)
 {
-    if (rc != 0 && (f->failed == NULL || !is_same(err->msg, f->failed))) {
+    if (rc != 0 && (f->failed == NULL || !text_is_same_words(err->msg, f->failed))) {
         char shown[LOGGED_BYTES];
         log_warn(f->options.live != NULL ? "not_following" : "no_newer_checkpoint", "error=%s",
                  log_quote(err->msg, shown, sizeof shown));

@@ -151,11 +151,31 @@ static void test_backups(void **state)
     s.job.shards = NULL;
 }
 
+/* One that has made all steps and does not end. */
+static void test_what_keeps_it(void **state)
+{
+    (void)state;
+    static char full[] = "checkpoint at step 938: no space; attempt 1 is in 1 s";
+    static char again[] = "checkpoint at step 938: no space; attempt 12 is in 60 s";
+    static char other[] = "checkpoint at step 938: no permission; attempt 13 is in 60 s";
+    s.job.reason = full;
+    says("");
+    s.job.step = s.job.steps_total;
+    says("checkpoint at step 938: no space; attempt 1 is in 1 s\n");
+    s.job.reason = again;
+    says("");
+    s.job.reason = other;
+    says("checkpoint at step 938: no permission; attempt 13 is in 60 s\n");
+    s.job.reason = other + sizeof other - 1;
+    says("");
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
     const struct CMUnitTest tests[] = {TEST(test_nodes_come_and_go), TEST(test_a_recovery),
                                        TEST(test_a_step_told_late),  TEST(test_an_adoption),
-                                       TEST(test_a_takeover),        TEST(test_backups)};
+                                       TEST(test_a_takeover),        TEST(test_backups),
+                                       TEST(test_what_keeps_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
