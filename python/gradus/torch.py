@@ -219,18 +219,18 @@ class Trainer:
     # ---- what the job has ----
 
     def _buffers(self, constants: Dict[str, torch.Tensor]) -> Tuple[Dict[str, torch.Tensor], List[Tuple[str, Any, int]]]:
-        """The statistics, and the buffers that nobody may change with the count of their changes."""
+        """The statistics, and the buffers and @constants that nobody may change, each with the count of its changes."""
         names = set(self.task.statistics(self.model))
         buffers = dict(self.model.named_buffers())
         unknown = names - set(buffers)
         if unknown:
             raise UseError(f"statistics() names \"{min(unknown)}\", which is no buffer of the model")
-        fixed = []
+        fixed = [(f"parameter {name}", p, p._version) for name, p in constants.items()]
         for name, b in buffers.items():
             if name in names:
                 check_tensor("statistic", name, b)
             elif not name.endswith("num_batches_tracked"):
-                fixed.append((name, b, b._version))
+                fixed.append((f"buffer {name}", b, b._version))
                 constants[name] = b
         return {name: buffers[name] for name in buffers if name in names}, fixed
 
@@ -374,10 +374,11 @@ class Trainer:
                     else "was given other memory"
                 raise UseError(f"parameter {name} {kind}: a model keeps its parameters (no .double(), .to() or .data = while "
                                "it is trained)")
-        for name, b, version in self.constants:
-            if b._version != version:
-                raise UseError(f"buffer {name} was changed by the model, and only statistics may: name it in "
-                               "Task.statistics(), if a mean over batches is what it is")
+        for name, constant, version in self.constants:
+            if constant._version != version:
+                what = "only statistics may: name it in Task.statistics(), if a mean over batches is what it is" \
+                    if name.startswith("buffer") else "one that requires no gradient stays what model() made of it"
+                raise UseError(f"{name} was changed by the model, and {what}")
 
 
     def _check_parameters(self) -> None:

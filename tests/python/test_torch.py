@@ -364,6 +364,20 @@ class Mistakes(unittest.TestCase):
                 return self.more(super().forward(x))
         self.batch_fails(WithModel(lambda: Growing(5, 3)), "parameter more.weight is new")
 
+    def test_frozen_parameters_that_change(self):
+        """Each worker would compute with another one."""
+        class Moving(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.line = nn.Linear(5, 3)
+                self.scale = nn.Parameter(torch.ones(()), requires_grad=False)
+
+            def forward(self, x):
+                with torch.no_grad():
+                    self.scale.mul_(0.9)
+                return self.line(x) * self.scale.detach().clone()
+        self.batch_fails(WithModel(Moving), "parameter scale was changed by the model.*requires no gradient")
+
     def test_buffers_that_change(self):
         class Counting(nn.Module):
             def __init__(self):

@@ -41,7 +41,6 @@ static void begin(struct master *m, struct node *n, bool drains)
                n->id, n->job_count);
     m->reschedule = true;
     if (!drains) {
-        n->leaves = n->lingers = false;
         drain_taken_back(m, n);
     }
 }

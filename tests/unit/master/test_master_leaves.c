@@ -150,6 +150,25 @@ static void who_leaves_gets_no_job(void **state)
     cluster_free(c);
 }
 
+/* Who takes its drain back keeps no server that is to end. */
+static void who_leaves_is_not_kept(void **state)
+{
+    (void)state;
+    char id[64], other[64];
+    struct cluster *c = begin(7270, 2, id, "cluster.ps=1");
+    (void)cluster_add(c, MASTER_WORKER);
+    cluster_run_ms(c, 3000);
+    assert_true(asks(c, cluster_node(c, "ps-1")));
+    struct master_event e = {.kind = MASTER_DRAIN, .request = ++c->request};
+    e.drain = (struct master_drain_event){"ps-1", true};
+    cluster_event(c, &e);
+    assert_true(c->reply.drained.changed);
+    cluster_submit(c, "other", other, SETS("cluster.ps=2", "cluster.workers=1"));
+    cluster_run_ms(c, 3000);
+    assert_int_equal(cluster_job(c, other)->state, JOB_PENDING);
+    cluster_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +179,7 @@ int main(void)
         cmocka_unit_test(who_leaves_takes_nothing_over),
         cmocka_unit_test(who_is_silent_takes_nothing_over),
         cmocka_unit_test(who_leaves_gets_no_job),
+        cmocka_unit_test(who_leaves_is_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
