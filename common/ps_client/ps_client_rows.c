@@ -11,9 +11,7 @@
 void ps_client_rows_begin(struct ps_client *c, const struct ps_client_request *request)
 {
     pthread_mutex_lock(&c->rows_mutex);
-    if (c->rows_open++ == 0) {
-        c->rows_err.code = 0;
-    }
+    c->rows_open++;
     c->rows_last_ns = chrono_now_ns();
     pthread_mutex_unlock(&c->rows_mutex);
     ps_client_exchange(c, request);
@@ -62,6 +60,7 @@ int ps_client_rows_wait(struct ps_client *c, struct err *err)
     if (rc != 0) {
         (void)err_set(err, rc, "%s", c->rows_err.msg);
     }
+    c->rows_err.code = 0; /* only here: one may be refused before the next is begun */
     pthread_mutex_unlock(&c->rows_mutex);
     for (uint32_t s = 0; s < c->link_count && !comes; s++) {
         give_up(&c->links[s]);

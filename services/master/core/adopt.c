@@ -394,4 +394,5 @@ void adopt_end(struct master *m, struct job *j)
         sync_point_adopt(m, j, &a);
     }
     job_say(j, "adopted by a master that was started again: nothing is done twice");
+    job_store(m, j); /* a master that ends before the next sync point has counted it */
 }

@@ -147,6 +147,7 @@ static void store(struct cluster *c, const struct master_store *store)
         if (c->stored[i].job[0] == '\0' || strcmp(c->stored[i].job, store->job->id) == 0) {
             snprintf(c->stored[i].job, sizeof c->stored[i].job, "%s", store->job->id);
             c->stored[i].generation = store->job->generation;
+            c->stored[i].adoptions = store->job->adoptions;
             c->stored[i].state = store->job->state;
             c->stored[i].mode = store->job->consistency.mode;
             c->store_fails = c->full_after == (int)store->job->consistency.mode + 1;

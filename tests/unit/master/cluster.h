@@ -174,7 +174,7 @@ struct cluster {
     size_t row_count;
     struct { /* what a restarted master would find */
         char job[64];
-        uint64_t generation;
+        uint64_t generation, adoptions;
         enum job_state state;
         enum training_mode mode;
     } stored[JOBS_MAX];

@@ -65,11 +65,32 @@ static void fewer_epochs_end_it_where_it_is(void **state)
     assert_true(before > 0 && before < 12);
 }
 
+/* Before anything else is stored: the next master counts on from it, whenever this one ends. */
+static void an_adoption_is_in_the_row(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        char id[64];
+        struct cluster *c = cluster_new(5100 + i, 2, 2);
+        cluster_submit(c, "demo", id, SETS(modes[i], "training.epochs=300"));
+        cluster_until_in(c, id, "TRAIN");
+        for (uint64_t adoptions = 1; adoptions <= 3; adoptions++) {
+            cluster_restart_master(c, id);
+            while (cluster_job(c, id)->adoptions < adoptions) {
+                cluster_advance(c);
+            }
+            assert_int_equal(c->stored[cluster_stored(c, id)].adoptions, adoptions);
+        }
+        cluster_free(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_step_is_that_of_the_shards),
         cmocka_unit_test(fewer_epochs_end_it_where_it_is),
+        cmocka_unit_test(an_adoption_is_in_the_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "ps_client_rig.h"
 
 #include "os/file.h"
+#include "ps_client/ps_client_state.h"
 #include "support/tmp_dir.h"
 #include "support/wait_until.h"
 
@@ -15,9 +16,17 @@ struct reading {
     uint32_t counts[SHARDS][ROW_TABLES];
     enum rows_of of;
     uint64_t version;
+    bool refuses_first; /* before the second shard is asked */
     int rc;
     struct err err;
 };
+
+/* The answer of the first shard has come, and the others do as they should. */
+static void see_refusal(struct fake *f)
+{
+    wait_until_locked(f->client->rows_open == 0, &f->client->rows_mutex);
+    client_set_script(f, SCRIPT_RIGHT);
+}
 
 static void run_reading(void *ctx)
 {
@@ -36,6 +45,9 @@ static void run_reading(void *ctx)
                      .floats = r->counts[s][0] * ROW_DIMS[0] + r->counts[s][1] * ROW_DIMS[1]},
         };
         ps_client_rows_begin(r->f->client, &request);
+        if (r->refuses_first && s == 0) {
+            see_refusal(r->f);
+        }
     }
     memset(r->keys, 0xEE, sizeof r->keys); /* they are not needed any more */
     r->rc = ps_client_rows_wait(r->f->client, &r->err);
@@ -138,6 +150,25 @@ static void test_rows_that_do_not_come(void **state)
     expect_failure(SCRIPT_TOTAL, 0, ERR_INTERNAL, "answered elements");
     expect_failure(SCRIPT_RAGGED, 0, ERR_INTERNAL, "answered elements");
     expect_failure(SCRIPT_TOO_MANY, 0, ERR_INTERNAL, "shard");
+}
+
+/* A refusal counts although it comes before the other shards were asked. */
+static void test_a_refusal_that_comes_at_once(void **state)
+{
+    (void)state;
+    struct fake f;
+    client_start(&f, 0);
+    client_set_script(&f, SCRIPT_REFUSE);
+    f.code = -ERR_ABORTED;
+    struct reading *r = reading_of(&f);
+    r->refuses_first = true;
+    on_the_loop(&f, run_reading, r);
+    assert_int_equal(r->rc, ERR_ABORTED);
+    r->refuses_first = false;
+    on_the_loop(&f, run_reading, r); /* and is forgotten when it was told */
+    assert_int_equal(r->rc, 0);
+    free(r);
+    client_finish(&f);
 }
 
 /* When the server has heard of all shards' streams. */
@@ -493,6 +524,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_of_two_shards),
         cmocka_unit_test(test_rows_that_do_not_come),
+        cmocka_unit_test(test_a_refusal_that_comes_at_once),
         cmocka_unit_test(test_a_wait_that_is_cancelled),
         cmocka_unit_test(test_rows_in_16_bits),
         cmocka_unit_test(test_rows_pass_in_memory),
