@@ -38,6 +38,8 @@ def compute(work, x, y):
 
 
 def misbehave(options, work):
+    if work.kind == gradus.EVALUATION and options.what == "raise-evaluating":
+        raise ValueError("these test records have a mistake in them")
     if work.kind != gradus.GRADIENT:
         return
     time.sleep(options.sleep_ms / 1000)
@@ -60,7 +62,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("pids")
     parser.add_argument("--sleep-ms", type=float, default=0)
-    parser.add_argument("--what", choices=("raise", "hang", "exit", "crash", "spin", "begin"))
+    parser.add_argument("--what", choices=("raise", "raise-evaluating", "hang", "exit", "crash", "spin", "begin"))
     parser.add_argument("--at", type=int, default=5)
     parser.add_argument("--once", help="file that says that it was done")
     options = parser.parse_args()

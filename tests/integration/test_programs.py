@@ -339,6 +339,15 @@ class InNumpy(ProgramTest):
         self.assertEqual(len(self.programs()), 2)
         self.assertEqual(len(os.listdir(self.pids)), 2)  # the same processes
 
+    def test_a_mistake_in_an_evaluation_ends_the_job(self):
+        """In the last one, too, without which no job ends."""
+        self.cluster(2, 1, self.numpy("--what=raise-evaluating"))
+        for every in ("5", "never"):
+            status = self.wait_end(self.submit(cluster__workers=2, training__evaluate_every=every), "FAILED")
+            self.assertIn("ValueError: these test records have a mistake in them", status["reason"])
+            self.assertRegex(status["reason"], r'\n  File ".*numpy_program\.py", line \d+, in ')
+        self.assertEqual(len(os.listdir(self.pids)), 2)  # the same processes
+
     def test_a_program_that_was_mended_goes_on(self):
         self.run_program(self.numpy(), "whole", training__checkpoint_every="2 steps")
         workers = self.cluster(1, 1, self.numpy("--what=raise"))

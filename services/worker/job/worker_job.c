@@ -30,19 +30,29 @@ static void do_add(struct worker_job *j, const struct worker_do_add *a)
 struct fetch {
     struct worker_job *job;
     const struct worker_request *request;
+    bool lost; /* rows did not come */
 };
 
 static int fetch_rows(void *ctx, struct err *err)
 {
-    const struct fetch *f = ctx;
+    struct fetch *f = ctx;
     worker_job_rows_begin(f->job, f->request);
-    return worker_job_rows_wait(f->job, err);
+    int rc = worker_job_rows_wait(f->job, err);
+    f->lost = rc != 0;
+    return rc;
+}
+
+/* An error of the computation, which comes again whenever it is tried, ends the job, as one in a
+ * gradient does. Not so what servers or a store do not give now. */
+static bool is_lasting(const struct fetch *f, int rc)
+{
+    return rc != 0 && !f->lost && rc != ERR_UNAVAILABLE && rc != ERR_CANCELLED;
 }
 
 static void do_evaluate(struct worker_job *j, const struct worker_do_evaluate *a)
 {
     struct err err = {0};
-    struct fetch fetch = {j, &a->request};
+    struct fetch fetch = {j, &a->request, false};
     const struct worker_model_fetch rows = {fetch_rows, &fetch};
     struct metrics sums;
     metrics_init(&sums, j->model.spec.model.metrics);
@@ -69,6 +79,10 @@ static void do_evaluate(struct worker_job *j, const struct worker_do_evaluate *a
     }
     metrics_release(&sums);
     meter_add(j->meters->evaluations, 1);
+    if (is_lasting(&fetch, rc)) {
+        worker_job_fail(j, &err);
+        return;
+    }
     worker_job_tell_computed(j, 0, false);
 }
 
