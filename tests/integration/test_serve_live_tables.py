@@ -98,6 +98,7 @@ class LiveTablesTest(test_serve_live.LiveTest):
     def test_more_rows_than_there_is_memory_for(self):
         master, _, _ = self.start_cluster()
         job = self.submit(master)
+        self.wait_for("rows", lambda: master.job(job)["steps"] >= 100, 120)  # the first versions fit
         service, client = self.follow(master, job, "--tables-bytes-max=10KiB")
 
         def said():
