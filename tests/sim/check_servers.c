@@ -58,13 +58,25 @@ static void check_begins(struct world *w, struct sim_job *j, const struct job_re
     }
 }
 
-/* Its workers, by their places in the world. */
+static bool is_named(const struct job_names *names, const char *id)
+{
+    bool named = false;
+    for (size_t i = 0; i < names->count; i++) {
+        named = named || strcmp(names->items[i], id) == 0;
+    }
+    return named;
+}
+
+/* Its workers, by their places in the world: who the master says has the name, for who had it
+ * before the master was started again may not have heard yet that it is another's. */
 static uint32_t workers_of(struct world *w, const struct job_record *r)
 {
+    struct master_node_info info;
     uint32_t mask = 0;
-    for (uint32_t i = 1; i < w->node_count; i++) {
-        for (size_t k = 0; k < r->workers.count && w->nodes[i].name != 0; k++) {
-            mask |= strcmp(w->names[w->nodes[i].name], r->workers.items[k]) == 0 ? 1U << i : 0;
+    for (size_t i = 0; master_node_at(w->master, i, 0, &info); i++) {
+        if (info.alive && is_named(&r->workers, info.id)) {
+            const uint32_t node = node_at(w, info.address);
+            mask |= w->nodes[node].incarnation == info.incarnation ? 1U << node : 0;
         }
     }
     return mask;
