@@ -19,6 +19,9 @@ from test_tables import JOB as CLICKS, click_lines
 
 RECORDS = 2000
 SERVERS, WORKERS = 3, 4
+# What decides the bits of a job, beside its data, with the protocols that only some of it needs: rounds of sums, values in 16 bits.
+MORE = ({}, {}, {"update.clip_norm": 0.5}, {"update.rule": "momentum", "update.learning_rate": 0.01},
+        {"training.wire": "{gradients: bf16, parameters: fp16}"})
 KINDS = ("digits sync", "clicks sync", "digits async", "clicks async", "digits bounded", "clicks bounded")
 
 
@@ -66,7 +69,7 @@ class Round:
         self.dir = tempfile.mkdtemp(prefix=f"round-{number}-", dir=options.dir)
         self.count = 0
         self.nodes, self.ending, self.commands, self.standing, self.later = [], [], [], [], []
-        self.jobs = {}  # id: its kind and keys
+        self.jobs = {}  # id: its kind, and which of MORE
         self.silence = self.random.choice((60000, 60000, 2000))
         self.etcd = Etcd() if ETCD and self.random.random() < 0.4 else None
         self.ports = [HeldPort() for _ in range(2 if self.etcd else 1)]
@@ -289,11 +292,13 @@ class Round:
                 "cluster.standby": draw.choice(("none", "follower"))}
         keys.update(SMALL_MODEL if model == "digits" else {})
         keys.update({"training.replicas": 4} if mode == "sync" else {})
+        more = draw.randrange(len(MORE))
+        keys.update(MORE[more])
         keys.update({"training.speculate": "true"} if mode == "sync" and draw.random() < 0.3 else {})
         out = self.insist("submit", file_of(self.options, model), *sets(keys))
         job = out.strip().splitlines()[0].split()[-1]
-        self.jobs[job] = kind
-        say(f"  {job}: {kind}, standby {keys['cluster.standby']}, checkpoint every {keys['training.checkpoint_every']}, "
+        self.jobs[job] = kind, more
+        say(f"  {job}: {kind}, {MORE[more] or 'adam'}, standby {keys['cluster.standby']}, checkpoint every {keys['training.checkpoint_every']}, "
             f"evaluation {keys['training.evaluate_every']}, speculate {keys.get('training.speculate', 'false')}")
 
     def calm(self):
@@ -339,11 +344,11 @@ class Round:
         self.check(job, status)
 
     def check(self, job, status):
-        kind, epochs = self.jobs[job], int(status["epochs"])
+        (kind, more), epochs = self.jobs[job], int(status["epochs"])
         check_records(status, RECORDS, epochs)
         if "sync" == kind.split()[1]:
             digest = export_digest(f"{self.dir}/{job}.safetensors", "--from", status["checkpoint"])
-            if digest != reference(self.options, kind, epochs):
+            if digest != reference(self.options, kind, more, epochs):
                 raise Trouble(f"{job}, {kind}, has other bits after {epochs} epochs than one worker and one server without any trouble")
         else:
             for shard in status["shards"]:
@@ -427,21 +432,21 @@ def make_data(options):
             f.write(text)
 
 
-REFERENCES = {}  # by kind and epochs
+REFERENCES = {}  # by kind, more and epochs
 
 
-def reference(options, kind, epochs):
-    if (kind, epochs) not in REFERENCES:
+def reference(options, kind, more, epochs):
+    if (kind, more, epochs) not in REFERENCES:
         model = kind.split()[0]
         keys = {"data.dir": f"{options.dir}/{model}", "training.epochs": epochs, "training.batch_size": 16, "training.replicas": 4,
                 "training.evaluate_every": "never", "training.checkpoint_within": "1h", "cluster.workers": 1, "cluster.ps": 1,
-                **(SMALL_MODEL if model == "digits" else {})}
+                **(SMALL_MODEL if model == "digits" else {}), **MORE[more]}
         with tempfile.TemporaryDirectory(dir=options.dir) as state:
             done = gradus("run", file_of(options, model), "--json", "--state-dir", state, *sets(keys))
             if done.returncode != 0:
                 raise Trouble(f"the quiet run: {done.stderr}")
-            REFERENCES[kind, epochs] = export_digest(f"{state}/out.safetensors", read_job(done.stdout)["job"], "--state-dir", state)
-    return REFERENCES[kind, epochs]
+            REFERENCES[kind, more, epochs] = export_digest(f"{state}/out.safetensors", read_job(done.stdout)["job"], "--state-dir", state)
+    return REFERENCES[kind, more, epochs]
 
 
 def everything(options):

@@ -43,10 +43,11 @@ static int fetch_rows(void *ctx, struct err *err)
 }
 
 /* An error of the computation, which comes again whenever it is tried, ends the job, as one in a
- * gradient does. Not so what servers or a store do not give now. */
+ * gradient does. Not so records that there are not, and what servers or a store do not give now. */
 static bool is_lasting(const struct fetch *f, int rc)
 {
-    return rc != 0 && !f->lost && rc != ERR_UNAVAILABLE && rc != ERR_CANCELLED;
+    const bool passes = rc == ERR_RANGE || rc == ERR_UNAVAILABLE || rc == ERR_CANCELLED;
+    return rc != 0 && !f->lost && !passes;
 }
 
 static void do_evaluate(struct worker_job *j, const struct worker_do_evaluate *a)
@@ -225,6 +226,7 @@ int worker_job_new(const struct worker_job_options *o, struct worker_job **out, 
     trace_init(&j->trace.recorder);
     slow_down_init(&j->slow_down, o->slow_down);
     j->model.program = o->program;
+    j->model.arrays = o->arrays;
     j->execute = execute;
     j->loop = loop_new(LOOP_MESSAGES);
     j->mail = mem_new(1, sizeof *j->mail);

@@ -12,6 +12,7 @@
 #include "service/membership.h"
 #include "service/work.h"
 
+struct worker_arrays;
 struct worker_job;
 struct worker_program;
 
@@ -46,6 +47,7 @@ struct worker_job_options {
     bool shared_memory;             /* likewise */
     struct rpc_polling *polling;    /* likewise */
     struct worker_program *program; /* borrows; NULL: this worker has none */
+    struct worker_arrays *arrays;   /* borrows */
     double slow_down;               /* every computation takes so many times as long; 1: off */
 };
 

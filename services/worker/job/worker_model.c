@@ -197,7 +197,7 @@ void worker_model_release(struct worker_model *m)
     free(m->offsets);
     free(m->records);
     job_spec_release(&m->spec);
-    *m = (struct worker_model){.program = m->program};
+    *m = (struct worker_model){.program = m->program, .arrays = m->arrays};
 }
 
 static float *array(struct worker_model *m, float **place, uint32_t number, const char *what,

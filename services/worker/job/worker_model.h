@@ -13,6 +13,7 @@
 #include "job/spec/job_spec.h"
 #include "job/plan/plan.h"
 #include "worker/core/worker.h"
+#include "worker/job/worker_arrays.h"
 #include "worker/job/worker_rows.h"
 #include "worker/program/worker_program.h"
 
@@ -24,6 +25,7 @@ struct worker_model {
     struct dataset *train, *test; /* test may be NULL; train of a program's own records, too */
     struct dataset_info train_info, test_info; /* of the data that there are; test: no records */
     struct worker_program *program;            /* borrowed: of this worker; NULL: it has none */
+    struct worker_arrays *arrays;              /* borrowed: where sets and buffers come from */
     const struct worker_compute *compute;      /* what computes the model; NULL: not known yet */
     void *computer;                            /* its own */
     bool data_known;                           /* the data were in memory */
@@ -65,9 +67,9 @@ struct worker_job_file {
     const char *encoding;
     bool begins;
 };
-/* @m is zeroed but for its program. Parse the job file and load its data, unless @cache (may be
- * NULL) knows them: m->data_known. The model of a program is asked for. Errors: what the file,
- * the data or the source has; ERR_UNAVAILABLE: again later. */
+/* @m is zeroed but for its program and arrays. Parse the job file and load its data, unless @cache
+ * (may be NULL) knows them: m->data_known. The model of a program is asked for. Errors: what the
+ * file, the data or the source has; ERR_UNAVAILABLE: again later. */
 int worker_model_load(struct worker_model *m, const struct worker_job_file *file,
                       struct dataset_cache *cache, struct err *err);
 uint64_t worker_model_records(const struct worker_model *m); /* train records of an epoch */

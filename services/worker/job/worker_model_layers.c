@@ -2,6 +2,7 @@
 /* Models of layers, those of ONNX files among them: a runner computes them on this thread. */
 #include <stdlib.h>
 #include <string.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "graph/model_import.h"
@@ -123,10 +124,24 @@ static int test_keys(struct worker_model *m, size_t n, struct err *err)
 
 /* ---- computations ---- */
 
+/* Between two variables are zeros: an array may be of an earlier start of the job. */
+static void clear_gaps(const struct worker_model *m, float *array)
+{
+    for (size_t i = 0; i < m->variable_count; i++) {
+        const uint64_t end = m->offsets[i] + shape_count(&m->variables[i].shape);
+        const uint64_t next = i + 1 < m->variable_count ? m->offsets[i + 1] : m->flat_count;
+        memset(array + end, 0, (next - end) * sizeof *array);
+    }
+}
+
 static float *array(struct worker_model *m, uint32_t number, const char *what, struct err *err)
 {
     (void)number;
-    return mem_try_aligned(m->flat_count + STAGGER_FLOATS, sizeof(float), what, err);
+    float *made = worker_arrays_take(m->arrays, m->flat_count + STAGGER_FLOATS, what, err);
+    if (made != NULL) {
+        clear_gaps(m, made);
+    }
+    return made;
 }
 
 /* The runner reads @set, which exists, and m->rows. */
@@ -163,10 +178,10 @@ static void release(struct worker_model *m)
 {
     struct model_layers *l = layers(m);
     for (size_t i = 0; i < WORKER_SET_COUNT; i++) {
-        free(m->sets[i]);
+        worker_arrays_give(m->arrays, m->sets[i], m->flat_count + STAGGER_FLOATS);
     }
     for (size_t i = 0; i < WORKER_BUFFERS_MAX; i++) {
-        free(m->buffers[i]);
+        worker_arrays_give(m->arrays, m->buffers[i], m->flat_count + STAGGER_FLOATS);
     }
     for (size_t i = 0; i < sizeof l->found / sizeof l->found[0]; i++) {
         worker_rows_keys_release(&l->found[i]);

@@ -20,6 +20,7 @@
 #include "service/pulse.h"
 
 #define LEAVE_TIMEOUT_MS 2000
+#define ARRAYS_KEPT_MS 10000 /* of a job that is dropped: it may be started again at once */
 
 const struct field worker_fields[] = {
     {"master", FIELD_STRING, offsetof(struct worker_settings, master), SERVICE_MASTER_ADDRESS, 0, 0,
@@ -87,6 +88,12 @@ static void on_drained(void *ctx)
     pthread_mutex_unlock(&w->mutex);
 }
 
+static void forget_arrays(void *ctx)
+{
+    struct worker_shell *w = ctx;
+    worker_arrays_clear(w->arrays);
+}
+
 void worker_shell_drop_job(struct worker_shell *w, const char *why)
 {
     struct worker_job *job = w->job;
@@ -99,6 +106,7 @@ void worker_shell_drop_job(struct worker_shell *w, const char *why)
     worker_shell_set_job(w, NULL);
     worker_job_free(job);
     log_tail_job(NULL);
+    loop_timer_set(w->loop, &w->forget, chrono_now_ms() + ARRAYS_KEPT_MS, forget_arrays, w);
     if (w->draining) {
         on_drained(w);
     }
@@ -246,6 +254,7 @@ int worker_shell_start(struct service_context *sc, struct err *err)
         return rc;
     }
     w->data = dataset_cache_new(&w->roots, settings->cache_dir);
+    w->arrays = worker_arrays_new();
     pthread_mutex_init(&w->mutex, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -270,6 +279,7 @@ int worker_shell_start(struct service_context *sc, struct err *err)
     if (rc != 0) {
         loop_free(w->loop);
         dataset_cache_free(w->data);
+        worker_arrays_free(w->arrays);
         data_roots_release(&w->roots);
         worker_program_free(w->program);
         pthread_cond_destroy(&w->drained_cond);
@@ -381,6 +391,7 @@ void worker_shell_stop(struct service_context *sc)
     worker_program_free(w->program);
     membership_free(w->membership); /* its events post to the loop */
     dataset_cache_free(w->data);
+    worker_arrays_free(w->arrays);
     data_roots_release(&w->roots);
     loop_free(w->loop);
     pthread_cond_destroy(&w->drained_cond);

@@ -123,10 +123,12 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
         .shared_memory = service_common(w->sc)->shared_memory,
         .polling = service_polling(w->sc),
         .program = w->program,
+        .arrays = w->arrays,
         .slow_down = ((const struct worker_settings *)service_config(w->sc))->slow_down,
     };
     struct worker_job *job;
     log_tail_job(id);
+    worker_arrays_of(w->arrays, id);
     if (worker_job_new(&options, &job, &err) != 0) {
         log_tail_job(NULL);
         (void)rpc_fail(call, &err);

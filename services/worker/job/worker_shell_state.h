@@ -9,6 +9,7 @@
 #include "execution/loop.h"
 #include "wire/wire.h"
 #include "worker/core/worker.h"
+#include "worker/job/worker_arrays.h"
 #include "worker/job/worker_job.h"
 #include "worker/job/worker_shell.h"
 
@@ -23,6 +24,8 @@ struct worker_shell {
     struct data_roots roots;        /* where data files may lie */
     struct dataset_cache *data;     /* of the present job, or of the job before */
     struct worker_program *program; /* NULL: there is none */
+    struct worker_arrays *arrays;   /* of the present job, or of the job before */
+    struct loop_timer forget;       /* then those are freed that nobody has taken */
     struct worker_held held;        /* of the present job */
     struct worker_starts starts;
     bool draining;
