@@ -61,7 +61,7 @@ class Task:
 
     def model(self) -> nn.Module:
         """The model with its initial values: 32-bit floats, on the processor. torch is seeded by the job."""
-        raise NotImplementedError("a task has a model(self)")
+        raise UseError("a task has a model(self), which returns a torch.nn.Module")
 
     def dataset(self, part: str) -> Optional[Any]:
         """The records of part "train" or "test", by number: `len(d)` and `d[i]`. None for both: those of the job's `data`,
@@ -71,7 +71,7 @@ class Task:
 
     def loss(self, model: nn.Module, batch: Any) -> Union[torch.Tensor, Tuple[torch.Tensor, Metrics]]:
         """The SUM of the losses of a batch's records, a tensor of one element; with metrics() of the same batch, if wanted."""
-        raise NotImplementedError("a task has a loss(self, model, batch)")
+        raise UseError("a task has a loss(self, model, batch), which returns the sum over the records")
 
     def metrics(self, model: nn.Module, batch: Any) -> Metrics:
         """Of an evaluation: {"accuracy": (right answers, records), "rmse": (sum of squared errors, records), "mae": (sum of
