@@ -365,6 +365,55 @@ class Mistakes(unittest.TestCase):
                 return self.more(super().forward(x))
         self.batch_fails(WithModel(lambda: Growing(5, 3)), "parameter more.weight is new")
 
+    def test_parameters_that_are_frozen_or_thawed_later(self):
+        """What is trained was said when the job began: gradients of zero, or none that anybody takes, would go unseen."""
+        def from_the_second_batch(change, model=Small.model):
+            class Changing(Small):
+                batches = 0
+
+                def model(self):
+                    return model(self)
+
+                def loss(self, model, batch):
+                    self.batches += 1
+                    if self.batches == 2:
+                        change(model)
+                    return super().loss(model, batch)
+            with served(Changing()) as f:
+                f.job()
+                f.start()
+                f.gradient([1])
+                said = set()
+                for _ in range(2):
+                    with self.assertRaises(ProgramFailed) as failed:
+                        f.gradient([2])
+                    said.add(str(failed.exception))
+            self.assertEqual(len(said), 1)
+            return said.pop()
+
+        def half_frozen(task):
+            model = Small.model(task)
+            model[0].requires_grad_(False)
+            return model
+        frozen = from_the_second_batch(lambda model: model[0].bias.requires_grad_(False))
+        self.assertRegex(frozen, r"^parameter 0.bias requires no gradient any more: .*set requires_grad in model\(\).*frozen: true")
+        self.assertRegex(from_the_second_batch(lambda model: model.requires_grad_(False)), "^parameter 0.weight requires no gradient any more")
+        thawed = from_the_second_batch(lambda model: model[0].bias.requires_grad_(True), half_frozen)
+        self.assertRegex(thawed, r"^parameter 0.bias requires a gradient now, .*set requires_grad in model\(\).*frozen: true")
+
+        class Meanwhile(Small):
+            def loss(self, model, batch):  # as a part that another one is trained against
+                model[2].requires_grad_(False)
+                loss = super().loss(model, batch)
+                model[2].requires_grad_(True)
+                return loss
+        with served(Meanwhile()) as f:
+            f.job()
+            f.start()
+            _, gradients = f.gradient([1])
+        self.assertFalse(gradients["2.weight"].any())
+        self.assertTrue(gradients["0.weight"].any())
+
     def test_frozen_parameters_that_change(self):
         """Each worker would compute with another one."""
         class Moving(nn.Module):
