@@ -61,7 +61,7 @@ class Task:
 
     def model(self) -> nn.Module:
         """The model with its initial values: 32-bit floats, on the processor. torch is seeded by the job."""
-        raise NotImplementedError("a task has a model(self)")
+        raise UseError("a task has a model(self), which returns a torch.nn.Module")
 
     def dataset(self, part: str) -> Optional[Any]:
         """The records of part "train" or "test", by number: `len(d)` and `d[i]`. None for both: those of the job's `data`,
@@ -71,7 +71,7 @@ class Task:
 
     def loss(self, model: nn.Module, batch: Any) -> Union[torch.Tensor, Tuple[torch.Tensor, Metrics]]:
         """The SUM of the losses of a batch's records, a tensor of one element; with metrics() of the same batch, if wanted."""
-        raise NotImplementedError("a task has a loss(self, model, batch)")
+        raise UseError("a task has a loss(self, model, batch), which returns the sum over the records")
 
     def metrics(self, model: nn.Module, batch: Any) -> Metrics:
         """Of an evaluation: {"accuracy": (right answers, records), "rmse": (sum of squared errors, records), "mae": (sum of
@@ -187,12 +187,13 @@ class Trainer:
             raise UseError(f"model() returned {type(self.model).__name__}, which is no torch.nn.Module")
         self.embeddings = Embeddings(self.model, task.tables(self.model), work.job)
         self.trained: Dict[str, nn.Parameter] = {}
-        constants: Dict[str, torch.Tensor] = {}
+        constants: Dict[str, torch.Tensor] = {}  # frozen parameters, and buffers
         for name, p in self.model.named_parameters():  # tied weights come once
             check_tensor("parameter", name, p)
             (self.trained if p.requires_grad else constants)[name] = p
         if not self.trained:
             raise UseError("the model has no parameter that requires a gradient")
+        self.frozen = dict(constants)
         self.statistics, self.constants = self._buffers(constants)
         self.datasets = {part: self._dataset(part) for part in ("train", "test")}
         self.loaders = Loaders(self.datasets, loaders, seed_all) if loaders > 0 else None
@@ -273,6 +274,8 @@ class Trainer:
         batch = self._batch(work, "train")
         with self.embeddings.rows_of(work) if self.embeddings.tables else NOTHING:
             loss, metrics = split_loss(self.task.loss(self.model, batch))
+            if not loss.requires_grad:
+                self._check_parameters()  # they may say why
             loss.backward()  # type: ignore[no-untyped-call]
         self._check_bound()
         gradients = self._tensors(work.gradients)
@@ -289,7 +292,7 @@ class Trainer:
                 raise UseError(f"the gradient of {name} is sparse; gradients are dense here")
             else:
                 to.copy_(gradient)
-        if unused or self.batches % LOOK_EVERY == 0:
+        if unused or self.batches % LOOK_EVERY == 0 or any(p.requires_grad for p in self.frozen.values()):
             self._check_parameters()
         self.batches += 1
         examples = work.records.size
@@ -380,9 +383,9 @@ class Trainer:
                     if name.startswith("buffer") else "one that requires no gradient stays what model() made of it"
                 raise UseError(f"{name} was changed by the model, and {what}")
 
-
     def _check_parameters(self) -> None:
-        """They are those that were described: another one in its place would be computed with, and never trained."""
+        """They are those that were described: another one in its place would be computed with, and never trained. So would one that
+        requires a gradient from now on, and one that no longer does would stand still."""
         now = dict(self.model.named_parameters())
         for name in {**self.parameters, **now}:
             if now.get(name) is not self.parameters.get(name):
@@ -390,6 +393,12 @@ class Trainer:
                     else f"is another one now, {list(now[name].shape)}"
                 raise UseError(f"parameter {name} {what}: the modules of a model stay what model() made of them while it is "
                                "trained")
+            if now[name].requires_grad is not (name in self.trained):
+                what = "requires no gradient any more: which parameters are trained was told" if name in self.trained \
+                    else "requires a gradient now, and is a constant: which parameters are trained was told"
+                raise UseError(f"parameter {name} {what} when the job began; set requires_grad in model(), or let the job keep one "
+                               "as it is (update.variables: frozen: true)")
+
 
 # ---- pieces ----
 

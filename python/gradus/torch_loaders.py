@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import traceback
 import warnings
 from multiprocessing.connection import Connection
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
 import numpy
 import torch
 
+from gradus import failures
 from gradus.errors import UseError
 
 PR_SET_PDEATHSIG = 1
@@ -127,8 +127,9 @@ def read(dataset: Any, numbers: Sequence[int], seed: int, first: int, seed_all: 
         try:
             seed_all(seed_of(seed, place))
             records.append(packed(dataset[number]))
-        except Exception:
-            return [], f"record {number} of the dataset cannot be read:\n{traceback.format_exc()}"
+        except Exception as e:
+            what = f"record {number} of the dataset cannot be read:"
+            return [], f"{what}\n{failures.reason(e, failures.TOLD_BYTES - len(what) - 1)}"
     try:
         pickle.dumps(records)
     except Exception as e:

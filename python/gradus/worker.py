@@ -24,12 +24,12 @@ import ctypes
 import math
 import os
 import sys
-import traceback
 from types import MappingProxyType
 from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy
 
+from gradus import failures
 from gradus import library as _l
 from gradus.errors import UseError
 
@@ -143,11 +143,10 @@ class Work:
 
     def fail(self, reason: Union[str, BaseException]) -> None:
         """Say that it cannot be done: an exception with its traceback, or words. It goes to the log and to the job's status;
-        a batch is tried again a few times, then the job fails. Errors: UseError, LostError."""
+        a batch is tried again a few times, then the job fails. Of a long traceback the innermost frame of the program's own and
+        the message are sure to be in the status. Errors: UseError, LostError."""
         if isinstance(reason, BaseException):
-            lines = "".join(traceback.format_exception(type(reason), reason, reason.__traceback__)).splitlines()
-            # Without what only underlines: the status of a job has room for the last lines.
-            reason = "\n".join(line for line in lines if line.strip("~^ ") or not line)
+            reason = failures.reason(reason)
         worker = self._worker
         text = reason.encode("utf-8", "replace").replace(b"\0", b"?")
         worker._answered(self, worker._library.gradus_worker_fail(worker._handle, text))

@@ -103,6 +103,14 @@ class Described:
         self.floats = position
 
 
+def told(text):
+    """What the status of a job has of it: as many whole lines from the end as 600 bytes are, at least the last."""
+    lines, kept = text.encode().rstrip().split(b"\n"), b""
+    while lines and (not kept or len(lines[-1]) + 1 + len(kept) <= 600):
+        kept = lines.pop() + (b"\n" + kept if kept else b"")
+    return kept[:600].decode("utf-8", "ignore")
+
+
 class ProgramFailed(Exception):
     """The program answered FAILED, with this text."""
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """gradus.torch with a worker of the tests': gradients are torch's own, statistics, seeds, and what a task may do wrong."""
 
+import contextlib
+import io
 import os
 import random
 import subprocess
@@ -22,7 +24,7 @@ import numpy
 
 import gradus
 import gradus.torch as gt
-from fake_worker import FakeWorker, ProgramFailed
+from fake_worker import FakeWorker, ProgramFailed, told
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -294,7 +296,6 @@ class Mistakes(unittest.TestCase):
         self.job_fails(WithModel(lambda: 3), r"model\(\) returned int")
         self.job_fails(WithModel(lambda: nn.Sequential(nn.Linear(5, 3), nn.BatchNorm1d(3, momentum=None))), "give it a momentum")
         self.job_fails(WithModel(lambda: 1 // 0), "(?s)Traceback.*ZeroDivisionError")
-        self.job_fails(gt.Task(), r"a task has a model\(self\)")
 
         def infinite():
             model = nn.Linear(5, 3)
@@ -364,6 +365,55 @@ class Mistakes(unittest.TestCase):
                 return self.more(super().forward(x))
         self.batch_fails(WithModel(lambda: Growing(5, 3)), "parameter more.weight is new")
 
+    def test_parameters_that_are_frozen_or_thawed_later(self):
+        """What is trained was said when the job began: gradients of zero, or none that anybody takes, would go unseen."""
+        def from_the_second_batch(change, model=Small.model):
+            class Changing(Small):
+                batches = 0
+
+                def model(self):
+                    return model(self)
+
+                def loss(self, model, batch):
+                    self.batches += 1
+                    if self.batches == 2:
+                        change(model)
+                    return super().loss(model, batch)
+            with served(Changing()) as f:
+                f.job()
+                f.start()
+                f.gradient([1])
+                said = set()
+                for _ in range(2):
+                    with self.assertRaises(ProgramFailed) as failed:
+                        f.gradient([2])
+                    said.add(str(failed.exception))
+            self.assertEqual(len(said), 1)
+            return said.pop()
+
+        def half_frozen(task):
+            model = Small.model(task)
+            model[0].requires_grad_(False)
+            return model
+        frozen = from_the_second_batch(lambda model: model[0].bias.requires_grad_(False))
+        self.assertRegex(frozen, r"^parameter 0.bias requires no gradient any more: .*set requires_grad in model\(\).*frozen: true")
+        self.assertRegex(from_the_second_batch(lambda model: model.requires_grad_(False)), "^parameter 0.weight requires no gradient any more")
+        thawed = from_the_second_batch(lambda model: model[0].bias.requires_grad_(True), half_frozen)
+        self.assertRegex(thawed, r"^parameter 0.bias requires a gradient now, .*set requires_grad in model\(\).*frozen: true")
+
+        class Meanwhile(Small):
+            def loss(self, model, batch):  # as a part that another one is trained against
+                model[2].requires_grad_(False)
+                loss = super().loss(model, batch)
+                model[2].requires_grad_(True)
+                return loss
+        with served(Meanwhile()) as f:
+            f.job()
+            f.start()
+            _, gradients = f.gradient([1])
+        self.assertFalse(gradients["2.weight"].any())
+        self.assertTrue(gradients["0.weight"].any())
+
     def test_frozen_parameters_that_change(self):
         """Each worker would compute with another one."""
         class Moving(nn.Module):
@@ -416,6 +466,42 @@ class Mistakes(unittest.TestCase):
         self.batch_fails(with_loss(lambda v: (v, {"mae": 1})), "is not a pair")
         self.batch_fails(with_loss(lambda v: (v, {"mae": (1, 5)})), "counts 5 records of 2")
         self.batch_fails(with_loss(lambda v: 1 // 0), "(?s)Traceback.*test_torch.py((?!\\^\\^).)*ZeroDivisionError")
+
+    def told_of(self, task, ask=lambda f: f.gradient([1, 2])):
+        """What fails of a job with it, and what the status has of that."""
+        with served(task) as f:
+            with self.assertRaises(ProgramFailed) as failed:
+                f.job()
+                f.start()
+                ask(f)
+        return str(failed.exception), told(str(failed.exception))
+
+    def test_own_errors_are_their_message(self):
+        for task, words in ((WithModel(lambda: 3), "model() returned int, which is no torch.nn.Module"),
+                            (WithModel(lambda: nn.ReLU()), "the model has no parameter that requires a gradient")):
+            self.assertEqual(self.told_of(task)[0], words)
+        self.assertRegex(self.told_of(gt.Task())[0], r"^a task has a model\(self\)")
+
+    def test_the_line_of_the_model_is_told(self):
+        """However deep in the library it fails, and however much that says."""
+        class Deep(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.line = nn.Sequential(nn.Sequential(nn.Sequential(nn.Sequential(nn.Linear(4, 3)))))
+
+            def forward(self, x):
+                return self.line(x)  # records have 5 features
+        whole, shown = self.told_of(WithModel(Deep))
+        self.assertRegex(shown, r'(?s)File ".*test_torch\.py", line \d+, in forward\n *return self.line\(x\).*\nRuntimeError: ')
+        self.assertNotIn("gradus/", whole.replace("gradus/test", ""))
+
+        class Verbose(Small):
+            def metrics(self, model, batch):
+                raise ValueError("\n".join(["these do not fit:"] + [f"size of layer {i}: {i}" for i in range(200)] + ["that is all"]))
+        with contextlib.redirect_stderr(io.StringIO()) as log:
+            _, shown = self.told_of(Verbose(), lambda f: f.evaluate([1]))
+        self.assertRegex(shown, "(?s)in metrics\n.*ValueError: these do not fit:\n.*that is all$")
+        self.assertIn("\nsize of layer 100: 100\n", log.getvalue())  # all of it
 
 
 class Processes(unittest.TestCase):

@@ -20,7 +20,7 @@ except ImportError:
 import numpy
 
 import gradus.torch as gt
-from fake_worker import FakeWorker, ProgramFailed
+from fake_worker import FakeWorker, ProgramFailed, told
 
 
 class Distorted(gt.Task):
@@ -98,7 +98,8 @@ class Loading(unittest.TestCase):
             with self.assertRaises(ProgramFailed) as failed:
                 f.gradient([1, 2, 3, 13, 4])
             for words in says:
-                self.assertIn(words, str(failed.exception))
+                self.assertIn(words, told(str(failed.exception)))
+            self.assertNotIn("torch_loaders.py\"", str(failed.exception).replace("test_torch_loaders.py", ""))
             result, _ = f.gradient([1, 2, 3, 4])  # the next batch is read as ever
             self.assertEqual(result.examples, 4)
 
@@ -107,6 +108,11 @@ class Loading(unittest.TestCase):
             if number == 13:
                 raise ValueError("a file that is no picture")
         self.harmful(harm, ["record 13 of the dataset cannot be read", "ValueError: a file that is no picture", "in harm"])
+
+        def verbose(number):
+            if number == 13:
+                raise ValueError("no picture: " + "x" * 3000)
+        self.harmful(verbose, ["record 13 of the dataset cannot be read", "ValueError: no picture: ", "in verbose"])
 
     def test_a_process_that_dies(self):
         def harm(number):

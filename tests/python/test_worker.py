@@ -15,7 +15,7 @@ except ImportError:
     sys.exit(77)
 
 import gradus
-from fake_worker import GRADIENT, FakeWorker, ProgramFailed
+from fake_worker import GRADIENT, FakeWorker, ProgramFailed, told
 
 PYTHON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python")
 # Of the Python layer for each batch, without what it waits for (10 to 30 us of a processor).
@@ -118,6 +118,26 @@ class Conversations(unittest.TestCase):
             f.gradient([1])
         with self.assertRaises(KeyError):
             f.end()
+
+    def test_own_lines_and_the_message_are_told(self):
+        """Of what calls the package wrongly, in a function with a long name, and of what says very much."""
+        def with_a_name_that_is_rather_long_for_one_that_nobody_needs_to_know_but_who_wrote_it(work):
+            work.look_up({"none": [1]})  # of a job without tables, in a line that says what is wrong with it at such a length that
+
+        def on_batch(work):
+            if work.records[0]:
+                return with_a_name_that_is_rather_long_for_one_that_nobody_needs_to_know_but_who_wrote_it(work)
+            raise ValueError("at first " + "é" * 2000 + " at last")
+        for record, words in ((1, "(?s)test_worker.py.*with_a_name.*\n.*work.look_up.*\ngradus.*UseError: keys of \"none\""),
+                              (0, "(?s)test_worker.py\", line [0-9]+, in on_batch\n.*\nValueError: at first é+ … é+ at last$")):
+            f = FakeWorker(serve(on_batch))
+            f.job()
+            f.start()
+            with self.assertRaises(ProgramFailed) as failed:
+                f.gradient([record])
+            f.end(quiet=True)
+            self.assertRegex(told(str(failed.exception)), words)
+            self.assertNotRegex(str(failed.exception), "gradus/worker.py")
 
     def test_reasons(self):
         def on_batch(work):
