@@ -167,6 +167,8 @@ class Round:
         """A command that is done in the end, whatever keeps it."""
         def done():
             d = self.call(*args)
+            if d.returncode == 2:
+                raise Trouble(f"{' '.join(args)}: {d.stderr}")
             return (d if d.returncode == 0 else None), (d.stderr.strip() or f"code {d.returncode}")
         return self.until(" ".join(args), done).stdout
 
@@ -294,12 +296,18 @@ class Round:
         keys.update({"training.replicas": 4} if mode == "sync" else {})
         more = draw.randrange(len(MORE))
         keys.update(MORE[more])
-        keys.update({"training.speculate": "true"} if mode == "sync" and draw.random() < 0.3 else {})
+        if mode == "sync":
+            keys["training.speculate"] = draw.choice(("false", "false", "true"))
+        else:
+            keys.update(draw.choice(({}, {"training.overlap": "true"}, {"training.push_every": 3}, {"training.staleness_policy": "max_staleness"},
+                                     {"training.staleness_policy": "scale_lr"})))
+        if model == "clicks":
+            keys["training.checkpoint_full_every"] = draw.choice((1, 3))
         out = self.insist("submit", file_of(self.options, model), *sets(keys))
         job = out.strip().splitlines()[0].split()[-1]
         self.jobs[job] = kind, more
-        say(f"  {job}: {kind}, {MORE[more] or 'adam'}, standby {keys['cluster.standby']}, checkpoint every {keys['training.checkpoint_every']}, "
-            f"evaluation {keys['training.evaluate_every']}, speculate {keys.get('training.speculate', 'false')}")
+        usual = "name", "data", "model", "training.mode", "training.epochs", "training.batch_size", "training.checkpoint_within"
+        say(f"  {job}: {kind}; " + " ".join(f"{key}={value}" for key, value in keys.items() if not key.startswith(usual)))
 
     def calm(self):
         for _, node in self.standing:
