@@ -34,6 +34,8 @@ from torch import nn
 
 from gradus import library as _l
 from gradus.errors import NoWorkerError, UseError
+from gradus.torch_load import joined
+from gradus.torch_load import load as load
 from gradus.torch_loaders import Loaders
 from gradus.torch_tables import Embeddings
 from gradus.worker import EVALUATION, GRADIENT, JOB, KEYS, Field, Job, Work, Worker, started_by_worker
@@ -422,7 +424,7 @@ def check_tensor(what: str, name: str, t: torch.Tensor) -> None:
 def flat_rank(t: torch.Tensor) -> numpy.ndarray:
     """A tensor's values, with at most four dimensions: those of a 3-D convolution's kernel are joined at the end."""
     a = t.detach().contiguous().numpy()
-    return a if a.ndim <= 4 else a.reshape(*a.shape[:3], -1)
+    return a.reshape(joined(a.shape))
 
 
 def fingerprint(constants: Mapping[str, torch.Tensor]) -> int:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -411,6 +412,55 @@ class InPyTorch(ProgramTest):
         result, _ = self.same_bits(self.command("fashion_mnist.py"), "torch-fashion-mnist-1",
                                    SOURCE + "/examples/pytorch/fashion_mnist.yaml", training__epochs=2, training__batch_size=16)
         self.assertGreater(result["metrics"]["test"]["accuracy"], 0.8)
+
+    def test_a_trained_module_outside_of_gradus(self):
+        """An export, in a new module, answers as the job was evaluated."""
+        sys.path[:0] = [os.path.join(SOURCE, "python"), os.path.join(SOURCE, "tests/integration")]
+        import torch
+        from torch_load_program import Clips
+        import gradus.torch
+        program = shlex.join([sys.executable, "-B", os.path.join(SOURCE, "tests/integration/torch_load_program.py")])
+        result = self.run_program(program, "clips", training__replicas=2, training__batch_size=20, cluster__workers=2, cluster__ps=2,
+                                  cluster__partitions=2)
+        self.export(result["job"], "clips")
+        gradus.torch.seed_all(3)  # as the job: the layer that is not trained is drawn
+        net = Clips().model()
+        fixed = net.fixed.weight.clone()
+        clips, kinds = Clips().dataset("test").tensors
+
+        def measured():
+            net.eval()
+            with torch.no_grad():
+                answers = net(clips)
+            return {"loss": torch.nn.functional.cross_entropy(answers, kinds).item(),
+                    "accuracy": (answers.argmax(1) == kinds).float().mean().item()}
+
+        told = result["metrics"]["test"]
+        self.assertGreater(told["accuracy"], 0.9)
+        self.assertLess(measured()["accuracy"], 0.8)
+        gradus.torch.load(net, f"{self.dir}/clips-{result['job']}.safetensors")
+        for name, value in measured().items():
+            self.assertAlmostEqual(value, told[name], delta=2e-6, msg=name)
+        self.assertGreater(net.norm.running_mean.abs().min().item(), 0)
+        self.assertTrue(torch.equal(net.fixed.weight, fixed))
+        self.assertIs(net.again.weight, net.mix.weight)
+
+    def test_the_way_back_of_the_manual(self):
+        """Its command and its script, as they stand there."""
+        with open(SOURCE + "/docs/python.md", encoding="utf-8") as f:
+            text = f.read().split("\n### Back to PyTorch\n")[1].split("\n## ")[0]
+        command = re.search(r"\n    (gradus export .*)\n", text).group(1)
+        script = re.search(r"\n```python\n(.*?)```\n", text, re.S).group(1)
+        result = self.run_program(self.command("digits.py"), "digits", SOURCE + "/examples/pytorch/digits.yaml", training__epochs=3,
+                                  training__batch_size=16)
+        place = os.path.join(self.dir, "reader")
+        os.mkdir(place)
+        os.symlink(self.shared + "/digits", place + "/digits")
+        own = dict(os.environ, PATH=f"{BIN}:{os.environ['PATH']}", PYTHONPATH=f"{SOURCE}/python:{SOURCE}/examples/pytorch")
+        for line in [*shlex.split(command), "--state-dir", self.dir + "/digits"], [sys.executable, "-B", "-c", script]:
+            done = subprocess.run(line, cwd=place, env=own, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertAlmostEqual(float(done.stdout), result["metrics"]["test"]["accuracy"], delta=1e-6)
 
     def servers_killed(self, script, **sets):
         """A job whose servers are killed before its first checkpoint and after one, and its epochs. The scripts stay."""
