@@ -30,13 +30,13 @@ static size_t parts_of(const struct job *j, const struct node *n)
     return count;
 }
 
-/* Now, or when what passes by itself has passed: it is alive, and not full. */
+/* Now, or when what passes by itself has passed: it is alive, not full, and not too small. */
 static bool may_have(const struct job *j, const struct node *n, size_t shard)
 {
     const bool stays = (!n->draining && !n->leaves) || MUTANT(backup_on_drained);
     const bool serves = node_serves(n, j) || n->job_count < MASTER_JOBS_PER_PS_MAX;
     return n->role == MASTER_PS && n != j->shards[shard].node && n->alive && serves && stays &&
-           job_refused_until(j, n) == 0;
+           job_refused_until(j, n) != UINT64_MAX;
 }
 
 /* A server that is being told to close something would close the new one instead. */
@@ -44,7 +44,8 @@ static bool can_have(const struct master *m, const struct job *j, const struct n
                      size_t shard)
 {
     const bool speaks = !n->doubted && !n->unheard && !node_is_silent(m, n, m->now_ms);
-    return may_have(j, n, shard) && speaks && !calls_open_of(&m->calls, j, n);
+    return may_have(j, n, shard) && job_refused_until(j, n) == 0 && speaks &&
+           !calls_open_of(&m->calls, j, n);
 }
 
 /* On another host than the shard, where there is one; then where there is least of this job, and of

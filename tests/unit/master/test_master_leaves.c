@@ -58,6 +58,33 @@ static void it_waits_for_the_next_attempt(void **state)
     cluster_free(c);
 }
 
+/* A server that had no memory for a version, and lost its backups by it, is asked again soon. */
+static void it_waits_for_a_server_that_had_no_memory(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = cluster_new(7205, 2, 2);
+    cluster_submit(c, "demo", id,
+                   SETS("training.epochs=30000", "training.checkpoint_every=never",
+                        "training.evaluate_every=never", "cluster.ps=2",
+                        "cluster.standby=follower"));
+    cluster_until_in(c, id, "TRAIN");
+    struct fake_node *other = cluster_node(c, "ps-2");
+    while (!cluster_job(c, id)->shards[0].follows) {
+        cluster_run_ms(c, 10);
+    }
+    other->says_problem = "no memory for one more version";
+    while (cluster_job(c, id)->shards[0].backup[0] != '\0') {
+        cluster_run_ms(c, 10);
+    }
+    other->says_problem = NULL;
+    assert_true(asks(c, cluster_node(c, "ps-1")));
+    ends_when_it_may(c, cluster_node(c, "ps-1"));
+    assert_string_equal(cluster_job(c, id)->shards[0].ps, "ps-2");
+    assert_nothing_lost(c, id);
+    cluster_free(c);
+}
+
 static void it_waits_for_the_next_master(void **state)
 {
     (void)state;
@@ -173,6 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_waits_for_the_next_attempt),
+        cmocka_unit_test(it_waits_for_a_server_that_had_no_memory),
         cmocka_unit_test(it_waits_for_the_next_master),
         cmocka_unit_test(it_waits_for_a_worker),
         cmocka_unit_test(what_takes_over_stays),
