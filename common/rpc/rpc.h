@@ -325,6 +325,9 @@ void rpc_loop_wake(struct rpc_loop *loop); /* any thread: @ready is worth a look
 void rpc_loop_waited(struct rpc_loop *loop);
 void rpc_loop_give_back(struct rpc_loop *loop); /* also when it has none; any thread */
 
+/* Whether a channel may lead to @target (below). Errors: ERR_INVALID naming what is no address. */
+int rpc_target_check(const char *target, struct err *err);
+
 struct rpc_channel_options {
     /* "host:port", "unix:/path"; or "host:port,host:port": servers of which one at a time serves.
      * The channel leads to the next one when there is no answer, and to the one that an answer

@@ -3,6 +3,7 @@
  * with their threads, metadata, addresses. Numbers are measured; the reasons are beside them. */
 #include "rpc/rpc_polling.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <malloc.h>
 #include <signal.h>
@@ -196,14 +197,44 @@ char *rpc_slice_to_str(grpc_slice slice)
 
 /* ---- addresses ---- */
 
-bool rpc_address_is_valid(const char *address)
+/* The first @bytes of @text are an address of IPv6, maybe with a zone. */
+static bool is_v6(const char *text, size_t bytes)
 {
-    if (strncmp(address, "unix:", 5) == 0) {
-        return address[5] != '\0';
+    struct in6_addr v6;
+    char copy[INET6_ADDRSTRLEN];
+    const char *zone = memchr(text, '%', bytes);
+    const size_t n = zone != NULL ? (size_t)(zone - text) : bytes;
+    if (n >= sizeof copy) {
+        return false;
+    }
+    memcpy(copy, text, n);
+    copy[n] = '\0';
+    return inet_pton(AF_INET6, copy, &v6) == 1;
+}
+
+int rpc_address_check(const char *address, struct err *err)
+{
+    if (strncmp(address, "unix:", 5) == 0 && address[5] != '\0') {
+        return 0;
     }
     const char *colon = strrchr(address, ':');
+    const size_t host = colon == NULL ? 0 : (size_t)(colon - address);
     int64_t port = 0;
-    return colon && colon != address && text_to_int(colon + 1, &port) && port >= 0 && port <= 65535;
+    const bool has_port =
+        host > 0 && text_to_int(colon + 1, &port) && port >= 0 && port <= UINT16_MAX;
+    if (has_port && is_v6(address, host)) {
+        return err_set(err, ERR_INVALID,
+                       "\"%.300s\" has an IPv6 address without brackets; [%.*s]:%s is allowed",
+                       address, (int)host, address, colon + 1);
+    }
+    if (is_v6(address, strlen(address))) {
+        return err_set(err, ERR_INVALID,
+                       "\"%.300s\" has an IPv6 address without brackets; [%.300s]:PORT is allowed",
+                       address, address);
+    }
+    return has_port
+               ? 0
+               : err_set(err, ERR_INVALID, "\"%.300s\": expected host:port or unix:/path", address);
 }
 
 char *rpc_address_url(const char *address)

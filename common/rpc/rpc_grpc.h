@@ -114,8 +114,9 @@ const grpc_metadata *rpc_header_find(const grpc_metadata_array *array, const cha
 /* Takes the slice; a terminated copy; returns owned. */
 char *rpc_slice_to_str(grpc_slice slice);
 
-/* True for "host:port" (gRPC takes 99999 for another port) and "unix:/path". */
-bool rpc_address_is_valid(const char *address);
+/* "host:port" (gRPC takes 99999 for another port), where an address of IPv6 stands in brackets, and
+ * "unix:/path" are allowed. Errors: ERR_INVALID naming @address. */
+int rpc_address_check(const char *address, struct err *err);
 /* @address as gRPC takes it: a URL, so that of "unix:/path" all but letters, digits and "/-._~" is
  * written as %XX. Returns owned. */
 char *rpc_address_url(const char *address);

@@ -48,9 +48,8 @@ static int copy_addresses(struct rpc_server *s, const struct rpc_server_options 
     s->addresses = mem_new(o->address_count, sizeof(*s->addresses));
     for (size_t i = 0; i < o->address_count; i++) {
         const char *a = o->addresses[i];
-        if (!rpc_address_is_valid(a)) {
-            return err_set(err, ERR_INVALID,
-                           "listen address \"%s\": expected host:port or unix:/path", a);
+        if (rpc_address_check(a, err) != 0) {
+            return err_wrap(err, "listen address");
         }
         s->addresses[s->address_count++] = mem_strdup(a);
     }
@@ -326,9 +325,8 @@ int rpc_server_bind_also(struct rpc_server *s, const char *address, struct err *
     if (!s->grpc || s->started) {
         return err_set(err, ERR_STATE, "the server is not bound, or serves already");
     }
-    if (!rpc_address_is_valid(address)) {
-        return err_set(err, ERR_INVALID, "listen address \"%s\": expected host:port or unix:/path",
-                       address);
+    if (rpc_address_check(address, err) != 0) {
+        return err_wrap(err, "listen address");
     }
     char *also = mem_strdup(address);
     int rc = bind_address(s, &also, err);

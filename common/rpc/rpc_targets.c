@@ -10,9 +10,7 @@
 static int add(struct rpc_targets *t, const char *name, size_t bytes, struct err *err)
 {
     char *copy = mem_printf("%.*s", (int)bytes, name);
-    if (!rpc_address_is_valid(copy)) {
-        (void)err_set(err, ERR_INVALID, "target \"%.300s\": expected host:port or unix:/path",
-                      copy);
+    if (rpc_address_check(copy, err) != 0) {
         free(copy);
         return ERR_INVALID;
     }
@@ -36,6 +34,16 @@ int rpc_targets_read(struct rpc_targets *t, const char *list, struct err *err)
     t->listed = t->count;
     if (rc < 0) {
         rpc_targets_release(t);
+    }
+    return rc;
+}
+
+int rpc_target_check(const char *target, struct err *err)
+{
+    struct rpc_targets t;
+    int rc = rpc_targets_read(&t, target, err);
+    if (rc == 0) {
+        rpc_targets_release(&t);
     }
     return rc;
 }

@@ -47,11 +47,7 @@ int address_parse(const char *text, struct address *a, struct err *err)
 
 char *address_with_port(const char *text, unsigned port)
 {
-    struct in6_addr v6;
     const size_t n = strlen(text);
-    if (inet_pton(AF_INET6, text, &v6) == 1) {
-        return mem_printf("[%s]:%u", text, port);
-    }
     const bool host = n > 0 && (strchr(text, ':') == NULL ? strchr(text, '/') == NULL
                                                           : text[0] == '[' && text[n - 1] == ']');
     return host ? mem_printf("%s:%u", text, port) : mem_strdup(text);

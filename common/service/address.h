@@ -19,8 +19,9 @@ struct address {
 
 /* Errors: ERR_INVALID "what is wrong; what is allowed". */
 int address_parse(const char *text, struct address *a, struct err *err);
-/* @text, or "host:@port" where it names a host alone ("master", "10.0.0.1", "::1", "[::1]"); what
- * has a scheme, "unix:/x", stays. Returns owned. */
+/* @text, or "host:@port" where it names a host alone ("master", "10.0.0.1", "[::1]"); what has a
+ * scheme, "unix:/x", and an address of IPv6 without brackets, which may have a port, stay. Returns
+ * owned. */
 char *address_with_port(const char *text, unsigned port);
 /* "host:port", with brackets where they are needed, into @out (ADDRESS_BYTES); returns @out. */
 const char *address_format(const struct address *a, char *out, size_t n);

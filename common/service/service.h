@@ -94,7 +94,7 @@ struct service {
     size_t send_bytes_max; /* queued on one stream, as in rpc_server_options */
     bool may_stand_by;     /* service_stand_by() may be called */
     bool local_socket;     /* also listen beside the TCP port (local_socket.h) */
-    /* From the settings: the peer to which this service connects, host:port. Without `advertise`
+    /* From the settings: --master, to which this service connects, host:port. Without `advertise`
      * the service advertises this host's address toward it. NULL: there is none. */
     const char *(*peer)(const void *config);
     /* From the settings: whether threads may poll before they sleep (poll_setting_parse()); it is

@@ -204,6 +204,14 @@ static int check_common(const struct service_config *c, struct err *err)
     return 0;
 }
 
+static int check_peer(const struct service_context *sc, struct err *err)
+{
+    if (sc->svc->peer != NULL && rpc_target_check(sc->svc->peer(sc->config), err) != 0) {
+        return err_wrap(err, "--master");
+    }
+    return 0;
+}
+
 /* A child of a local cluster must not live on alone. The kernel tells us from now on; a parent that
  * ended before shows as a new parent. One that ended even before we looked at it first shows when
  * the ready line cannot be written. */
@@ -251,7 +259,8 @@ static int probe(const struct service_context *sc, int argc, char **argv)
 static int check_and_run(struct service_context *sc, pid_t parent)
 {
     struct err err = {0};
-    if (check_common(&sc->common, &err) != 0 || service_polling_check(sc, &err) != 0 ||
+    if (check_common(&sc->common, &err) != 0 || check_peer(sc, &err) != 0 ||
+        service_polling_check(sc, &err) != 0 ||
         (sc->svc->check != NULL && sc->svc->check(sc->config, &err) != 0)) {
         return fail(sc, err.msg, SERVICE_EXIT_USAGE);
     }

@@ -22,7 +22,7 @@ static const struct {
       .offset = AT(state_dir),
       .def = "",
       .help = "Directory of jobs and checkpoints; empty: gradus in $XDG_STATE_HOME or "
-              "~/.local/state, or one in it that no other run uses"}},
+              "~/.local/state; without HOME ./gradus-state; or one in it that no other run uses"}},
     {CLI_RULES_DIR,
      {.path = "rules_dir",
       .type = FIELD_STRING,

@@ -138,8 +138,10 @@ int client_config_save(const struct client_config *c, struct err *err)
 {
     struct buf text = {0};
     if (c->path == NULL) {
-        return err_set(err, ERR_NOT_FOUND,
-                       "there is no place for the file: neither XDG_CONFIG_HOME nor HOME is set");
+        return err_set(
+            err, ERR_STATE,
+            "there is no place for the file: set HOME or XDG_CONFIG_HOME to a directory, "
+            "with a path that begins with /");
     }
     char *dir = mem_printf("%.*s", (int)(strrchr(c->path, '/') - c->path), c->path);
     yaml_write(c->root, &text);

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/client_config.h"
+#include "client/master_client.h"
 
 static const struct field fields[] = {
     {.path = "master",
@@ -98,6 +99,11 @@ static int set(struct client_config *c, const char *name, const struct cli_commo
                        "HOST",
                        name);
     }
+    struct client asked = {0};
+    if (client_open(&asked, o->master, NULL, err) != 0) { /* it is no address */
+        return err->code;
+    }
+    client_close(&asked);
     struct yaml_node *cluster = yaml_put(clusters_of(c), name, yaml_mapping())->value;
     put(cluster, "master", o->master, false);
     put(cluster, "tls_ca", o->tls.ca, true);

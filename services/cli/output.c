@@ -303,8 +303,13 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
                "records of each epoch (training.drop_last)", out);
     count_line("dropped", job->dropped, "batch", "batches", out);
     count_line("speculated", job->speculated, "replica", "replicas", out);
-    count_line("recoveries", job->recoveries, "time back to a checkpoint or the beginning",
-               "times back to a checkpoint or the beginning", out);
+    if (job->checkpoint[0] == '\0') { /* there never was one */
+        count_line("recoveries", job->recoveries, "time back to the beginning",
+                   "times back to the beginning", out);
+    } else {
+        count_line("recoveries", job->recoveries, "time back to a checkpoint or the beginning",
+                   "times back to a checkpoint or the beginning", out);
+    }
     count_line("adopted", job->adoptions, "time, by a master that was started again",
                "times, by masters that were started again", out);
     count_line("taken over", job->takeovers, "time by a backup", "times by backups", out);

@@ -192,6 +192,21 @@ class Processes(ClusterTest):
             done = self.in_vain("list", "--master", address, words=[address])
         self.assertRegex(done.stderr, r"tried for \d+ ms")
 
+    def test_ipv6_without_brackets(self):
+        """Where the address ends and the port begins cannot be known; it is said before anything is tried."""
+        for args in ["nodes"], ["status", "x"], ["list"], ["submit", DIGITS], ["config", "set-cluster", "x"]:
+            with self.subTest(args=args):
+                done = gradus(*args, "--master", "::1:7200", env={"XDG_CONFIG_HOME": self.dir})
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("\"::1:7200\" has an IPv6 address without brackets; [::1]:7200 is allowed", " ".join(done.stderr.split()))
+        for kind, more in ("ps", []), ("worker", []), ("serve", ["--job=x", "--follow"]):
+            with self.subTest(kind=kind):
+                done = subprocess.run([f"{BIN}/gradus-{kind}", "--master=::1:7200", "--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0", *more],
+                                      capture_output=True, text=True, timeout=120)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("--master", done.stderr)
+                self.assertIn("[::1]:7200", done.stderr)
+
     def test_port_in_use(self):
         master = self.start("master", f"--state-dir={self.dir}/a")
         done = subprocess.run([BIN + "/gradus-ps", f"--listen={master.address}", f"--master={master.address}"],

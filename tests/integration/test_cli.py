@@ -564,6 +564,7 @@ class Texts(unittest.TestCase):
         self.assertEqual(order, sorted(order))
         self.assertIn("Where the master is", text.replace("\n", " "))
         self.assertNotIn("Where the master is", gradus("run", "--help").stdout)
+        self.assertIn("~/.local/state; without HOME ./gradus-state;", " ".join(gradus("run", "--help").stdout.split()))
 
     def test_the_usual_port(self):
         done = gradus("list", "--master", "127.0.0.9", "--timeout", "100ms")

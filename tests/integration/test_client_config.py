@@ -15,7 +15,7 @@ class ClientConfig(ClusterTest):
 
     def gradus(self, *args, cwd=None, **environment):
         ours = {k: v for k, v in os.environ.items() if not k.startswith("GRADUS_")}
-        ours.update(XDG_CONFIG_HOME=self.dir + "/config", XDG_STATE_HOME=self.dir + "/home", GRADUS_TIMEOUT=f"{TIMEOUT}s", **environment)
+        ours.update({"XDG_CONFIG_HOME": self.dir + "/config", "XDG_STATE_HOME": self.dir + "/home", "GRADUS_TIMEOUT": f"{TIMEOUT}s", **environment})
         return subprocess.run([BIN + "/gradus", *args], capture_output=True, text=True, timeout=300, env=ours, cwd=cwd or self.dir)
 
     def well(self, *args, **more):
@@ -80,6 +80,11 @@ class ClientConfig(ClusterTest):
         self.well("list", "--cluster", "more", cwd="/")
         os.unlink(token)
         self.refused(5, token, "list")
+
+    def test_no_place_for_the_file(self):
+        nowhere = {"XDG_CONFIG_HOME": "", "HOME": ""}
+        self.refused(1, "set HOME or XDG_CONFIG_HOME to a directory", "config", "set-cluster", "x", "--master", "x", **nowhere)
+        self.assertEqual(self.well("config", **nowhere), "")
 
     def test_files_that_are_wrong(self):
         self.write("current: [a]\nclusters:\n  a: {mastr: x}\n  none: {master: x}\n  b: 7\n  c: {master: [x]}\nrest: 1\n")

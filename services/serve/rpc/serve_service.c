@@ -134,6 +134,9 @@ int serve_service_check(const void *settings, struct err *err)
         return err_set(err, ERR_INVALID,
                        "--master follows a job that runs: --job ID and --follow belong to it");
     }
+    if (c->master[0] != '\0' && rpc_target_check(c->master, err) != 0) {
+        return err_wrap(err, "--master");
+    }
     return storage_check(one ? c->checkpoint : c->checkpoint_dir, err);
 }
 

@@ -328,6 +328,7 @@ static void test_losses(void **state)
 {
     (void)state;
     struct sample s;
+    char saved[] = "/state/checkpoints/digits-1/step-000000100";
     sample_init(&s);
     struct buf out = {0};
     output_status_text(&s.job, TERMINAL_ANY, &out);
@@ -341,7 +342,11 @@ static void test_losses(void **state)
     output_status_text(&s.job, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), "\ndropped     12 batches\n"
                                           "speculated  1 replica\n"
-                                          "recoveries  2 times back to a checkpoint or the "
+                                          "recoveries  2 times back to the beginning\n"));
+    buf_release(&out);
+    s.job.checkpoint = saved;
+    output_status_text(&s.job, TERMINAL_ANY, &out);
+    assert_non_null(strstr(buf_str(&out), "\nrecoveries  2 times back to a checkpoint or the "
                                           "beginning\n"));
     buf_release(&out);
     s.job.takeovers = 2;

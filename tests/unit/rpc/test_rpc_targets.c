@@ -133,6 +133,31 @@ static void a_list_is_read(void **state)
     }
 }
 
+/* Where its last group ends and the port begins, nobody can know. */
+static void an_address_of_ipv6_needs_brackets(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {{"::1:7200", "[::1]:7200"},
+                                          {"fe80::1%eth0:80", "[fe80::1%eth0]:80"},
+                                          {"2001:db8::5:7000", "[2001:db8::5]:7000"},
+                                          {"a:1,::1:7200", "\"::1:7200\""},
+                                          {"::1", "[::1]:PORT"},
+                                          {"1:2:3:4:5:6:7:8", "[1:2:3:4:5:6:7:8]:PORT"},
+                                          {"fe80::1%eth0", "[fe80::1%eth0]:PORT"},
+                                          {"fe80::a:b", "[fe80::a:b]:PORT"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct err err = {0};
+        assert_int_equal(rpc_target_check(rows[i][0], &err), ERR_INVALID);
+        assert_non_null(strstr(err.msg, "IPv6 address without brackets"));
+        assert_non_null(strstr(err.msg, rows[i][1]));
+    }
+    static const char *const right[] = {"[::1]:7200", "[fe80::1%eth0]:80", "a:1,[::1]:2",
+                                        "dns:///a:80", "ipv4:10.0.0.1:80"};
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        assert_int_equal(rpc_target_check(right[i], NULL), 0);
+    }
+}
+
 /* The next one is called when nobody is there. */
 static void a_server_that_is_gone_is_left(void **state)
 {
@@ -295,6 +320,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_is_read),
+        cmocka_unit_test(an_address_of_ipv6_needs_brackets),
         cmocka_unit_test(a_server_that_is_gone_is_left),
         cmocka_unit_test(the_one_that_is_named_is_called),
         cmocka_unit_test(without_a_name_the_next_one_is_called),
