@@ -163,7 +163,7 @@ static void failed(struct master *m, struct call *c, const struct err *err)
     if (has_lost_shard(c, err)) {
         call_wait(c); /* it is for the backup now, or has ended */
         const char *why = action_printf(m, "%s: %s", master_call_name(c->kind), err->msg);
-        if (standby_takes_over(m, c->job, c->node, why)) {
+        if (standby_takes_shard(m, c->job, c->node, c->index, why)) {
             return;
         }
     }

@@ -308,6 +308,15 @@ static const char *lost_words(struct master *m, const struct node *n, const char
     return action_printf(m, "parameter server %s was lost (%s)", n->id, why);
 }
 
+static void take_over_lost(struct master *m, struct job *j, size_t i)
+{
+    const struct node *before = take_over(m, j, i);
+    j->record.takeovers++;
+    m->counts.takeovers++;
+    action_log(m, LOG_LEVEL_WARN, "shard_taken_over", "job=%s shard=%zu from=%s to=%s",
+               j->record.id, i, before->id, j->shards[i].node->id);
+}
+
 bool standby_takes_over(struct master *m, struct job *j, const struct node *n, const char *why)
 {
     if (!stands(j) || !job_has_shard_on(j, n) || !standby_covers(j, n)) {
@@ -317,11 +326,7 @@ bool standby_takes_over(struct master *m, struct job *j, const struct node *n, c
     struct buf words = {0};
     for (size_t i = 0; i < j->shard_count; i++) {
         if (j->shards[i].node == n) {
-            (void)take_over(m, j, i);
-            j->record.takeovers++;
-            m->counts.takeovers++;
-            action_log(m, LOG_LEVEL_WARN, "shard_taken_over", "job=%s shard=%zu from=%s to=%s",
-                       j->record.id, i, n->id, j->shards[i].node->id);
+            take_over_lost(m, j, i);
             buf_printf(&words, "%s%s has taken over shard %zu", words.len == 0 ? "" : ", ",
                        j->shards[i].node->id, i);
         }
@@ -335,6 +340,24 @@ bool standby_takes_over(struct master *m, struct job *j, const struct node *n, c
         moved(j, action_printf(m, "%s; %s: no step is lost", what, buf_str(&words)));
     }
     buf_release(&words);
+    return true;
+}
+
+bool standby_takes_shard(struct master *m, struct job *j, const struct node *n, uint32_t shard,
+                         const char *why)
+{
+    if (standby_takes_over(m, j, n, why)) {
+        return true;
+    }
+    const struct shard_state *s = &j->shards[shard];
+    if (!stands(j) || s->node != n || !can_take_over(&s->backup)) {
+        return false;
+    }
+    take_over_lost(m, j, shard);
+    moved(j, action_printf(m,
+                           "shard %" PRIu32 " was lost on %s (%s); %s has taken it over: no step "
+                           "is lost",
+                           shard, n->id, why, s->node->id));
     return true;
 }
 
@@ -450,7 +473,9 @@ bool shards_compare(struct master *m, struct job *j, struct node *n,
         if (s->node == n && s->answered) {
             s->without = names(said, j, s->opening) ? 0 : s->without + 1;
             if (s->without >= HEARTBEATS_WITHOUT_MAX) {
-                job_ps_lost(m, j, n, why);
+                if (!standby_takes_shard(m, j, n, (uint32_t)i, why)) {
+                    job_ps_lost(m, j, n, why);
+                }
                 return false;
             }
         }

@@ -51,6 +51,10 @@ bool standby_covers(const struct job *j, const struct node *n); /* @j can do wit
 /* Their backups take the shards of @n over, and what was asked of @n is asked of them. False: not
  * all have one, or the job does not stand; then nothing has changed. */
 bool standby_takes_over(struct master *m, struct job *j, const struct node *n, const char *why);
+/* @n says that it does not have the shard: the same, or, where not all that it has has a backup
+ * that can take over, of this shard alone. */
+bool standby_takes_shard(struct master *m, struct job *j, const struct node *n, uint32_t shard,
+                         const char *why);
 /* The backup, which can take over, does so although the shard lives, which is closed. */
 void standby_moves(struct master *m, struct job *j, uint32_t shard);
 /* The server is gone, or has lost its shard: backups take over, or the job goes back. */

@@ -492,6 +492,53 @@ static void what_a_server_does_not_name_is_lost(void **state)
     }
 }
 
+/* ps-2 has shards 0, whose backup does not follow, and 1, which it loses. */
+static struct cluster *with_one_of_two(uint64_t seed, const char *mode, char id[64])
+{
+    struct cluster *c =
+        begin(seed, 3, id, SETS(FOLLOWER, "cluster.ps=3", "training.epochs=300", mode));
+    struct fake_node *n = cluster_node(c, "ps-2");
+    n->says_joining = true;
+    cluster_kill(cluster_node(c, "ps-1"));
+    cluster_run_ms(c, 8000);
+    assert_int_equal(cluster_job(c, id)->takeovers, 1);
+    assert_string_equal(cluster_job(c, id)->shards[0].ps, "ps-2");
+    assert_non_null(find(c, "ps-2", id, 1));
+    for (size_t k = 0; k < 2 * MASTER_JOBS_PER_PS_MAX; k++) {
+        if (strcmp(n->shards[k].job, id) == 0 && n->shards[k].number == 1) {
+            n->shards[k].job[0] = '\0';
+        }
+    }
+    return c;
+}
+
+/* The server lives, and keeps what nobody could take over. */
+static void one_of_its_shards_is_taken_over(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"training.mode=sync", "training.mode=async"};
+    for (size_t i = 0; i < 4; i++) {
+        char id[64];
+        struct cluster *c = with_one_of_two(984 + i, modes[i / 2], id);
+        if (i % 2 == 0) {
+            cluster_restart_master(c, id);
+        } else {
+            fake_heartbeat(c, cluster_node(c, "ps-2"));
+            fake_heartbeat(c, cluster_node(c, "ps-2"));
+        }
+        cluster_run_ms(c, 3000);
+        const struct job_record *r = cluster_job(c, id);
+        assert_int_equal(r->adoptions, i % 2 == 0);
+        assert_int_equal(r->takeovers, 2);
+        assert_string_equal(r->shards[0].ps, "ps-2");
+        assert_string_equal(r->shards[1].ps, "ps-3");
+        assert_int_equal(r->recoveries, 0);
+        cluster_node(c, "ps-2")->says_joining = false;
+        assert_int_equal(cluster_run_to_end(c, id)->recoveries, 0);
+        cluster_free(c);
+    }
+}
+
 /* One that cannot be the primary, as it says, is as good as none. */
 static void a_refused_promotion_is_a_recovery(void **state)
 {
@@ -532,6 +579,7 @@ int main(void)
         cmocka_unit_test(the_second_loss_is_a_recovery),
         cmocka_unit_test(a_backup_that_does_not_follow_is_given_up),
         cmocka_unit_test(what_a_server_does_not_name_is_lost),
+        cmocka_unit_test(one_of_its_shards_is_taken_over),
         cmocka_unit_test(a_refused_promotion_is_a_recovery),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
