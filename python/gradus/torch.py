@@ -34,17 +34,16 @@ from torch import nn
 
 from gradus import library as _l
 from gradus.errors import NoWorkerError, UseError
+from gradus.torch_answers import Metrics, loss_of, sums
 from gradus.torch_load import joined
 from gradus.torch_load import load as load
 from gradus.torch_loaders import Loaders
 from gradus.torch_tables import Embeddings
 from gradus.worker import EVALUATION, GRADIENT, JOB, KEYS, Field, Job, Work, Worker, started_by_worker
 
-METRICS = ("accuracy", "rmse", "mae")
 LOOK_EVERY = 64  # batches: then all parameters of the model are looked for
 NOTHING = contextlib.nullcontext()
 DTYPES = {numpy.dtype(name).char: getattr(torch, name) for name in ("float32", "int32", "int64")}
-Metrics = Mapping[str, Tuple[Any, int]]
 
 
 class Lists(NamedTuple):
@@ -275,9 +274,10 @@ class Trainer:
         seed_all(work.seed)
         batch = self._batch(work, "train")
         with self.embeddings.rows_of(work) if self.embeddings.tables else NOTHING:
-            loss, metrics = split_loss(self.task.loss(self.model, batch))
-            if not loss.requires_grad:
-                self._check_parameters()  # they may say why
+            returned = self.task.loss(self.model, batch)
+            if not any(p.requires_grad for p in self.trained.values()):
+                self._check_parameters()  # which says why the loss has no gradient
+            loss, metrics = loss_of(self.task.loss, returned, True)
             loss.backward()  # type: ignore[no-untyped-call]
         self._check_bound()
         gradients = self._tensors(work.gradients)
@@ -300,7 +300,7 @@ class Trainer:
         examples = work.records.size
         for name, b in self.statistics.items():
             torch.mul(b, examples, out=gradients[name])
-        work.done(loss.item(), examples, **sums(metrics, examples))
+        work.done(loss.item(), examples, **sums("loss()", self.task.loss, metrics, examples))
 
     def evaluate(self, work: Work) -> None:
         """Answer an EVALUATION."""
@@ -309,10 +309,12 @@ class Trainer:
         seed_all(work.seed)
         batch = self._batch(work, "test")
         with torch.no_grad(), self.embeddings.rows_of(work):
-            loss, metrics = split_loss(self.task.loss(self.model, batch))
-            metrics = {**metrics, **self.task.metrics(self.model, batch)}
+            loss, metrics = loss_of(self.task.loss, self.task.loss(self.model, batch), False)
+            more = self.task.metrics(self.model, batch)
         self._check_bound()
-        work.done(loss.item(), work.records.size, **sums(metrics, work.records.size))
+        examples = work.records.size
+        work.done(loss.item(), examples, **{**sums("loss()", self.task.loss, metrics, examples),
+                                            **sums("metrics()", self.task.metrics, more, examples)})
 
     def _batch(self, work: Work, part: str) -> Any:
         assert work.records is not None
@@ -443,30 +445,3 @@ def from_address(array: numpy.ndarray) -> torch.Tensor:
     """A tensor of an array's memory. (torch warns of arrays that are read-only, and reads no others.)"""
     raw = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
     return torch.frombuffer(raw, dtype=DTYPES[array.dtype.char]).view(array.shape)
-
-
-def split_loss(loss: Any) -> Tuple[torch.Tensor, Metrics]:
-    metrics: Metrics = {}
-    if isinstance(loss, tuple):
-        loss, metrics = loss
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        raise UseError("loss() returned " + (f"a tensor of {loss.numel()} elements" if isinstance(loss, torch.Tensor)
-                                             else type(loss).__name__) + "; it is one number, the sum over the records")
-    return loss, metrics
-
-
-def sums(metrics: Metrics, examples: int) -> Dict[str, float]:
-    """The metrics as Work.done() takes them."""
-    names = {"accuracy": "correct", "rmse": "squared_error", "mae": "absolute_error"}
-    result = {}
-    for name, value in metrics.items():
-        if name not in names:
-            raise UseError(f"metrics() names \"{name}\"; known are {', '.join(METRICS)}")
-        try:
-            total, count = value
-        except (TypeError, ValueError):
-            raise UseError(f"metrics()[\"{name}\"] is not a pair (sum, records)") from None
-        if int(count) != examples:
-            raise UseError(f"metrics()[\"{name}\"] counts {int(count)} records of {examples}")
-        result[names[name]] = float(total)
-    return result

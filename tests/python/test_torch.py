@@ -454,18 +454,50 @@ class Mistakes(unittest.TestCase):
                 return ["line"]
         self.job_fails(Wrong(Counting), 'names "line", which is no buffer')
 
-    def test_losses_and_metrics(self):
+    def test_losses(self):
         def with_loss(value):
             class Task(Small):
                 def loss(self, model, batch):
                     return value(super().loss(model, batch))
             return Task()
-        self.batch_fails(with_loss(lambda v: v.item()), r"loss\(\) returned float; it is one number")
-        self.batch_fails(with_loss(lambda v: torch.zeros(2)), "a tensor of 2 elements")
-        self.batch_fails(with_loss(lambda v: (v, {"f1": (1, 2)})), '"f1"; known are accuracy, rmse, mae')
-        self.batch_fails(with_loss(lambda v: (v, {"mae": 1})), "is not a pair")
-        self.batch_fails(with_loss(lambda v: (v, {"mae": (1, 5)})), "counts 5 records of 2")
+        one = r"; it is one number, a tensor of shape \[\] .*the sum .*test_torch.py, line \d+"
+        self.batch_fails(with_loss(lambda v: None), r"^loss\(\) returned None" + one)
+        self.batch_fails(with_loss(lambda v: v.item()), r"^loss\(\) returned float" + one)
+        self.batch_fails(with_loss(lambda v: v.expand(2)), r"^loss\(\) returned a tensor of torch.float32 with shape \[2\]" + one)
+        self.batch_fails(with_loss(lambda v: v.expand(2)), r"a tensor of torch.float32 with shape \[2\]" + one, "evaluate")
+        self.batch_fails(with_loss(lambda v: v * 1j), r"a tensor of torch.complex64 with shape \[\]" + one)
+        self.batch_fails(with_loss(lambda v: (v,)), r"^loss\(\) returned a tuple of 1" + one)
+        self.batch_fails(with_loss(lambda v: (v, None)), r"^loss\(\) returned None as metrics; they are a dictionary of pairs")
+        for cut in (lambda v: v.detach(), lambda v: torch.tensor(v.item(), requires_grad=True), lambda v: v.round().long()):
+            self.batch_fails(with_loss(cut), r"^loss\(\) returned a tensor of torch.\w+ with shape \[\] that was not computed from "
+                             r"the parameters \(it has no grad_fn\).*test_torch.py, line \d+")
         self.batch_fails(with_loss(lambda v: 1 // 0), "(?s)Traceback.*test_torch.py((?!\\^\\^).)*ZeroDivisionError")
+
+    def test_metrics(self):
+        def with_metrics(value):
+            class Task(Small):
+                def metrics(self, model, batch):
+                    return value
+            return Task()
+        dictionary = r"; they are a dictionary of pairs .*\(right answers, records\).*test_torch.py, line \d+"
+        pair = r"which is not a pair \(sum over the records, records\).*test_torch.py, line \d+"
+        for value, words in ((None, r"^metrics\(\) returned None as metrics" + dictionary),
+                             (torch.zeros(3), r"^metrics\(\) returned a tensor of torch.float32 with shape \[3\] as metrics" + dictionary),
+                             ({"accuracy": 0.5}, r'^metrics\(\) returned float for "accuracy", ' + pair),
+                             ({"accuracy": (1, 2, 3)}, r'^metrics\(\) returned a tuple of 3 for "accuracy", ' + pair),
+                             ({"accuracy": (torch.zeros(2), 2)}, r'for "accuracy" a sum that is a tensor of torch.float32 with shape \[2\] and not one number'),
+                             ({"accuracy": (numpy.zeros(2), 2)}, r'for "accuracy" a sum that is an array of float64 with shape \[2\] and not'),
+                             ({"accuracy": ("1", 2)}, 'for "accuracy" a sum that is str and not one number'),
+                             ({"accuracy": (1, None)}, 'for "accuracy" a number of records that is None and not one number'),
+                             ({"accuracy": (1, 5)}, 'counts 5 records of 2 for "accuracy"'),
+                             ({"accuracy": (1, float("nan"))}, 'counts nan records of 2 for "accuracy"'),
+                             ({"f1": (1, 2)}, '^metrics\\(\\) names "f1"; known are accuracy, rmse, mae')):
+            self.batch_fails(with_metrics(value), words, "evaluate")
+        for value in ((1, 2), torch.tensor([1., 2.]), (torch.ones(1), numpy.int64(2)), (numpy.float32(1), torch.tensor(2))):
+            with served(with_metrics({"accuracy": value})) as f:
+                f.job()
+                f.start()
+                self.assertEqual(f.evaluate([1, 2]).correct, 1)
 
     def told_of(self, task, ask=lambda f: f.gradient([1, 2])):
         """What fails of a job with it, and what the status has of that."""
