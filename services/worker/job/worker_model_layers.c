@@ -2,7 +2,6 @@
 /* Models of layers, those of ONNX files among them: a runner computes them on this thread. */
 #include <stdlib.h>
 #include <string.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "graph/model_import.h"
