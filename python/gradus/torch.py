@@ -37,6 +37,7 @@ from gradus.errors import NoWorkerError, UseError
 from gradus.torch_answers import Metrics, loss_of, sums
 from gradus.torch_load import joined
 from gradus.torch_load import load as load
+from gradus.torch_load import rows as rows
 from gradus.torch_loaders import Loaders
 from gradus.torch_tables import Embeddings
 from gradus.worker import EVALUATION, GRADIENT, JOB, KEYS, Field, Job, Work, Worker, started_by_worker

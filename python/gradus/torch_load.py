@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way back: what a job has trained, in a module of PyTorch again. Reads what `gradus export` writes as safetensors."""
+"""The way back: what a job has trained, in PyTorch again. Reads what `gradus export` writes as safetensors."""
 
 import json
 import math
@@ -13,6 +13,7 @@ from torch import nn
 from gradus.errors import UseError
 
 HEADER_BYTES_MAX = 100000000
+BYTES = {"F32": 4, "U64": 8}
 RANK_MAX = 4  # of variables
 FROZEN = "(what the job has not trained stays as it is where requires_grad is False)"
 
@@ -40,8 +41,8 @@ def load(module: nn.Module, file: Union[str, "os.PathLike[str]"]) -> None:
     module: as `model()` of the task makes it. What the job has not trained stays as it is there: parameters with requires_grad
     False, other buffers. Tied weights stay tied, and every tensor keeps its shape, type and device.
     file: what `gradus export JOB FILE.safetensors` has written.
-    Errors: UseError it is no such file, or names and shapes are not those of the module, and all that differs; nothing was changed
-    then. OSError it cannot be read."""
+    Errors: UseError it is no such file, or names and shapes are not those of the module, with all that differs; nothing was
+    changed then. OSError it cannot be read."""
     if not isinstance(module, nn.Module):
         raise UseError(f"load() is given an nn.Module and a file, not {type(module).__name__}")
     with open(file, "rb") as f:
@@ -50,9 +51,35 @@ def load(module: nn.Module, file: Union[str, "os.PathLike[str]"]) -> None:
         if wrong:
             raise UseError("\n  ".join([f"{os.fspath(file)} does not fit the module, which stays as it is:", *wrong]))
         for place, name in pairs:
-            values = read_values(f, stored[name]).view(place.tensor.shape)
+            values = read_values(f, stored[name], torch.float32).view(place.tensor.shape)
             with torch.no_grad():
                 place.tensor.copy_(values)
+
+
+def rows(file: Union[str, "os.PathLike[str]"], table: str) -> Tuple[torch.Tensor, torch.Tensor]:
+    """The rows of a sparse table in what `gradus export` has written: (int64 [n], the 64 bits of their keys, ascending; float32
+    [n, dim], the row of each).
+
+    Errors: UseError there is no such table, or it is no such file. OSError it cannot be read."""
+    with open(file, "rb") as f:
+        stored = read_header(f, os.fspath(file))
+        names = tables_of(stored)
+        if table not in names:
+            raise UseError(f"{os.fspath(file)} has no table \"{table}\", {'but ' + quoted(names) if names else 'nor any other'}")
+        keys, values = stored[table + ".keys"], stored[table + ".values"]
+        ascending, order = read_values(f, keys, torch.int64).sort()
+        return ascending, read_values(f, values, torch.float32).view(values.shape)[order]
+
+
+def tables_of(stored: Dict[str, Stored]) -> List[str]:
+    """Tables are two tensors each, T.keys and T.values."""
+    names = [name[:-len(".keys")] for name, s in stored.items() if name.endswith(".keys") and s.dtype == "U64" and len(s.shape) == 1]
+    return [name for name in names if name + ".values" in stored and stored[name + ".values"].dtype == "F32"
+            and stored[name + ".values"].shape[:-1] == stored[name + ".keys"].shape]
+
+
+def quoted(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def joined(shape: Sequence[int]) -> Tuple[int, ...]:
@@ -75,22 +102,20 @@ def fit(wanted: List[Place], stored: Dict[str, Stored]) -> Tuple[List[Tuple[Plac
     """(which tensor of the file each place gets, all that does not fit)."""
     pairs: List[Tuple[Place, str]] = []
     wrong: List[str] = []
-    missing = False
+    tables, hints = tables_of(stored), []
     for place in wanted:
-        of = [name for name in place.names if name in stored]
+        of, why = [name for name in place.names if name in stored], ""
         if of:
             why = differs(place, [stored[name] for name in of])
             pairs.append((place, of[0]))
-        else:
-            why = "not in the file" if place.trained else ""
-            missing = missing or place.trained
-            if why:
-                why = f"{shape_of(place)}, {why}"
+        elif place.trained:
+            why = f"{shape_of(place)}, not in the file"
+            hints = [FROZEN] + [f"(the file has tables, {quoted(tables)}: gradus.torch.rows() reads them)"] * bool(tables)
         if why:
             wrong.append(f"{', '.join(place.names)}: {why}")
-    known = {name for place in wanted for name in place.names}
+    known = {name for place in wanted for name in place.names}.union(*([t + ".keys", t + ".values"] for t in tables))
     wrong += [f"{name}: {s.shape} in the file, not in the module" for name, s in stored.items() if name not in known]
-    return pairs, wrong + [FROZEN] * missing
+    return pairs, wrong + hints
 
 
 def shape_of(place: Place) -> str:
@@ -122,7 +147,7 @@ def read_header(f: BinaryIO, file: str) -> Dict[str, Stored]:
     length = struct.unpack("<Q", f.read(8))[0] if end >= 8 else end
     try:
         entries = json.loads(f.read(length)) if length <= min(end - 8, HEADER_BYTES_MAX) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         entries = None
     if not isinstance(entries, dict):
         raise UseError(f"{file} is no safetensors file, as gradus export JOB FILE.safetensors writes it")
@@ -136,22 +161,22 @@ def read_header(f: BinaryIO, file: str) -> Dict[str, Stored]:
 def entry_of(name: str, entry: Any, data: int, end: int) -> Stored:
     """Errors: ValueError it cannot be."""
     try:
-        shape, (first, last) = [int(n) for n in entry["shape"]], entry["data_offsets"]
+        shape, (first, last) = [int(n) for n in entry["shape"]], (int(n) for n in entry["data_offsets"])
         stored = Stored(str(entry["dtype"]), shape, data + first, last - first)
     except (TypeError, KeyError, ValueError):
         raise ValueError(f"{name} has no dtype, shape and data_offsets") from None
-    elements = math.prod(shape)
-    if min(shape, default=0) < 0 or first < 0 or (stored.dtype == "F32" and stored.bytes != 4 * elements):
+    each = BYTES.get(stored.dtype)  # of others nothing is read
+    if min(shape, default=0) < 0 or not 0 <= first <= last or each is not None and stored.bytes != each * math.prod(shape):
         raise ValueError(f"{name} is {stored.dtype} {shape} in {stored.bytes} bytes")
     if data + last > end:
         raise ValueError(f"{name} ends at {data + last}, and there are {end} bytes")
     return stored
 
 
-def read_values(f: BinaryIO, stored: Stored) -> torch.Tensor:
-    """Of 32-bit floats, as they lie in memory."""
+def read_values(f: BinaryIO, stored: Stored, dtype: torch.dtype) -> torch.Tensor:
+    """As they lie in memory, one after the other."""
     values = bytearray(stored.bytes)
     f.seek(stored.begin)
     if f.readinto(values) != len(values):  # type: ignore[attr-defined]
         raise EOFError("the file has become shorter while it was read")
-    return torch.frombuffer(values, dtype=torch.float32) if values else torch.zeros(0)
+    return torch.frombuffer(values, dtype=dtype) if values else torch.zeros(0, dtype=dtype)

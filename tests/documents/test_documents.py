@@ -89,7 +89,7 @@ ELSEWHERE = [
     ("docs/operations.md", r"kubectl ", BY_KUBERNETES),
     ("docs/operations.md", r"gradus checkpoint ", "it needs a job of one's own, and is in docs/cli.md, too"),
     ("docs/operations.md", r"gradus nodes --wait ", "tests/integration/test_standby.py, while servers are started again"),
-    ("docs/python.md", r"gradus (run examples/pytorch/|export torch-digits-1 )", BY_PROGRAMS),
+    ("docs/python.md", r"gradus (run examples/pytorch/|export torch-)", BY_PROGRAMS),
     ("README.md", r"script/test$", "this test is a part of it"),
     ("docs/simulator.md", r"script/sim --mutants$", "the step of script/test for deliberate bugs"),
     ("README.md", r"script/demo$", BY_CLEAN_CLONE),

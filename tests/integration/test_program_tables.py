@@ -149,6 +149,7 @@ cluster: {workers: 1, ps: 1}
         result, _ = self.same_bits(self.command("examples/pytorch/clicks.py"), "torch-clicks-1",
                                    SOURCE + "/examples/pytorch/clicks.yaml")
         self.assertGreater(result["metrics"]["test"]["accuracy"], 0.95)
+        self.assertAlmostEqual(float(self.as_in_the_manual(1, "2-2")), result["metrics"]["test"]["accuracy"], delta=1e-6)
 
     def test_all_kinds_of_modules(self):
         """Two modules share a table; a padding, weights and offsets; keys that the task says itself come to the same."""

@@ -85,6 +85,21 @@ class ProgramTest(ClusterTest):
     def bits(self, job, state):
         return hashlib.sha256(self.export(job, state)).hexdigest()
 
+    def as_in_the_manual(self, number, state):
+        """What a script of the way back to PyTorch prints, after the command before it, both as they stand there."""
+        with open(SOURCE + "/docs/python.md", encoding="utf-8") as f:
+            text = f.read().split("\n### Back to PyTorch\n")[1].split("\n## ")[0]
+        command = re.findall(r"\n    (gradus export .*)\n", text)[number]
+        script = re.findall(r"\n```python\n(.*?)```\n", text, re.S)[number]
+        place = os.path.join(self.dir, "reader")
+        os.mkdir(place)
+        os.symlink(self.shared + "/digits", place + "/digits")
+        own = dict(os.environ, PATH=f"{BIN}:{os.environ['PATH']}", PYTHONPATH=f"{SOURCE}/python:{SOURCE}/examples/pytorch")
+        for line in [*shlex.split(command), "--state-dir", os.path.join(self.dir, state)], [sys.executable, "-B", "-c", script]:
+            done = subprocess.run(line, cwd=place, env=own, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
     def same_bits(self, command, job, file=None, **sets):
         """The result, which is that of 1 + 1, 2 + 2 and 4 + 3 workers and servers."""
         results, bits = [], []
@@ -446,21 +461,9 @@ class InPyTorch(ProgramTest):
         self.assertIs(net.again.weight, net.mix.weight)
 
     def test_the_way_back_of_the_manual(self):
-        """Its command and its script, as they stand there."""
-        with open(SOURCE + "/docs/python.md", encoding="utf-8") as f:
-            text = f.read().split("\n### Back to PyTorch\n")[1].split("\n## ")[0]
-        command = re.search(r"\n    (gradus export .*)\n", text).group(1)
-        script = re.search(r"\n```python\n(.*?)```\n", text, re.S).group(1)
         result = self.run_program(self.command("digits.py"), "digits", SOURCE + "/examples/pytorch/digits.yaml", training__epochs=3,
                                   training__batch_size=16)
-        place = os.path.join(self.dir, "reader")
-        os.mkdir(place)
-        os.symlink(self.shared + "/digits", place + "/digits")
-        own = dict(os.environ, PATH=f"{BIN}:{os.environ['PATH']}", PYTHONPATH=f"{SOURCE}/python:{SOURCE}/examples/pytorch")
-        for line in [*shlex.split(command), "--state-dir", self.dir + "/digits"], [sys.executable, "-B", "-c", script]:
-            done = subprocess.run(line, cwd=place, env=own, capture_output=True, text=True)
-            self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertAlmostEqual(float(done.stdout), result["metrics"]["test"]["accuracy"], delta=1e-6)
+        self.assertAlmostEqual(float(self.as_in_the_manual(0, "digits")), result["metrics"]["test"]["accuracy"], delta=1e-6)
 
     def servers_killed(self, script, **sets):
         """A job whose servers are killed before its first checkpoint and after one, and its epochs. The scripts stay."""

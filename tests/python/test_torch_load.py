@@ -56,6 +56,7 @@ class Load(unittest.TestCase):
         self.file = os.path.join(directory.name, "model.safetensors")
 
     def write(self, values, meta=None):
+        values = {name.replace("__", "."): a for name, a in values.items()}
         header, data = {"__metadata__": meta} if meta else {}, b""
         for name, a in sorted(values.items()):
             a = numpy.asarray(a)
@@ -134,6 +135,44 @@ class Load(unittest.TestCase):
         gt.load(nn.Sequential(layer, nn.ReLU(), layer), self.file)
         self.assertTrue(numpy.array_equal(layer.weight.detach().numpy(), values["0.weight"]))
 
+    # ---- tables ----
+
+    def write_table(self, **others):
+        """With one whose keys have all 64 bits, in the order of an export."""
+        keys = numpy.array([2, 3, 1 << 62, (1 << 64) - 5], "uint64")
+        return self.write({"users.keys": keys, "users.values": numpy.arange(8, dtype="float32").reshape(4, 2), **others})
+
+    def test_rows_of_tables(self):
+        self.write_table()
+        keys, values = gt.rows(self.file, "users")
+        self.assertEqual(keys.tolist(), [-5, 2, 3, 1 << 62])
+        self.assertEqual((keys.dtype, values.dtype), (torch.int64, torch.float32))
+        self.assertEqual(values.tolist(), [[6, 7], [0, 1], [2, 3], [4, 5]])
+        self.write({"none.keys": numpy.zeros(0, "uint64"), "none.values": numpy.zeros((0, 3), "float32")})
+        self.assertEqual([list(t.shape) for t in gt.rows(self.file, "none")], [[0], [0, 3]])
+
+    def test_rows_that_are_not_there(self):
+        self.write_table()
+        with self.assertRaisesRegex(gradus.UseError, r"model.safetensors has no table \"items\", but \"users\"$"):
+            gt.rows(self.file, "items")
+        self.write(arrays())
+        with self.assertRaisesRegex(gradus.UseError, r"model.safetensors has no table \"items\", nor any other$"):
+            gt.rows(self.file, "items")
+
+    def test_a_module_whose_embeddings_have_their_rows(self):
+        """They are not trained there, so load() leaves them, and the table to those who read it."""
+        self.write_table(top__weight=numpy.ones((1, 2), "float32"))
+        model = nn.ModuleDict({"users": nn.Embedding.from_pretrained(gt.rows(self.file, "users")[1]), "top": nn.Linear(2, 1, bias=False)})
+        gt.load(model, self.file)
+        self.assertEqual(model["top"].weight.tolist(), [[1, 1]])
+        self.assertEqual(model["users"].weight[0].tolist(), [6, 7])
+
+    def test_a_module_whose_embeddings_lack_their_rows(self):
+        self.write_table(top__weight=numpy.ones((1, 2), "float32"))
+        model = nn.ModuleDict({"users": nn.Embedding(1, 2, sparse=True), "top": nn.Linear(2, 1, bias=False)})
+        self.assert_refused(model, "users.weight: [1, 2] in the module, not in the file", FROZEN,
+                            "(the file has tables, \"users\": gradus.torch.rows() reads them)")
+
     # ---- what does not ----
 
     def test_all_that_does_not_fit_is_said_at_once(self):
@@ -183,7 +222,7 @@ class Load(unittest.TestCase):
 
     def test_files_of_another_kind(self):
         for data in b"", b"\x08\0\0\0", b"\x08\x01\x12\x07pytorch" * 9, struct.pack("<Q", 1 << 40) + b"{}", struct.pack("<Q", 2) + b"[]", \
-                struct.pack("<Q", 4) + b"\xff\xff{}":
+                struct.pack("<Q", 4) + b"\xff\xff{}", struct.pack("<Q", 100000) + b"[" * 100000:
             self.write_bytes(data)
             with self.assertRaisesRegex(gradus.UseError, r"model.safetensors is no safetensors file, as gradus export JOB "
                                         r"FILE.safetensors writes it$"):
