@@ -218,7 +218,8 @@ int saved_model_open(const struct saved_model_request *q, struct saved_model **o
     if (rc == 0 && job_spec_is_program(&m->spec)) {
         rc = err_set(err, ERR_UNSUPPORTED,
                      "the model is program '%s' of the workers (model.program): only they can "
-                     "compute it, and tell its variables",
+                     "compute it; `gradus export` writes its values (into a module of PyTorch: "
+                     "gradus.torch.load())",
                      m->spec.model.program);
     }
     rc = rc != 0 ? rc : job_spec_import(&m->spec, NULL, err);
