@@ -24,6 +24,9 @@
 #define AGAIN_MS_MAX 10000           /* between two starts of a program that ends at once */
 #define SHOWN_BYTES 512
 #define TOLD_BYTES 600 /* of what a program says of a failure, in the reason of its job */
+#define NEVER_OPENED                                                                               \
+    " and never opened its worker (gradus.torch.worker(), gradus.Worker() or "                     \
+    "gradus_worker_open())"
 #define QUOTED_BYTES ((size_t)4 * PROGRAM_TEXT_BYTES)
 
 extern char **environ;
@@ -280,8 +283,9 @@ static int greet(struct worker_program *p, struct err *err)
         char how[64] = "";
         const bool ended = rc == ERR_ABORTED && wait_end(p, GRACE_MS, how, sizeof how);
         worker_program_kill(p, why.msg);
-        (void)err_set(err, ERR_UNAVAILABLE, "the program '%s' did not report for work: %s%s",
-                      p->command, ended ? "it ended with " : why.msg, ended ? how : "");
+        (void)err_set(err, ERR_UNAVAILABLE, "the program '%s' did not report for work: %s%s%s",
+                      p->command, ended ? "it ended with " : why.msg, ended ? how : "",
+                      strcmp(how, "exit code 0") == 0 ? NEVER_OPENED : "");
         return ended ? add_last(p, err) : ERR_UNAVAILABLE;
     }
     memcpy(p->name, m.hello.name, sizeof p->name);

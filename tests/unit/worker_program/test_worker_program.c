@@ -240,13 +240,16 @@ static void test_the_last_lines_of_who_ends(void **state)
 {
     (void)state;
     prints("false", "it ended with exit code 1");
+    prints("true", "it ended with exit code 0 and never opened its worker (gradus.torch.worker(), "
+                   "gradus.Worker() or gradus_worker_open())");
     prints("sh -c 'echo one; echo \"  ^^^ \"; echo; echo no such module >&2; exit 3'",
            "it ended with exit code 3, and printed last:\none\nno such module");
     prints("sh -c 'echo password=correcthorse42batterystaple; printf last'",
-           "it ended with exit code 0, and printed last:\n"
+           "it ended with exit code 0 and never opened its worker (gradus.torch.worker(), "
+           "gradus.Worker() or gradus_worker_open()), and printed last:\n"
            "(a line that may hold a secret is not shown; it is in the node's log)\nlast");
     struct buf says = {0};
-    buf_add_str(&says, "it ended with exit code 0, and printed last:");
+    buf_add_str(&says, "it ended with exit code 1, and printed last:");
     for (int i = 0; i < 3; i++) { /* as many whole lines as fit, and of each its beginning */
         buf_add_str(&says, "\n");
         for (int j = 0; j < 80; j++) {
@@ -254,7 +257,7 @@ static void test_the_last_lines_of_who_ends(void **state)
         }
         buf_add_str(&says, "…");
     }
-    prints("sh -c 'for i in 1 2 3 4 5 6; do printf \"é%.0s\" $(seq 150); echo; done'",
+    prints("sh -c 'for i in 1 2 3 4 5 6; do printf \"é%.0s\" $(seq 150); echo; done; exit 1'",
            buf_str(&says));
     buf_release(&says);
 }
