@@ -198,7 +198,7 @@ static void keep_reason(char *line)
     for (; *in != '\0' && *in != '"'; in++) {
         bool escaped = in[0] == '\\' && in[1] != '\0';
         in += escaped;
-        *out++ = escaped && *in == 'n' ? ' ' : *in;
+        *out++ = escaped && *in == 'n' ? '\n' : *in;
     }
     *out = '\0';
 }
@@ -217,8 +217,9 @@ static int ended_before_ready(struct spawn *s, struct err *err)
     spawn_describe(s, how, sizeof how);
     last_log_line(s->log_path, line);
     keep_reason(line);
+    const char *its = strchr(line, '\n') != NULL ? "\nits log is " : "; its log is ";
     return err_set(err, ERR_ABORTED, "%s ended before it was ready: %s%s%s%s%s", s->name, how,
-                   line[0] != '\0' ? ": " : "", line, s->log_path != NULL ? "; its log is " : "",
+                   line[0] != '\0' ? ": " : "", line, s->log_path != NULL ? its : "",
                    s->log_path != NULL ? s->log_path : "");
 }
 

@@ -115,7 +115,10 @@ def worker(task: Task, master: Optional[str] = None, *, threads: int = 1, determ
     its program. threads and deterministic algorithms decide bits: all workers should say the same.
     loaders: processes that read a batch's records side by side (0: this process reads them), for datasets that decode or distort.
     torch, numpy and random are seeded for each record then, so how many there are decides nothing, but whether there are any does.
-    Errors: NoWorkerError there is no gradus-worker; LostError the worker was killed in a job."""
+    Errors: UseError that is no task; NoWorkerError there is no gradus-worker; LostError the worker was killed in a job."""
+    if not isinstance(task, Task):
+        got = f"the class {task.__name__}: {task.__name__}(...)" if isinstance(task, type) else type(task).__name__
+        raise UseError(f"worker() takes an object of a class derived from gradus.torch.Task, and got {got}")
     if not started_by_worker():
         become_worker(master)
     if not faulthandler.is_enabled() and sys.stderr is not None:

@@ -43,6 +43,19 @@ static int computes(void *m, const struct gradus_work *w, struct gradus_result *
 const struct gradus_compute NAME = {.abi = VERSION, .open = fails, .compute = computes};
 """
 
+ENDS = """#include <gradus/worker.h>
+#include <stdio.h>
+int main(void)
+{
+    struct gradus_worker *worker = NULL;
+    struct gradus_work work;
+    if (gradus_worker_open("ends", &worker) != 0 || gradus_worker_next(worker, &work) != 0) {
+        return 4;
+    }
+    return fputs("no such licence", stderr) < 0 ? 5 : 3;
+}
+"""
+
 
 class ProgramTest(ClusterTest):
     model = {}
@@ -257,6 +270,24 @@ class InC(ProgramTest):
                                    f"--program={command}"], capture_output=True, text=True, timeout=120)
             self.assertNotEqual(done.returncode, 0, log)
             self.assertIn(words, done.stderr)
+
+    def test_what_a_program_printed_before_it_ended_is_told_once(self):
+        for name, command in (("before", ["sh", "-c", "echo no such licence >&2; exit 3"]), ("model", self.ends_when_asked())):
+            done = gradus(*self.run_args(self.file, name, "--worker", shlex.join(command)))
+            self.assertEqual(done.returncode, 1, done.stderr)
+            told = read_job(done.stdout)["reason"] if name == "model" else done.stderr
+            self.assertIn("it ended with exit code 3, and printed last:", told)
+            self.assertEqual(told.splitlines().count("no such licence"), 1, told)
+
+    def ends_when_asked(self):
+        """A program that opens its worker and ends when a job asks it for the model."""
+        source = os.path.join(self.dir, "ends.c")
+        with open(source, "w", encoding="ascii") as f:
+            f.write(ENDS)
+        lib = os.path.join(os.path.dirname(BIN), "lib")
+        subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", "-I", SOURCE + "/include", "-o", source[:-2], source, "-L", lib,
+                        "-lgradus", f"-Wl,-rpath,{lib}"], check=True)
+        return [source[:-2]]
 
     def test_a_job_without_its_program(self):
         done = gradus(*self.run_args(self.file, "state"))

@@ -562,6 +562,13 @@ class Processes(unittest.TestCase):
             done, _ = self.run_script("None", {"PATH": bin_dir + ":/usr/bin:/bin"})
             self.assertEqual(done.stdout.split("\n")[0], "--program", done.stderr)
 
+    def test_what_is_no_task(self):
+        """It is said before anything is started."""
+        for wrong, words in ((nn.Linear(1, 1), r"worker\(\) takes an object of a class derived from gradus.torch.Task, and got Linear"),
+                             (Small, r"got the class Small: Small\(\.\.\.\)")):
+            with self.assertRaisesRegex(gradus.UseError, words):
+                gt.worker(wrong)
+
     def test_there_is_none(self):
         for environment, words in (({"GRADUS_BIN": "/nowhere"}, "no gradus-worker in /nowhere"),
                                    ({"PATH": "/nowhere"}, "no gradus-worker on PATH; set GRADUS_BIN")):

@@ -54,15 +54,18 @@ int worker_program_await(struct worker_program *p, bool (*ending)(void *ctx), vo
 
 /* ---- a job ---- */
 
-/* Prepares the program, and once more when its process was gone. A wrong description is wrong for
- * good; that the program cannot be asked may be over soon. */
+/* Prepares the program, and again when its process was gone. A wrong description is wrong for good,
+ * and so is a job at which each process ends; that there is none to be asked may be over soon. */
 static int prepare(struct worker_program *p, struct err *err)
 {
     int rc = worker_program_prepare(p, err);
-    if (rc == ERR_ABORTED) {
+    for (unsigned attempt = 1; rc == ERR_ABORTED && attempt < WORKER_PROGRAM_ATTEMPTS; attempt++) {
         rc = worker_program_prepare(p, err);
     }
-    if (rc == ERR_ABORTED || rc == ERR_EXHAUSTED) {
+    if (rc == ERR_ABORTED) {
+        rc = ERR_STATE;
+        err_wrap(err, "it failed %d times as the job began", WORKER_PROGRAM_ATTEMPTS);
+    } else if (rc == ERR_EXHAUSTED) {
         rc = ERR_UNAVAILABLE;
     }
     if (rc != 0) {

@@ -28,7 +28,7 @@
 #include "program/program_message.h"
 #include "tensor/init.h"
 
-#define WORKER_PROGRAM_ATTEMPTS 3 /* attempts at one batch, before the job fails */
+#define WORKER_PROGRAM_ATTEMPTS 3 /* at a job's model or one batch, before the job fails */
 
 #define WORKER_PROGRAM_PLUGINS "compute" /* gradus-worker compute DIR */
 
@@ -68,8 +68,8 @@ struct worker_program_job {
 };
 
 /* The program learns of the job and tells its model, which stays until worker_program_end(). A job
- * before it is over. Errors: ERR_STATE what the program said was wrong; ERR_UNAVAILABLE it does not
- * answer, and may when it is asked again. */
+ * before it is over. Errors: ERR_STATE what the program said was wrong, or it ended at each
+ * attempt; ERR_UNAVAILABLE it does not report for work, and may when it is asked again. */
 int worker_program_describe(struct worker_program *p, const struct worker_program_job *job,
                             const struct worker_program_model **out, struct err *err);
 /* Batches follow, as @start says; @fields: names of its sparse fields, borrowed until

@@ -24,6 +24,9 @@
 #define AGAIN_MS_MAX 10000           /* between two starts of a program that ends at once */
 #define SHOWN_BYTES 512
 #define TOLD_BYTES 600 /* of what a program says of a failure, in the reason of its job */
+#define NEVER_OPENED                                                                               \
+    " and never opened its worker (gradus.torch.worker(), gradus.Worker() or "                     \
+    "gradus_worker_open())"
 #define QUOTED_BYTES ((size_t)4 * PROGRAM_TEXT_BYTES)
 
 extern char **environ;
@@ -252,6 +255,15 @@ static int pause_before(struct worker_program *p, struct err *err)
     return 0;
 }
 
+/* Adds what it printed last, which mostly says why it ended. */
+static int add_last(const struct worker_program *p, struct err *err)
+{
+    const struct err so_far = *err;
+    return p->output.last[0] == '\0'
+               ? so_far.code
+               : err_set(err, so_far.code, "%s, and printed last:\n%s", so_far.msg, p->output.last);
+}
+
 static int greet(struct worker_program *p, struct err *err)
 {
     struct program_message m;
@@ -271,8 +283,10 @@ static int greet(struct worker_program *p, struct err *err)
         char how[64] = "";
         const bool ended = rc == ERR_ABORTED && wait_end(p, GRACE_MS, how, sizeof how);
         worker_program_kill(p, why.msg);
-        return err_set(err, ERR_UNAVAILABLE, "the program '%s' did not report for work: %s%s",
-                       p->command, ended ? "it ended with " : why.msg, ended ? how : "");
+        (void)err_set(err, ERR_UNAVAILABLE, "the program '%s' did not report for work: %s%s%s",
+                      p->command, ended ? "it ended with " : why.msg, ended ? how : "",
+                      strcmp(how, "exit code 0") == 0 ? NEVER_OPENED : "");
+        return ended ? add_last(p, err) : ERR_UNAVAILABLE;
     }
     memcpy(p->name, m.hello.name, sizeof p->name);
     p->greeted = true;
@@ -369,7 +383,8 @@ int worker_program_ask(struct worker_program *p, struct program_message *questio
             problem = why.msg;
         }
         worker_program_kill(p, problem);
-        return err_set(err, ERR_ABORTED, "%s", problem);
+        (void)err_set(err, ERR_ABORTED, "%s", problem);
+        return ended ? add_last(p, err) : ERR_ABORTED;
     }
     p->starts = 0;
     if (out->kind == PROGRAM_FAILED) {

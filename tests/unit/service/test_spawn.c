@@ -91,7 +91,7 @@ static void test_an_early_end_says_why(void **state)
           *state);
     assert_int_equal(spawn_ready_line(&s, line, 60000, &err), ERR_ABORTED);
     says = mem_printf("child ended before it was ready: exit code 1: "
-                      "say \"a\\n\": port in use; its log is %s",
+                      "say \"a\\n\":\nport in use\nits log is %s",
                       (const char *)*state);
     assert_string_equal(err.msg, says);
     free(says);

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "support/tmp_dir.h"
 #include "support/wait_until.h"
@@ -222,6 +223,45 @@ static void test_commands(void **state)
     worker_program_free(r.program);
 }
 
+static void prints(const char *command, const char *says)
+{
+    struct worker_program *p = NULL;
+    struct err err = {0};
+    assert_int_equal(worker_program_new(command, 60000, &p, &err), 0);
+    assert_int_equal(worker_program_await(p, NULL, NULL, &err), ERR_UNAVAILABLE);
+    const char *found = strstr(err.msg, "it ended with ");
+    assert_non_null(found);
+    assert_string_equal(found, says);
+    worker_program_free(p);
+}
+
+/* What a process printed before it ended says why, mostly. */
+static void test_the_last_lines_of_who_ends(void **state)
+{
+    (void)state;
+    prints("false", "it ended with exit code 1");
+    prints("true", "it ended with exit code 0 and never opened its worker (gradus.torch.worker(), "
+                   "gradus.Worker() or gradus_worker_open())");
+    prints("sh -c 'echo one; echo \"  ^^^ \"; echo; echo no such module >&2; exit 3'",
+           "it ended with exit code 3, and printed last:\none\nno such module");
+    prints("sh -c 'echo password=correcthorse42batterystaple; printf last'",
+           "it ended with exit code 0 and never opened its worker (gradus.torch.worker(), "
+           "gradus.Worker() or gradus_worker_open()), and printed last:\n"
+           "(a line that may hold a secret is not shown; it is in the node's log)\nlast");
+    struct buf says = {0};
+    buf_add_str(&says, "it ended with exit code 1, and printed last:");
+    for (int i = 0; i < 3; i++) { /* as many whole lines as fit, and of each its beginning */
+        buf_add_str(&says, "\n");
+        for (int j = 0; j < 80; j++) {
+            buf_add_str(&says, "é");
+        }
+        buf_add_str(&says, "…");
+    }
+    prints("sh -c 'for i in 1 2 3 4 5 6; do printf \"é%.0s\" $(seq 150); echo; done; exit 1'",
+           buf_str(&says));
+    buf_release(&says);
+}
+
 /* A process that was started again must describe what the first one did. */
 static void test_other_model(void **state)
 {
@@ -283,7 +323,7 @@ int main(void)
         cmocka_unit_test(test_model),      cmocka_unit_test(test_batches),
         cmocka_unit_test(test_evaluation), cmocka_unit_test(test_failures),
         cmocka_unit_test(test_commands),   cmocka_unit_test(test_other_model),
-        cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_interrupt),  cmocka_unit_test(test_the_last_lines_of_who_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -392,11 +392,12 @@ static void test_answers_that_are_none(void **state)
     const struct rig *r = *state;
     refused(r, "stranger", ERR_UNAVAILABLE,
             "did not report for work: it began with something else than its name");
-    refused(r, "number", ERR_UNAVAILABLE, "': it answered what nobody asked");
-    refused(r, "hello", ERR_UNAVAILABLE, "': it answered what nobody asked");
-    refused(r, "else", ERR_UNAVAILABLE, "': it answered something else");
-    refused(r, "exit", ERR_UNAVAILABLE, "': it ended with exit code 3");
-    refused(r, "kill", ERR_UNAVAILABLE, "': it ended with signal 9 (Killed)");
+    refused(r, "number", ERR_STATE,
+            "': it failed 3 times as the job began: it answered what nobody asked");
+    refused(r, "hello", ERR_STATE, " as the job began: it answered what nobody asked");
+    refused(r, "else", ERR_STATE, " as the job began: it answered something else");
+    refused(r, "exit", ERR_STATE, " as the job began: it ended with exit code 3");
+    refused(r, "kill", ERR_STATE, " as the job began: it ended with signal 9 (Killed)");
     const struct worker_program_model *m = NULL;
     struct err err;
     struct worker_program *p = start(r, "late"); /* an answer of before is passed over */
