@@ -163,15 +163,20 @@ class Modes(TraceTest):
         trace, err = self.trace(master, job, "--steps", "5", "--within", "60s")
         self.assertEqual(err, "")
         self.check_steps(trace, 5, 1)
-        told, seen = self.picture(master, job, "--steps", "8")
-        self.assertIn(f"{job} · async", seen)
-        ages = [re.fullmatch(r"gradient of version (\d+) in version (\d+), staleness (\d+)", t) for t in told
-                if t.startswith("gradient ")]
-        self.assertTrue(ages and all(ages), told)
-        for age in ages:
-            base, made, stale = (int(g) for g in age.groups())
-            self.assertEqual(made, base + stale + 1)
-        self.assertTrue(any(int(a.group(3)) > 0 for a in ages))  # two workers overtake each other
+
+        def overtaken():
+            """Is there a gradient of two workers that overtake each other?"""
+            told, seen = self.picture(master, job, "--steps", "8")
+            self.assertIn(f"{job} · async", seen)
+            ages = [re.fullmatch(r"gradient of version (\d+) in version (\d+), staleness (\d+)", t) for t in told
+                    if t.startswith("gradient ")]
+            self.assertTrue(ages and all(ages), told)
+            for age in ages:
+                base, made, stale = (int(g) for g in age.groups())
+                self.assertEqual(made, base + stale + 1)
+            return any(int(a.group(3)) > 0 for a in ages)
+
+        self.wait_for("workers that overtake each other", overtaken)
 
     def test_the_last_seconds(self):
         """By time, whatever --steps says."""
