@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -217,6 +218,48 @@ int dataset_read(const struct dataset *d, const uint64_t *records, size_t count,
     }
     int rc = read_records(d, all, count, b, err);
     free(all);
+    return rc;
+}
+
+/* ---- whole numbers ---- */
+
+#define WHOLE_AT_ONCE 4096 /* records */
+
+/* Where the first feature is that is no whole number; SIZE_MAX: all are. */
+static size_t not_whole(const float *features, size_t n)
+{
+    size_t i = 0;
+    while (i < n && features[i] == rintf(features[i])) {
+        i++;
+    }
+    return i == n ? SIZE_MAX : i;
+}
+
+int dataset_check_whole(const struct dataset *d, const char *part, struct err *err)
+{
+    const size_t width = d->width;
+    const uint64_t all = d->info.records;
+    const uint64_t end = d->stream != NULL && all > WHOLE_AT_ONCE ? WHOLE_AT_ONCE : all;
+    uint64_t *records = mem_new(WHOLE_AT_ONCE, sizeof *records);
+    struct batch b = {0};
+    int rc = batch_init(&b, d, WHOLE_AT_ONCE, err);
+    for (uint64_t at = 0; at < end && rc == 0; at += WHOLE_AT_ONCE) {
+        const size_t n = end - at < WHOLE_AT_ONCE ? (size_t)(end - at) : WHOLE_AT_ONCE;
+        for (size_t i = 0; i < n; i++) {
+            records[i] = at + i;
+        }
+        rc = dataset_read(d, records, n, &b, err);
+        const size_t found = rc == 0 ? not_whole(b.features, n * width) : SIZE_MAX;
+        if (found != SIZE_MAX) {
+            rc = err_set(err, ERR_INVALID,
+                         "%s record %" PRIu64 " (from 0): feature %zu is %.6g, and the input of "
+                         "model.onnx takes whole numbers; data.scale: none would fit, where the "
+                         "data have them",
+                         part, at + found / width, found % width, (double)b.features[found]);
+        }
+    }
+    batch_release(&b);
+    free(records);
     return rc;
 }
 

@@ -85,6 +85,9 @@ int dataset_check_lists(const struct dataset *d, const char *part, size_t field,
                         const struct list_limit *limit, struct err *err);
 /* Errors: ERR_INVALID a record has no key in sparse field @field, or several. */
 int dataset_check_groups(const struct dataset *d, const char *part, size_t field, struct err *err);
+/* Errors: ERR_INVALID a feature is no whole number: names the record, and what may help. Of records
+ * that stay in their files the first ones are looked at. */
+int dataset_check_whole(const struct dataset *d, const char *part, struct err *err);
 /* Bytes that batch_init() takes. */
 uint64_t dataset_batch_bytes(const struct dataset *d, size_t capacity);
 /* Decode @count different records with the given numbers into @b (count ≤ capacity). Any thread.

@@ -44,6 +44,11 @@ int model_import(struct model_spec *spec, const struct model_import_file *file, 
     return rc;
 }
 
+bool model_import_takes_whole(const struct model_spec *spec)
+{
+    return onnx_net_takes_whole(spec->net);
+}
+
 struct given_variables model_import_given(const struct model_spec *spec)
 {
     return (struct given_variables){

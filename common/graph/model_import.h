@@ -19,6 +19,8 @@ struct model_import_file {
 bool model_is_imported(const struct model_spec *spec);
 /* Imports the graph into spec->net. Errors: those of onnx_net_read(). */
 int model_import(struct model_spec *spec, const struct model_import_file *file, struct err *err);
+/* Records are to be whole numbers. It was imported. */
+bool model_import_takes_whole(const struct model_spec *spec);
 /* What the file says of the variables; borrows from @spec. It was imported. */
 struct given_variables model_import_given(const struct model_spec *spec);
 const float *model_import_initial(const struct model_spec *spec, size_t variable);

@@ -75,6 +75,8 @@ int onnx_net_write(const struct onnx_net *net, const float *const *values,
                    const struct onnx_note *notes, size_t note_count, const char *location,
                    struct err *err);
 
+/* Its input is of whole numbers: of tokens, or of rows that a Gather reads. */
+bool onnx_net_takes_whole(const struct onnx_net *net);
 /* The shape of the output for one record of shape @record. Errors: ERR_INVALID which node cannot
  * compute it, or that the output is not one of each record. */
 int onnx_net_output(const struct onnx_net *net, const struct shape *record, struct shape *out,

@@ -111,6 +111,14 @@ static int input_elements(int type, enum onnx_type *out, struct err *err)
     }
 }
 
+bool onnx_net_takes_whole(const struct onnx_net *net)
+{
+    const Onnx__TypeProto__Tensor *type = input_type(net);
+    enum onnx_type elements = ONNX_FLOAT;
+    return type != NULL && input_elements(type->elem_type, &elements, NULL) == 0 &&
+           elements == ONNX_INT;
+}
+
 static int shape_input(struct onnx_plan *p, const struct shape *record, struct err *err)
 {
     const Onnx__TypeProto__Tensor *type = input_type(p->net);

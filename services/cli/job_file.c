@@ -192,6 +192,7 @@ int job_file_model(struct job_spec *spec, struct model **model, struct dataset *
         return rc;
     }
     rc = job_spec_check_lists(*model, *train, *test, err);
+    rc = rc != 0 ? rc : job_spec_check_input(spec, *train, *test, err);
     return rc != 0 ? rc : job_spec_check_groups(*model, *test, "test", err);
 }
 

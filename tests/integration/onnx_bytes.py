@@ -97,6 +97,15 @@ def mlp(widths=(784, 64, 10), dropout=0.0, softmax=False):
     return model(nodes, initializers, [value("image", ["N", 1, 28, 28])], [value(last, ["N", widths[-1]])])
 
 
+def embedding(rows=20, fields=2, dim=4, classes=2):
+    """Rows of one table, by whole numbers."""
+    initializers = [tensor("rows.weight", (rows, dim), drawn(1, (rows, dim))),
+                    tensor("fc.weight", (classes, fields * dim), drawn(2, (classes, fields * dim))), tensor("fc.bias", (classes,), [0.0] * classes)]
+    nodes = [node("Gather", ["rows.weight", "ids"], ["e"], axis=0), node("Flatten", ["e"], ["flat"]),
+             node("Gemm", ["flat", "fc.weight", "fc.bias"], ["logits"], transB=1)]
+    return model(nodes, initializers, [value("ids", ["N", fields], INT64)], [value("logits", ["N", classes])])
+
+
 def cnn(channels=(8, 16)):
     """Convolutions with batch normalisation and pools."""
     nodes, initializers, last, before, size = [], [], "image", 1, 28

@@ -4,6 +4,7 @@ like any other, and files that are wrong, or differ between workers, are refused
 
 import hashlib
 import os
+import random
 import shutil
 import signal
 import unittest
@@ -90,6 +91,32 @@ class OnnxTest(ClusterTest):
         self.write("data/net.onnx", onnx.cnn((4, 6)))
         result = self.same_bits()
         self.assertGreater(result["metrics"]["test"]["accuracy"], 0.6)
+
+    def test_numbers_of_rows(self):
+        """Numbers that are scaled, as columns are without a word, name other rows, and no row at all."""
+        draw = random.Random(1)
+        rows = [(draw.randrange(20), draw.randrange(20)) for _ in range(600)]
+        for name, more in (("data/train.csv", []), ("data/far.csv", [(3, 99)])):
+            self.write(name, ("a,b,label\n" + "".join(f"{a},{b},{a % 2}\n" for a, b in rows + more)).encode())
+        self.write("data/net.onnx", onnx.embedding())
+        file = self.write("ids.yaml", b"""name: ids
+data: {train: {file: train.csv}, test: {file: train.csv}, label: label}
+model: {onnx: net.onnx, loss: softmax_cross_entropy, metrics: [accuracy]}
+update: {rule: adam, learning_rate: 0.05}
+training: {batch_size: 50, epochs: 40}
+cluster: {workers: 1, ps: 1}
+""")
+        done = gradus("validate", file, *self.job())
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertRegex(done.stderr, r"train record 0 \(from 0\): feature 0 is -?[0-9.]+, and the input of model.onnx takes whole numbers; "
+                                      r"data.scale: none would fit")
+        done = gradus(*self.run_args(file, "scaled"))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        result = self.run_job("whole", file, data__scale="none")
+        self.assertGreater(result["metrics"]["test"]["accuracy"], 0.9)
+        done = gradus(*self.run_args(file, "far", data__scale="none", data__train="{file: far.csv}"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("a number of a row that a Gather of model.onnx does not have", " ".join((done.stdout + done.stderr).split()))
 
     def test_what_is_not_trained_stays(self):
         self.write("data/net.onnx", onnx.mlp())

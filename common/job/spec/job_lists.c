@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "data/column_fields.h"
+#include "graph/model_import.h"
 #include "job/spec/job_internal.h"
 
 void job_lists_expand(struct layer_spec *layer, const char *text, struct err *err)
@@ -180,6 +181,16 @@ int job_spec_check_lists(const struct model *model, const struct dataset *train,
         free(length);
     }
     return rc;
+}
+
+int job_spec_check_input(const struct job_spec *spec, const struct dataset *train,
+                         const struct dataset *test, struct err *err)
+{
+    if (!model_is_imported(&spec->model) || !model_import_takes_whole(&spec->model)) {
+        return 0;
+    }
+    int rc = dataset_check_whole(train, "train", err);
+    return rc != 0 || test == NULL ? rc : dataset_check_whole(test, "test", err);
 }
 
 int job_spec_check_groups(const struct model *model, const struct dataset *data, const char *part,

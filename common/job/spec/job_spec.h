@@ -109,6 +109,10 @@ void job_spec_release(struct job_spec *spec);
  * ERR_INVALID a key without a row, or a list that is too long: which record, field and key. */
 int job_spec_check_lists(const struct model *model, const struct dataset *train,
                          const struct dataset *test, struct err *err);
+/* Are the records such as the model takes? An imported graph may want whole numbers. @test may be
+ * NULL. Errors: ERR_INVALID a number that is none: which record and feature; those of reading. */
+int job_spec_check_input(const struct job_spec *spec, const struct dataset *train,
+                         const struct dataset *test, struct err *err);
 /* Checks that grouped_auc can be measured on @data, if the model wants it. NULL: there is nothing
  * to measure. Errors: ERR_INVALID a record that is not of one group, or too many records. */
 int job_spec_check_groups(const struct model *model, const struct dataset *data, const char *part,

@@ -10,9 +10,6 @@
 #include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_standby.h"
 
-#define NOT_FINITE_ADVICE                                                                          \
-    "a lower update.learning_rate, scaled inputs (data.scale) or update.clip_norm may help"
-
 void ps_load(struct ps_shard *s, const struct shard_action *a)
 {
     const struct shard_event *e = s->stepped;
@@ -177,6 +174,16 @@ void ps_reduce(struct ps_shard *s, const struct shard_action *a)
     update_reduce(s->update, a->round.round, &s->sums.mine);
 }
 
+/* What may have made a gradient that is not finite. */
+static const char *advice(const struct ps_shard *s)
+{
+    const bool graph = s->spec.model.onnx != NULL && s->spec.model.onnx[0] != '\0';
+    return graph ? "a number of a row that a Gather of model.onnx does not have gives one; a lower "
+                   "update.learning_rate or update.clip_norm may help"
+                 : "a lower update.learning_rate, scaled inputs (data.scale) or update.clip_norm "
+                   "may help";
+}
+
 /* Acts on the result of an update: a job may have to fail. */
 static void heed(struct ps_shard *s, uint64_t step, const struct update_result *r)
 {
@@ -197,13 +204,13 @@ static void heed(struct ps_shard *s, uint64_t step, const struct update_result *
     if (r->element == UINT64_MAX) {
         (void)err_set(&s->failed, ERR_INVALID,
                       "the gradient of %s %s has a value that is not finite, at step %" PRIu64
-                      " (update.non_finite: fail); " NOT_FINITE_ADVICE,
-                      kind, name, step);
+                      " (update.non_finite: fail); %s",
+                      kind, name, step, advice(s));
     } else {
         (void)err_set(&s->failed, ERR_INVALID,
                       "element %" PRIu64 " of the gradient of variable %s is not finite, at step "
-                      "%" PRIu64 " (update.non_finite: fail); " NOT_FINITE_ADVICE,
-                      r->element, name, step);
+                      "%" PRIu64 " (update.non_finite: fail); %s",
+                      r->element, name, step, advice(s));
     }
     (void)ps_shard_wrap(s, &s->failed);
 }

@@ -89,6 +89,7 @@ static int build(struct worker_model *m, uint32_t shard_count, struct err *err)
 {
     struct model_layers *l = layers(m);
     int rc = job_spec_check_lists(l->model, m->train, m->test, err);
+    rc = rc != 0 ? rc : job_spec_check_input(&m->spec, m->train, m->test, err);
     rc = rc != 0 ? rc : job_spec_check_groups(l->model, m->test, "test", err);
     if (rc != 0) {
         return rc;
