@@ -242,6 +242,7 @@ static int unknown_label(const struct classes *c, const struct records *r, uint6
     buf_add_str(&what, c->names == NULL ? "is no class; the classes are "
                                         : "does not occur in the train records; the classes are ");
     list_classes(c, &what);
+    buf_add_str(&what, c->values == NULL ? "" : "; data.label_kind: real predicts numbers");
     char label[64];
     (void)cells_mark(r->label_texts.texts[r->label_cells[record]], 50, true, label, sizeof label);
     int rc = label_error(r, record, err, label, buf_str(&what));

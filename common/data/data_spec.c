@@ -122,7 +122,8 @@ const struct field data_fields[] = {
      .offset = AT(label_kind),
      .def = "auto",
      .choices = label_kinds,
-     .help = "Whether labels are classes or real numbers; auto follows the loss"},
+     .help = "Whether labels are classes or real numbers; auto follows the loss, and of a program "
+             "its metrics: with rmse or mae and without accuracy they are real"},
     {.path = "classes",
      .type = FIELD_INT,
      .offset = AT(classes),

@@ -45,6 +45,49 @@ static void print_misfit(const struct job_file *file, const struct err *err, boo
     }
 }
 
+static void print_not_checked(const struct job_file *file, const char *path, bool json,
+                              const struct err *err)
+{
+    if (json) {
+        print_valid(path, file->spec.name, "nothing", NULL);
+        return;
+    }
+    struct buf out = {0};
+    buf_printf(&out, "%s is valid; not checked against its data: %s\n", path, err->msg);
+    terminal_print(&out);
+    buf_release(&out);
+}
+
+/* The workers' program alone knows its variables; the data can be looked at. */
+static int check_program(const char *path, const struct job_file *file, bool json)
+{
+    const struct job_spec *spec = &file->spec;
+    struct dataset *train = NULL, *test = NULL;
+    struct err err = {0};
+    int code = CLI_OK;
+    int rc = job_spec_has_data(spec) ? job_file_data(spec, &train, &test, &err) : 0;
+    if (rc == 0 && json) {
+        print_valid(path, spec->name, train != NULL ? "data" : "nothing", train);
+    } else if (rc == 0) {
+        struct buf out = {0};
+        if (train != NULL) {
+            sparse_fields_describe(dataset_fields(train), &out);
+        }
+        buf_printf(&out, "%s is valid%s; the model is program '%s' of the workers\n", path,
+                   train != NULL ? ", and its data can be read" : "", spec->model.program);
+        terminal_print(&out);
+        buf_release(&out);
+    } else if (job_file_data_elsewhere(spec, rc)) {
+        print_not_checked(file, path, json, &err);
+    } else {
+        print_misfit(file, &err, false, json);
+        code = CLI_USAGE;
+    }
+    dataset_free(train);
+    dataset_free(test);
+    return code;
+}
+
 /* Check the model against the data, when it is here. */
 static int check_model(const char *path, struct job_file *file, bool json)
 {
@@ -68,14 +111,9 @@ static int check_model(const char *path, struct job_file *file, bool json)
                    train != NULL ? " and fits its data" : "; its data is not here");
         terminal_print(&out);
         buf_release(&out);
-    } else if (!planned && job_file_data_elsewhere(&file->spec, rc) && json) {
-        print_valid(path, file->spec.name, "nothing", NULL);
     } else if (!planned && job_file_data_elsewhere(&file->spec, rc)) {
         /* The data may be somewhere else; the file itself is right. */
-        struct buf out = {0};
-        buf_printf(&out, "%s is valid; not checked against its data: %s\n", path, err.msg);
-        terminal_print(&out);
-        buf_release(&out);
+        print_not_checked(file, path, json, &err);
     } else {
         print_misfit(file, &err, train != NULL, json);
         code = CLI_USAGE;
@@ -96,7 +134,8 @@ static int run(const struct cli_args *args)
     int code = o->json ? job_file_parse(&file, args, o, &diags) : job_file_read(&file, args, o);
     if (code == CLI_OK) {
         (void)from_source_resolve(&file, o, NULL); /* the job's cluster may be elsewhere */
-        code = check_model(path, &file, o->json);
+        code = job_spec_is_program(&file.spec) ? check_program(path, &file, o->json)
+                                               : check_model(path, &file, o->json);
     } else if (diags.count > 0) {
         cli_remember(path, &diags);
     }
@@ -116,7 +155,8 @@ const struct cli_command cmd_validate = {
         "--json stdout gets one object with status invalid and the list errors, each with "
         "file, line, column (null where there is none), key and message; the exit code is the "
         "same.\nWhen the data is here too, or in an object store that this process may read, the "
-        "model is checked against it.",
+        "model is checked against it. A model that is a program of the workers is theirs to check; "
+        "its job file and data are checked here.",
     .shares = CLI_RULES_DIR | CLI_JSON,
     .positional_min = 1,
     .positional_max = 1,

@@ -144,6 +144,23 @@ static int open_data(const struct job_spec *spec, struct dataset **train, struct
     return rc;
 }
 
+int job_file_data(const struct job_spec *spec, struct dataset **train, struct dataset **test,
+                  struct err *err)
+{
+    int rc = open_data(spec, train, test, err);
+    if (rc == 0) {
+        say_bad_records("train", *train);
+        say_bad_records("test", *test);
+        if (dataset_lacks_weights(*test, &spec->data)) {
+            cli_say(DATA_NO_WEIGHTS);
+        }
+        if (dataset_of_one_class(*train)) {
+            cli_say(DATA_ONE_CLASS);
+        }
+    }
+    return rc;
+}
+
 int job_file_model(struct job_spec *spec, struct model **model, struct dataset **train,
                    struct dataset **test, struct err *err)
 {
@@ -155,18 +172,10 @@ int job_file_model(struct job_spec *spec, struct model **model, struct dataset *
         return imported;
     }
     struct err data_err = {0};
-    int rc = open_data(spec, train, test, &data_err);
+    int rc = job_file_data(spec, train, test, &data_err);
     struct shape input = {0};
     uint32_t classes = 0;
     if (rc == 0) {
-        say_bad_records("train", *train);
-        say_bad_records("test", *test);
-        if (dataset_lacks_weights(*test, &spec->data)) {
-            cli_say(DATA_NO_WEIGHTS);
-        }
-        if (dataset_of_one_class(*train)) {
-            cli_say(DATA_ONE_CLASS);
-        }
         const struct dataset_info *info = dataset_info(*train);
         input = info->features;
         classes = info->label_is_class ? info->classes : 0;

@@ -37,6 +37,10 @@ void job_file_release(struct job_file *file);
 /* True if @rc, the error of opening the data of @spec, means that they are not here: there is no
  * such file, or a store does not let this process in, or cannot be reached from here. */
 bool job_file_data_elsewhere(const struct job_spec *spec, int rc);
+/* Opens the data, and says on standard error what is odd about them. @test may come back NULL.
+ * Errors: those of dataset_open(). */
+int job_file_data(const struct job_spec *spec, struct dataset **train, struct dataset **test,
+                  struct err *err);
 /* Builds the model of @spec for model.input, or else for the data themselves, which are opened for
  * it (@train may come back NULL). Errors: those of the data, the model or the source of `from`. */
 int job_file_model(struct job_spec *spec, struct model **model, struct dataset **train,

@@ -245,6 +245,29 @@ class InC(ProgramTest):
         result = self.run_program(command, "quiet", self.file, training__epochs=epochs, training__replicas=4)
         self.assertEqual(self.bits(job, "cluster"), self.bits(result["job"], "quiet"))
 
+    def test_validate(self):
+        """Its job file, and data that it has."""
+        plane = SOURCE + "/examples/compute-plugin/plane.yaml"
+        done = gradus("validate", plane)
+        self.assertEqual((done.returncode, done.stdout), (0, f"{plane} is valid; the model is program 'plane' of the workers\n"))
+        with open(os.path.join(self.dir, "rate.csv"), "w", encoding="ascii") as f:
+            f.write("a,b,stars\n1,2,3\n4,5,7\n")
+        file = os.path.join(self.dir, "rate.yaml")
+        with open(file, "w", encoding="ascii") as f:
+            f.write("name: rate\ndata: {train: {file: rate.csv}, label: stars}\nmodel: {program: rate, metrics: [rmse]}\n"
+                    "update: {rule: sgd, learning_rate: 1}\n")
+        done = gradus("validate", file)
+        self.assertEqual((done.returncode, done.stdout),
+                         (0, f"{file} is valid, and its data can be read; the model is program 'rate' of the workers\n"))
+        done = gradus("validate", file, "--json")
+        self.assertEqual((json.loads(done.stdout)["status"], json.loads(done.stdout)["checked_against"]), ("valid", "data"))
+        done = gradus("validate", file, "--set", "data.label=other")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn('data.label names column "other"', done.stderr)
+        done = gradus("validate", file, "--set", "data.dir=/nowhere")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("is valid; not checked against its data: ", done.stdout)
+
     def test_plug_ins_that_cannot_be(self):
         source = os.path.join(self.dir, "fails.c")
         with open(source, "w", encoding="ascii") as f:

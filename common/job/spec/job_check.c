@@ -135,10 +135,16 @@ static void check_weights(const struct job_reader *r)
 
 static void check_labels(const struct job_reader *r)
 {
+    const struct data_spec *data = &r->spec->data;
+    if (job_spec_is_program(r->spec) && data->label_scale != DATA_LABEL_SCALE_NONE &&
+        job_spec_label_kind(r->spec) == DATA_LABEL_CLASS) {
+        job_report(r, "data.label_scale",
+                   "data.label_scale: classes cannot be scaled; allowed: none, or with it "
+                   "'label_kind: real'");
+    }
     if (!r->loss_known) {
         return;
     }
-    const struct data_spec *data = &r->spec->data;
     enum loss_kind loss = r->spec->model.loss;
     bool real_loss = loss == LOSS_MEAN_SQUARED_ERROR;
     if (data->label_kind == DATA_LABEL_REAL && !real_loss) {

@@ -5,12 +5,21 @@
 #include "graph/model_import.h"
 #include "job/spec/job_spec.h"
 
+/* A program has no loss; what it measures says with what it compares. */
+static bool measures_numbers(const struct model_spec *model)
+{
+    const unsigned of_numbers = 1U << METRIC_RMSE | 1U << METRIC_MAE;
+    return (model->metrics & of_numbers) != 0 && (model->metrics & 1U << METRIC_ACCURACY) == 0;
+}
+
 enum data_label_kind job_spec_label_kind(const struct job_spec *spec)
 {
     if (spec->data.label_kind != DATA_LABEL_AUTO) {
         return (enum data_label_kind)spec->data.label_kind;
     }
-    return spec->model.loss == LOSS_MEAN_SQUARED_ERROR ? DATA_LABEL_REAL : DATA_LABEL_CLASS;
+    const bool real = job_spec_is_program(spec) ? measures_numbers(&spec->model)
+                                                : spec->model.loss == LOSS_MEAN_SQUARED_ERROR;
+    return real ? DATA_LABEL_REAL : DATA_LABEL_CLASS;
 }
 
 bool job_spec_is_program(const struct job_spec *spec)

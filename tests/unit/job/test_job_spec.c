@@ -256,6 +256,39 @@ static void test_program(void **state)
                       "program (model.program), which knows nothing of it; allowed: 1\n");
 }
 
+static enum data_label_kind labels_of(const char *metrics, const char *const *set, size_t count)
+{
+    struct job_spec spec = {0};
+    char *text = mem_printf("name: j\nmodel: {program: mine, metrics: [%s]}\nupdate: {rule: sgd, "
+                            "learning_rate: 1}\n",
+                            metrics);
+    job_parse_with(text, set, count, &spec);
+    const enum data_label_kind kind = job_spec_label_kind(&spec);
+    job_spec_release(&spec);
+    free(text);
+    return kind;
+}
+
+/* It has no loss that says so. */
+static void test_labels_of_a_program(void **state)
+{
+    (void)state;
+    const char *set[] = {"data.label_kind=class"};
+    assert_int_equal(labels_of("accuracy", NULL, 0), DATA_LABEL_CLASS);
+    assert_int_equal(labels_of("rmse", NULL, 0), DATA_LABEL_REAL);
+    assert_int_equal(labels_of("rmse, mae", NULL, 0), DATA_LABEL_REAL);
+    assert_int_equal(labels_of("mae, accuracy", NULL, 0), DATA_LABEL_CLASS);
+    assert_int_equal(labels_of("rmse", set, 1), DATA_LABEL_CLASS);
+    const char *scaled[] = {"data.label_scale=standard"};
+    assert_int_equal(labels_of("rmse", scaled, 1), DATA_LABEL_REAL);
+    job_check_refused(
+        "name: j\nmodel: {program: mine, metrics: [accuracy]}\nupdate: {rule: sgd, "
+        "learning_rate: 1}\ndata: {label_scale: standard}\n",
+        NULL, 0,
+        "job.yaml:4:21: data.label_scale: classes cannot be scaled; allowed: none, or "
+        "with it 'label_kind: real'\n");
+}
+
 static void test_onnx(void **state)
 {
     (void)state;
@@ -531,6 +564,7 @@ int main(void)
         cmocka_unit_test(test_yaml_problems_come_through),
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_program),
+        cmocka_unit_test(test_labels_of_a_program),
         cmocka_unit_test(test_onnx),
         cmocka_unit_test(test_from),
         cmocka_unit_test(test_too_many_layers),
