@@ -26,7 +26,7 @@ static void checked(char *checkpoint, char *job, char *dir, int code, const char
 static void test_settings(void **state)
 {
     (void)state;
-    char here[] = "c", job[] = "t-1", store[] = "ftp://c";
+    char here[] = "c", job[] = "t-1", store[] = "ftp://c", master[] = "m:7000";
     checked(here, empty, here, 0, "");
     checked(empty, job, here, 0, "");
     checked(here, job, here, ERR_INVALID, "--checkpoint and --job exclude each other");
@@ -39,7 +39,7 @@ static void test_settings(void **state)
     checked(here, empty, store, 0, "");
     struct err err = {0};
     struct serve_settings live = {
-        .checkpoint = empty, .job = job, .checkpoint_dir = here, .master = here};
+        .checkpoint = empty, .job = job, .checkpoint_dir = here, .master = master};
     assert_int_equal(serve_service_check(&live, &err), ERR_INVALID);
     assert_string_equal(err.msg, "--master follows a job that runs: --job ID and --follow belong "
                                  "to it");
