@@ -217,10 +217,21 @@ static void check_told(struct world *w, const struct sim_job *j)
     }
 }
 
+/* Another client changes the file: who waits until the job has moved hears that its change is in
+ * it, and whether the job has moved by then is for the later one. */
+static bool is_overtaken(const struct sim_job *j, uint32_t i)
+{
+    bool later = false;
+    for (uint32_t k = 0; k < j->update.waiting; k++) {
+        later = later || j->update.asked[k].request > j->update.asked[i].request;
+    }
+    return later;
+}
+
 static void answered(struct world *w, struct sim_job *j, uint32_t i, const struct err *err)
 {
     const struct sim_era era = j->update.asked[i].era;
-    const bool servers = j->update.asked[i].servers;
+    const bool servers = j->update.asked[i].servers && !is_overtaken(j, i);
     const struct job_record *row = disk_row(w, (uint32_t)(j - w->jobs));
     if (err->code == ERR_EXHAUSTED && row != NULL &&
         file_sum(row->text) == j->update.asked[i].file) {
