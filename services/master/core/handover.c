@@ -74,8 +74,9 @@ static size_t count_started(const struct job *j)
 static void note_pin(struct job_handover_pin *to, const struct job *j)
 {
     const struct sync_point *s = &j->sync_point;
-    if (j->work == WORK_NONE || j->work == WORK_PIN || j->work == WORK_UNPIN || s->last ||
-        s->cancel || s->yield || s->decides || s->ledger.done == NULL || MUTANT(pin_not_noted)) {
+    const bool pins = j->work == WORK_PIN && !s->known; /* else the shards have pinned it before */
+    if (j->work == WORK_NONE || pins || j->work == WORK_UNPIN || s->last || s->cancel || s->yield ||
+        s->decides || s->ledger.done == NULL || MUTANT(pin_not_noted)) {
         return;
     }
     *to = (struct job_handover_pin){.id = mem_strdup(s->pin_id),

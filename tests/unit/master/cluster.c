@@ -194,6 +194,7 @@ static void take_call(struct cluster *c, const struct master_call *call)
     if (call->kind == MASTER_CALL_EVALUATE) {
         f->pin_step = strtoull(call->pin_id + sizeof "step-" - 1, NULL, 10);
     }
+    snprintf(f->pin_id, sizeof f->pin_id, "%s", call->pin_id == NULL ? "" : call->pin_id);
     c->evaluations_sent += call->kind == MASTER_CALL_EVALUATE;
     c->calls[call->kind]++;
 }

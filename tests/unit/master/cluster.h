@@ -34,6 +34,7 @@
 struct fake_position { /* where a job is */
     char job[64];
     uint64_t version, pinned;
+    char pin_id[64];     /* of what is pinned; "": nothing */
     uint64_t generation; /* a server knows it: nothing of an older one counts */
     bool sync;
     struct ledger ledger; /* done is in counts */
@@ -119,6 +120,7 @@ struct flight { /* what comes to the other side, or back, later */
     uint32_t counts[SPLITS_MAX];
     struct lease lease;
     uint64_t pin_step;                 /* EVALUATE */
+    char pin_id[64];                   /* PIN, UNPIN */
     struct fake_checkpoint checkpoint; /* MANIFEST */
     struct master_call_done done;
     struct err err;
@@ -155,6 +157,7 @@ struct cluster {
     bool old_manifests; /* without sums of metrics */
     double best_step;   /* accuracy is highest there, and lower with each step farther; 0: 0.5 */
     bool manifest_fails, store_fails;
+    bool tells_pins;         /* shards name what is pinned, to a master that adopts their job */
     const char *cannot_save; /* servers say this when they open a shard; NULL: they can */
     int full_after;          /* 1 + a mode: rows are refused after the first that has it */
     const char *from; /* workers say that they took this of the source; NULL: there is none */
@@ -236,6 +239,10 @@ int cluster_resume(struct cluster *c, const char *id, const char *const *sets, s
 size_t cluster_ask_checkpoint(struct cluster *c, const char *id);
 size_t cluster_set(struct cluster *c, const char *id, const char *const *sets, size_t count);
 int cluster_answer(struct cluster *c, size_t k, uint64_t ms);
+
+/* cluster_pins.c: a call that is well. */
+void cluster_pins_answer(const struct cluster *c, struct fake_position *p, const struct flight *f,
+                         struct master_call_done *done);
 
 /* What is known */
 const struct job_record *cluster_job(struct cluster *c, const char *id);

@@ -477,9 +477,8 @@ static int answer_of_server(struct cluster *c, struct flight *f, struct fake_nod
                          !(f->c.kind == MASTER_CALL_PIN && n->pinned_in_sync);
     answer->ledger = p->ledger;
     memcpy(answer->counts, p->counts, sizeof answer->counts);
-    if (f->c.kind == MASTER_CALL_PIN) {
-        p->pinned = p->version;
-    } else if (f->c.kind == MASTER_CALL_CHECKPOINT) {
+    cluster_pins_answer(c, p, f, &answer->done);
+    if (f->c.kind == MASTER_CALL_CHECKPOINT) {
         answer->done.version = p->pinned;
         answer->done.file = "shard.safetensors";
         answer->done.bytes = 10;

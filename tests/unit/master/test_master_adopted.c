@@ -3,6 +3,8 @@
  * has reported. */
 #include "cluster.h"
 
+#include "base/mem.h"
+
 static const char *const modes[] = {"training.mode=sync", "training.mode=async",
                                     "training.mode=bounded"};
 
@@ -85,12 +87,42 @@ static void an_adoption_is_in_the_row(void **state)
     }
 }
 
+/* A pin that the row knew is in the row that says that the job is adopted, too: it is not on all
+ * shards again yet, and this master may end now. */
+static void what_is_pinned_stays_in_the_row(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        char id[64];
+        struct cluster *c = cluster_new(5200 + i, 2, 2);
+        c->tells_pins = true;
+        cluster_submit(c, "demo", id,
+                       SETS(modes[i], "training.epochs=300", "training.evaluate_every=4 epochs",
+                            "training.checkpoint_every=4 epochs"));
+        cluster_until_in(c, id, "TRAIN");
+        while (cluster_job(c, id)->handover.pin.id == NULL) {
+            cluster_advance(c);
+        }
+        char *pin = mem_strdup(cluster_job(c, id)->handover.pin.id);
+        cluster_restart_master(c, id);
+        while (cluster_job(c, id)->adoptions == 0) {
+            cluster_advance(c);
+        }
+        assert_string_equal(master_job_work(c->m, id), "PIN");
+        assert_non_null(cluster_job(c, id)->handover.pin.id);
+        assert_string_equal(cluster_job(c, id)->handover.pin.id, pin);
+        free(pin);
+        cluster_free(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_step_is_that_of_the_shards),
         cmocka_unit_test(fewer_epochs_end_it_where_it_is),
         cmocka_unit_test(an_adoption_is_in_the_row),
+        cmocka_unit_test(what_is_pinned_stays_in_the_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
