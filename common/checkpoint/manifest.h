@@ -49,6 +49,10 @@ struct manifest {
     /* What was measured on the train records, as JSON (data/encoding_json.h); NULL: not kept, as in
      * checkpoints older than this member. */
     char *encoding;
+    /* Fingerprint of the ONNX file whose graph is the model, and of its weights (onnx_net.h), as
+     * these are no part of the checkpoint; 0: the model is another one, or the checkpoint older
+     * than this member. */
+    uint64_t model_file;
     int mode; /* enum training_mode */
     char *rule;
     char *slots[UPDATE_SLOTS_MAX];

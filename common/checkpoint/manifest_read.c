@@ -310,12 +310,26 @@ static int read_encoding(const struct json_t *root, struct manifest *m, struct e
     return rc;
 }
 
+/* Only of models that are in a file; manifests of earlier versions have none. */
+static int read_model_file(const struct json_t *root, struct manifest *m, struct err *err)
+{
+    const char *sum = NULL;
+    if (json_doc_member(root, "model_file") == NULL) {
+        return 0;
+    }
+    int rc = json_doc_string(root, "model_file", &sum, err);
+    if (rc == 0 && !manifest_sum_parse(sum, &m->model_file)) {
+        rc = err_set(err, ERR_CORRUPT, "model_file: 0x and 16 digits are expected");
+    }
+    return rc;
+}
+
 static int read_all(const struct json_t *root, struct manifest *m, struct err *err)
 {
     static int (*const readers[])(const struct json_t *, struct manifest *, struct err *) = {
-        read_texts,         read_numbers,       read_slots,           read_variables,
-        manifest_base_read, read_shards,        manifest_tables_read, read_ledger,
-        read_train_sums,    manifest_best_read, read_encoding,        manifest_eras_read};
+        read_texts,    read_numbers,         read_slots,     read_variables,  manifest_base_read,
+        read_shards,   manifest_tables_read, read_ledger,    read_train_sums, manifest_best_read,
+        read_encoding, manifest_eras_read,   read_model_file};
     int rc = read_format(root, err);
     for (size_t i = 0; rc == 0 && i < sizeof readers / sizeof readers[0]; i++) {
         rc = readers[i](root, m, err);

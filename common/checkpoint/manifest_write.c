@@ -130,6 +130,9 @@ static void format(const struct manifest *m, struct buf *out)
     add_train_sums(out, m);
     manifest_best_format(m, out);
     manifest_eras_format(m, out);
+    if (m->model_file != 0) {
+        buf_printf(out, "  \"model_file\": \"0x%016" PRIx64 "\",\n", m->model_file);
+    }
     if (m->encoding != NULL) {
         buf_printf(out, "  \"encoding\": %s,\n", m->encoding);
     }

@@ -290,6 +290,7 @@ static int read_constants(struct onnx_reading *r, struct err *err)
     return rc;
 }
 
+/* Checkpoints keep it: the same file has to have the same sum in later versions, too. */
 static void sum_up(struct onnx_reading *r)
 {
     struct onnx_net *net = r->net;

@@ -120,6 +120,18 @@ static int read_about(struct saved_file *f, struct err *err)
     return 0;
 }
 
+/* Files of other models, and those of earlier versions, have none. */
+static int read_model_file(struct saved_file *f, struct err *err)
+{
+    const char *said = meta(f, "gradus.model_file");
+    char shown[32];
+    return said == NULL || manifest_sum_parse(said, &f->about.model_file)
+               ? 0
+               : err_set(err, ERR_INVALID,
+                         "gradus.model_file: 0x and 16 digits are expected, not \"%s\"",
+                         text_shown(said, shown, sizeof shown));
+}
+
 static bool is_onnx(const char *path)
 {
     const size_t n = strlen(path);
@@ -141,6 +153,7 @@ int saved_file_open(const char *path, struct saved_file **out, struct err *err)
                               "not a model in a file as `gradus export` writes it (safetensors)");
     }
     rc = read_about(f, err);
+    rc = rc != 0 ? rc : read_model_file(f, err);
     if (rc != 0) {
         saved_file_close(f);
         return err_wrap(err, "%s", path);

@@ -10,6 +10,7 @@ void saved_about_checkpoint(const struct checkpoint *c, struct saved_about *out)
     *out = (struct saved_about){.job = m->job,
                                 .text = m->text,
                                 .encoding = m->encoding,
+                                .model_file = m->model_file,
                                 .step = m->step,
                                 .epoch = m->epoch};
     for (uint32_t i = 0; i < m->shard_count; i++) {

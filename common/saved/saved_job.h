@@ -12,7 +12,8 @@ struct saved_about {      /* texts borrowed */
     const char *text;     /* the canonical job file */
     const char *encoding; /* what was measured on the train records; NULL: not kept */
     uint64_t step, epoch;
-    uint64_t version; /* updates applied, of the server with the most */
+    uint64_t model_file; /* as in the manifest; 0: nothing is known of it */
+    uint64_t version;    /* updates applied, of the server with the most */
 };
 
 void saved_about_checkpoint(const struct checkpoint *c, struct saved_about *out);

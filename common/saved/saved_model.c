@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "graph/model_import.h"
 #include "saved/saved_file.h"
 #include "saved/saved_tables.h"
 #include "saved/saved_variables.h"
@@ -67,6 +68,26 @@ static bool same_data(const struct saved_model *m, const struct saved_model *bef
     }
     const struct saved_about *a = &m->about, *b = &before->about;
     return same_text(a->text, b->text) && same_text(a->encoding, b->encoding);
+}
+
+/* The graph of a file is no part of what was saved, and another one may well have variables of the
+ * same names and shapes: their values would be taken for it, and its answers mean nothing. */
+static int check_model_file(const struct saved_model *m, struct err *err)
+{
+    const uint64_t then = m->about.model_file;
+    if (then == 0 || !model_is_imported(&m->spec.model) ||
+        then == model_import_given(&m->spec.model).fingerprint) {
+        return 0;
+    }
+    char *file = storage_join(m->spec.data.dir, m->spec.model.onnx);
+    int rc = err_set(err, ERR_INVALID,
+                     "%.200s: model.onnx %.300s is not the file that the model was trained with, "
+                     "or files of its weights, model.output or model.trainable are others: the "
+                     "values belong to that graph alone; put the file back, or say where it is "
+                     "(--set model.onnx=PATH; of gradus-serve --data-dir DIR)",
+                     m->path, file);
+    free(file);
+    return rc;
 }
 
 /* Refuses other settings of data than those with which the data were measured. */
@@ -223,6 +244,7 @@ int saved_model_open(const struct saved_model_request *q, struct saved_model **o
                      m->spec.model.program);
     }
     rc = rc != 0 ? rc : job_spec_import(&m->spec, NULL, err);
+    rc = rc != 0 ? rc : check_model_file(m, err);
     rc = rc != 0 ? rc : open_encoder(m, q, err);
     if (rc == 0) {
         name_classes(m);

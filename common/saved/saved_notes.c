@@ -180,6 +180,9 @@ int saved_note_all(struct saved_notes *n, const struct checkpoint *c, const char
     if (about.encoding != NULL) {
         saved_note(n, "gradus.encoding", mem_strdup(about.encoding));
     }
+    if (about.model_file != 0) {
+        saved_note(n, "gradus.model_file", mem_printf("0x%016" PRIx64, about.model_file));
+    }
     int rc = saved_job_read(&about, path, NULL, 0, &spec, err);
     if (rc == 0 && !job_spec_is_program(&spec)) {
         rc = recall_data(n, about.encoding, &spec, &label_scale, err);

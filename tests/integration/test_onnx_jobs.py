@@ -7,10 +7,11 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import unittest
 
 import onnx_bytes as onnx
-from cluster import ENDLESS, ClusterTest, gradus
+from cluster import BIN, ENDLESS, ClusterTest, gradus
 
 JOB = """name: imported
 data:
@@ -164,6 +165,66 @@ cluster: {workers: 1, ps: 1}
             f.write("\n")
         self.assertIn("there is no file that it is of", self.refusal(model__onnx="", model__output="y",
                                                                      model__layers="[{dense: {units: 10}}]"))
+
+    def serve_says(self, *args):
+        done = subprocess.run([BIN + "/gradus-serve", *args], capture_output=True, text=True, timeout=120)
+        self.assertNotEqual(done.returncode, 0)
+        return done.stderr + done.stdout
+
+    def test_another_graph_under_the_values(self):
+        """Its variables have the names and shapes of those that were trained, so nothing else could tell."""
+        trained = onnx.mlp()
+        net = self.write("data/net.onnx", trained)
+        self.write("data/other.onnx", trained.replace(b"Relu", b"Tanh"))
+        images = self.data + "/t10k-images-idx3-ubyte.gz"
+        self.run_job("1-1", self.file, training__epochs=1)
+        state = ("--state-dir", os.path.join(self.dir, "1-1"))
+        checkpoint, model = os.path.join(self.dir, "1-1", "checkpoints", "imported-1"), os.path.join(self.dir, "m.safetensors")
+        self.assertEqual(gradus("export", "imported-1", model, *state).returncode, 0)
+        commands = (("predict", checkpoint, "--data", images, "--out", self.dir + "/a.csv"), ("evaluate", checkpoint),
+                    ("export", "--from", checkpoint, self.dir + "/out.onnx"), ("evaluate", model),
+                    ("predict", model, "--data", images, "--out", self.dir + "/a.csv"))
+
+        def refused(name, *sets):
+            for command in commands:
+                done = gradus(*command, *sets)
+                self.assertNotEqual(done.returncode, 0, command)
+                self.assertIn(f"{self.data}/{name} is not the file that the model was trained with", done.stderr)
+                self.assertIn("--set model.onnx=PATH", done.stderr)
+        refused("other.onnx", "--set", "model.onnx=other.onnx")
+        os.rename(net, self.data + "/moved.onnx")
+        for command in commands:
+            done = gradus(*command, "--set", "model.onnx=moved.onnx")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        shutil.copy(self.data + "/other.onnx", net)
+        refused("net.onnx")
+        with open(model, "rb") as f:
+            said = f.read()
+        self.assertIn(b'"gradus.model_file":"0x', said)
+        older = self.write("older.safetensors", said.replace(b'"gradus.model_file"', b'"another.metadatum"'))
+        self.assertEqual(gradus("evaluate", older).returncode, 0)  # it does not say
+        for place in (checkpoint, model):
+            self.assertIn("net.onnx is not the file that the model was trained with", self.serve_says(f"--checkpoint={place}"))
+        done = gradus("resume", "imported-1", "--set", "training.epochs=2", *state)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("model.onnx net.onnx, or a file of its weights, is not that with which it was trained until then",
+                      done.stdout)
+
+    def test_another_graph_beside_a_job_that_runs(self):
+        net = self.write("data/net.onnx", onnx.mlp())
+        master, _, _ = self.start_cluster()
+        done = gradus("submit", self.file, "--master", master.address, *self.job(training__epochs=ENDLESS))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        job = done.stdout.strip()
+        self.wait_for("a step", lambda: master.job(job)["steps"] > 0)
+        with open(net, "wb") as f:
+            f.write(onnx.mlp().replace(b"Relu", b"Tanh"))
+        service = self.start("serve", f"--master={master.address}", f"--job={job}", "--follow", "--follow-every-ms=50")
+
+        def told():
+            with open(service.log.name, encoding="utf-8", errors="replace") as f:
+                return "net.onnx is not the file that the model was trained with" in f.read()
+        self.wait_for("the refusal", told)
 
     def test_workers_whose_files_differ(self):
         """Each worker reads its own; those of the second are other ones."""

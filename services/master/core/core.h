@@ -314,6 +314,9 @@ struct fence fence_of(const struct job *j, uint64_t opening);
 void data_note(struct job *j); /* notes the known data as those that it is trained on */
 /* Checks that the data are those of the checkpoint. Errors: ERR_INVALID they are not. */
 int data_check_same(const struct job *j, struct err *err);
+/* Fingerprint of the ONNX file that the noted data are of; 0: the model is another one, or it is
+ * not known. */
+uint64_t data_model_file(const struct job *j);
 
 /* handover.c */
 void handover_note(struct job *j); /* its row is about to be written */

@@ -33,6 +33,7 @@ int master_follow(struct master *m, const char *id, struct master_follow *out, s
     *out = (struct master_follow){.job = &j->record,
                                   .plan = &j->plan,
                                   .encoding = j->encoding,
+                                  .model_file = data_model_file(j),
                                   .fence = fence_of(j, 0),
                                   .sync = job_is_sync(j),
                                   .version_shift = j->version_shift,

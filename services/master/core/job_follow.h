@@ -11,6 +11,7 @@ struct master_follow {                    /* borrowed until the next step, but f
     const struct job_record *job;
     const struct plan *plan;
     const char *encoding; /* NULL: nothing was measured */
+    uint64_t model_file;  /* fingerprint of the ONNX file that is the model; 0: it is another one */
     struct fence fence;   /* with the job's secret, which is not for readers */
     bool sync;
     uint64_t version_shift; /* sync: version of a shard = step + this (modulo 2^64) */

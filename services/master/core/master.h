@@ -394,6 +394,7 @@ struct master_manifest {
     /* base of the checkpoint if it may be a delta, which it is when a file is; else NULL */
     const char *base;
     const char *encoding; /* as an inspection had it; NULL: unknown */
+    uint64_t model_file;  /* as in the manifest; 0: there is none, or it is not known */
     struct best best;     /* as of its step */
     bool result_is_best;  /* the job ends with it, and the result is the version that best says */
     const struct master_shard_file *shards; /* [plan->shard_count] */

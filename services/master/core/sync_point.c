@@ -71,6 +71,7 @@ static void write_manifest(struct master *m, struct job *j)
         .directory = j->sync_point.directory,
         .base = j->sync_point.delta ? j->base.directory : NULL,
         .encoding = j->encoding,
+        .model_file = data_model_file(j),
         .result_is_best = j->sync_point.last && j->spec.training.stop_restore_best,
         .shards = files,
     };

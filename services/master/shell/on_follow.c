@@ -44,6 +44,7 @@ static void answer(struct request *r, const struct master_follow *f)
     m.version_shift = f->version_shift;
     m.step = f->step;
     m.average = f->average;
+    m.model_file = f->model_file;
     request_reply(r, &m.base);
     wire_plan_release(&plan);
     free(m.shards);

@@ -83,6 +83,7 @@ void shell_manifest(struct shell *s, const struct master_manifest *in)
     m->records = in->examples;
     m->created_ms = chrono_wall_ms();
     m->encoding = mem_strdup(in->encoding);
+    m->model_file = in->model_file;
     m->best = in->best;
     m->result_is_best = in->result_is_best;
     ledger_copy(&m->ledger, in->ledger);

@@ -187,6 +187,7 @@ int serve_live_read(struct serve_live *l, uint64_t version, struct serve_live_ve
         (struct saved_given){.about = {.job = out->job,
                                        .text = out->text,
                                        .encoding = out->encoding,
+                                       .model_file = f->model_file,
                                        .step = f->sync ? version - f->version_shift : f->step,
                                        .version = version},
                              .variables = l->plan.variables,

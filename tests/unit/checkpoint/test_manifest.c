@@ -114,6 +114,32 @@ static int read_changed(const char *path, const struct buf *good, const char *fr
     return rc;
 }
 
+/* Older manifests do not have it. */
+static void the_file_of_the_model_comes_back(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = write_checkpoint(f, 1, 1, 1);
+    struct manifest m;
+    assert_int_equal(manifest_read(path, &m, NULL), 0);
+    assert_true(m.model_file == 0);
+    m.model_file = 0xFEDCBA9876543210;
+    assert_int_equal(manifest_write(path, &m, NULL), 0);
+    manifest_release(&m);
+    assert_int_equal(manifest_read(path, &m, NULL), 0);
+    assert_true(m.model_file == 0xFEDCBA9876543210);
+    manifest_release(&m);
+    struct buf good = {0};
+    struct err err = {0};
+    read_whole(path, MANIFEST_NAME, &good);
+    assert_int_equal(read_changed(path, &good, "0xfedcba9876543210", "fedcba98", &err),
+                     ERR_CORRUPT);
+    assert_message(err, "model_file");
+    assert_int_equal(read_changed(path, &good, "\"0xfedcba9876543210\"", "7", &err), ERR_CORRUPT);
+    assert_message(err, "model_file");
+    buf_release(&good);
+    free(path);
+}
+
 /* Sums of metrics come back bit for bit, whatever they are; hostile ones are refused. */
 static void sums_of_metrics_are_kept(void **state)
 {
@@ -323,6 +349,7 @@ int main(void)
         TEST(a_manifest_names_files_of_a_generation),
         TEST(a_manifest_comes_back),
         TEST(what_was_measured_comes_back),
+        TEST(the_file_of_the_model_comes_back),
         TEST(no_flipped_bit_is_taken),
         TEST(sums_of_metrics_are_kept),
         TEST(hostile_manifests_are_refused),

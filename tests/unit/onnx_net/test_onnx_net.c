@@ -243,6 +243,21 @@ static void what_is_trained(void **state)
     refused(onnx_text_model(text), &nothing, ERR_INVALID, "model.trainable");
 }
 
+/* Checkpoints and files that were exported have it: another number for the same file would make
+ * them refuse it. Other nodes are another number. */
+static void a_fingerprint_is_for_good(void **state)
+{
+    (void)state;
+    struct onnx_net *net = read_text(MLP, &plain);
+    assert_true(onnx_net_fingerprint(net) == 0x0CC4557B94264DB6);
+    onnx_net_free(net);
+    net = read_text("input x ?,4; float w 4,3; float b 3; Gemm x w b -> h; Tanh h -> r;"
+                    "float v 3,2; MatMul r v -> y; output y;",
+                    &plain);
+    assert_true(onnx_net_fingerprint(net) == 0xFDBB22959C57A36C);
+    onnx_net_free(net);
+}
+
 static void a_loss_takes_what_is_before_it(void **state)
 {
     (void)state;
@@ -335,6 +350,7 @@ int main(void)
         cmocka_unit_test(tensors_in_other_files),
         cmocka_unit_test(the_file_need_be_in_no_order),
         cmocka_unit_test(what_is_trained),
+        cmocka_unit_test(a_fingerprint_is_for_good),
         cmocka_unit_test(a_loss_takes_what_is_before_it),
         cmocka_unit_test(shapes_that_do_not_fit),
         cmocka_unit_test(any_number_of_records),

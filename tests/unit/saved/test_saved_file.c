@@ -144,7 +144,7 @@ static void test_average(void **state)
 /* ---- what is not as it was exported ---- */
 
 struct change {
-    const char *key, *value;   /* of the metadata; value NULL: taken away */
+    const char *key, *value;   /* of the metadata, also a new one; value NULL: taken away */
     const char *tensor, *name; /* it, and what it is called from now on; NULL: taken away */
     bool shaped;
     struct safetensors_tensor as; /* type and shape from now on */
@@ -179,6 +179,7 @@ static void change(const char *path, const struct change *h)
     static char data[TENSORS_MAX][DATA_MAX];
     const char *of[TENSORS_MAX];
     size_t n = 0, metas = 0, i;
+    bool added = h->value == NULL;
     struct safetensors_writer w;
     assert_int_equal(safetensors_open(&f, path, NULL), 0);
     assert_true(f.count <= TENSORS_MAX && f.meta_count <= 31);
@@ -195,6 +196,10 @@ static void change(const char *path, const struct change *h)
         const bool is = h->key != NULL && strcmp(h->key, f.meta[i].key) == 0;
         meta[metas].value = is ? h->value : meta[metas].value;
         metas += meta[metas].value != NULL;
+        added = added || is;
+    }
+    if (!added) {
+        meta[metas++] = (struct safetensors_meta){.key = h->key, .value = h->value};
     }
     assert_int_equal(safetensors_writer_open(&w, path, tensors, n, meta, metas, NULL), 0);
     while (safetensors_writer_next(&w, &i)) {
@@ -253,6 +258,8 @@ static void test_metadata_and_variables(void **state)
         META("gradus.classes", "[\"y\",\"x\",\"z\"]", ERR_INVALID,
              "gradus.classes is not what gradus.encoding says: [\"x\", \"y\", \"z\"]"),
         META("gradus.inputs", "[]", ERR_INVALID, "gradus.inputs is not what"),
+        META("gradus.model_file", "7", ERR_INVALID,
+             "gradus.model_file: 0x and 16 digits are expected, not \"7\""),
         CALLED("d.bias", NULL, "tensor d.bias is missing, of a variable of its job file"),
         CALLED("d.kernel", "d.other", "tensor d.kernel is missing"),
         SHAPED("d.kernel", SAFETENSORS_F32, 2, 3, 2,
