@@ -11,6 +11,7 @@ It does what the command does, with its certificates, tokens and environment (GR
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Optional, TextIO, Union
@@ -34,14 +35,15 @@ class CommandError(Error):
 
 class Client:
     """A cluster. master: host:port, else as the command finds it; state_dir: of a master of this machine, also one that runs
-    no more; arguments: flags of every command (["--tls-cert", ...]); command: the path of gradus, else from GRADUS_BIN or
-    PATH. Errors: NoWorkerError there is no such command."""
+    no more; arguments: flags of every command (["--tls-cert", ...]); command: gradus, its path or a name on PATH, else
+    from GRADUS_BIN or PATH. Errors: NoWorkerError there is no such command."""
 
     def __init__(self, master: Optional[str] = None, *, state_dir: Optional[str] = None, arguments: Optional[List[str]] = None,
                  command: Optional[str] = None, timeout: Optional[float] = None):
-        path = command or find_command("gradus")
+        path = shutil.which(command) if command else find_command("gradus")
         if path is None:
-            raise NoWorkerError("there is no command gradus in GRADUS_BIN or on PATH")
+            raise NoWorkerError(f"{command}: no such command" if command else
+                                "there is no command gradus in GRADUS_BIN or on PATH")
         self.command, self.timeout = path, timeout
         self.arguments = list(arguments or [])
         if master is not None:

@@ -151,6 +151,18 @@ class Calls(unittest.TestCase):
         finally:
             os.environ.clear()
             os.environ.update(before)
+        plain = os.path.join(self.dir, "plain")
+        with open(plain, "w", encoding="utf-8"):
+            pass
+        for path in ("/nowhere/gradus", self.dir, plain):
+            with self.assertRaisesRegex(gradus.NoWorkerError, f"^{path}: no such command$"):
+                gradus.Client(command=path)
+        before = os.environ["PATH"]
+        try:  # a name, as a shell would take it
+            os.environ["PATH"] = self.dir
+            self.assertEqual(gradus.Client(command="gradus").command, self.command)
+        finally:
+            os.environ["PATH"] = before
 
 
 @unittest.skipUnless(os.environ.get("GRADUS_BIN"), "GRADUS_BIN names no commands")
