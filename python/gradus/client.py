@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import time
-from typing import Any, Dict, Iterator, List, Mapping, Optional, TextIO, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, TextIO, Tuple, Union
 
 from gradus import messages, progress
 from gradus.errors import Error, NoWorkerError
@@ -22,6 +22,8 @@ from gradus.library import find_command
 
 Values = Mapping[str, Any]
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
+UNREACHABLE = 4  # the exit code
+LOST_SECONDS = 15  # as `gradus watch`: without a word from the master for so long, a client that watches gives up
 
 
 class CommandError(Error):
@@ -87,10 +89,20 @@ class Client:
 
     def watch(self, job: str, interval: float = 0.5) -> Iterator[Dict[str, Any]]:
         """The job's status whenever its state, steps or evaluations have changed, until it has ended: the last one is its
-        end, whatever that is."""
-        last = None
+        end, whatever that is. A master that is away is asked again for 15 s, unless it was never there."""
+        last: Optional[Tuple[Any, ...]] = None
+        lost: Optional[float] = None  # when it was asked first of what it has not answered since
         while True:
-            now = self.status(job)
+            asked = time.monotonic()
+            try:
+                now = self.status(job)
+            except CommandError as e:
+                lost = asked if lost is None else lost
+                if e.code != UNREACHABLE or last is None or time.monotonic() - lost >= LOST_SECONDS:
+                    raise
+                time.sleep(interval)
+                continue
+            lost = None
             seen = (now["state"], now.get("steps"), now.get("activity"), json.dumps(now.get("metrics")))
             if seen != last:
                 last = seen
