@@ -11,9 +11,10 @@ It does what the command does, with its certificates, tokens and environment (GR
 
 import json
 import os
+import shutil
 import subprocess
 import time
-from typing import Any, Dict, Iterator, List, Mapping, Optional, TextIO, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, TextIO, Tuple, Union
 
 from gradus import messages, progress
 from gradus.errors import Error, NoWorkerError
@@ -21,6 +22,8 @@ from gradus.library import find_command
 
 Values = Mapping[str, Any]
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
+UNREACHABLE = 4  # the exit code
+LOST_SECONDS = 15  # as `gradus watch`: without a word from the master for so long, a client that watches gives up
 
 
 class CommandError(Error):
@@ -34,14 +37,15 @@ class CommandError(Error):
 
 class Client:
     """A cluster. master: host:port, else as the command finds it; state_dir: of a master of this machine, also one that runs
-    no more; arguments: flags of every command (["--tls-cert", ...]); command: the path of gradus, else from GRADUS_BIN or
-    PATH. Errors: NoWorkerError there is no such command."""
+    no more; arguments: flags of every command (["--tls-cert", ...]); command: gradus, its path or a name on PATH, else
+    from GRADUS_BIN or PATH. Errors: NoWorkerError there is no such command."""
 
     def __init__(self, master: Optional[str] = None, *, state_dir: Optional[str] = None, arguments: Optional[List[str]] = None,
                  command: Optional[str] = None, timeout: Optional[float] = None):
-        path = command or find_command("gradus")
+        path = shutil.which(command) if command else find_command("gradus")
         if path is None:
-            raise NoWorkerError("there is no command gradus in GRADUS_BIN or on PATH")
+            raise NoWorkerError(f"{command}: no such command" if command else
+                                "there is no command gradus in GRADUS_BIN or on PATH")
         self.command, self.timeout = path, timeout
         self.arguments = list(arguments or [])
         if master is not None:
@@ -85,10 +89,20 @@ class Client:
 
     def watch(self, job: str, interval: float = 0.5) -> Iterator[Dict[str, Any]]:
         """The job's status whenever its state, steps or evaluations have changed, until it has ended: the last one is its
-        end, whatever that is."""
-        last = None
+        end, whatever that is. A master that is away is asked again for 15 s, unless it was never there."""
+        last: Optional[Tuple[Any, ...]] = None
+        lost: Optional[float] = None  # when it was asked first of what it has not answered since
         while True:
-            now = self.status(job)
+            asked = time.monotonic()
+            try:
+                now = self.status(job)
+            except CommandError as e:
+                lost = asked if lost is None else lost
+                if e.code != UNREACHABLE or last is None or time.monotonic() - lost >= LOST_SECONDS:
+                    raise
+                time.sleep(interval)
+                continue
+            lost = None
             seen = (now["state"], now.get("steps"), now.get("activity"), json.dumps(now.get("metrics")))
             if seen != last:
                 last = seen

@@ -312,6 +312,7 @@ static int on_signal(struct follower *f)
         return FOLLOW_STOPPED;
     }
     cli_say("cancelling; a checkpoint is being left. Ctrl-C again stops at once.");
+    f->events.cancelled = true;
     cancel(f);
     return -1;
 }

@@ -10,8 +10,9 @@
 #include "base/buf.h"
 #include "gradus/v1/jobs.pb-c.h"
 
-/* Zeroed: nothing was seen yet. */
+/* Zeroed: nothing was seen yet. `cancelled` is the caller's. */
 struct job_events {
+    bool cancelled; /* by who looks at it */
     bool seen;
     uint64_t recoveries, adoptions, takeovers;
     bool covered;     /* each of its shards had a backup that follows */

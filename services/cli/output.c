@@ -224,6 +224,10 @@ void output_progress(const Gradus__V1__Job *job, const struct job_events *events
         text_reason_line(job, "  ", out);
         return;
     }
+    if (events != NULL && events->cancelled && job->activity[0] != '\0') {
+        buf_printf(out, "Ctrl-C again stops at once; waits for %s", job->activity);
+        return;
+    }
     struct parts parts = {.count = 0};
     add_part(&parts, 8, wire_state_name(job->state)); /* numbers that move say it, too */
     add_place(&parts, job);

@@ -459,6 +459,18 @@ class InNumpy(ProgramTest):
         workers[0].stop(signal.SIGKILL)
         self.assert_gone(hanging)
 
+    def test_an_interrupted_run_says_that_it_waits_for_a_program_that_hangs(self):
+        mark = os.path.join(self.dir, "hangs")
+        process = self.start_run(file=self.file, extra=("--worker", self.numpy("--what=hang", f"--once={mark}")))
+        self.wait_for("the program to hang", lambda: os.path.exists(mark))
+        process.send_signal(signal.SIGINT)
+        lines = iter(process.stderr.readline, "")
+        line = next(line for line in lines if "waits for Assign on worker-1 for" in line)
+        self.assertTrue(line.startswith("Ctrl-C again stops at once; "), line)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130)
+
     def test_a_program_that_ends_is_started_again(self):
         self.once("exit")
 

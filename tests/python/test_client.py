@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """gradus.Client with a command that writes down how it is called, and with the real one where no master is needed."""
 
+import io
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import stat
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path[:0] = [SOURCE + "/python"]
@@ -129,6 +131,37 @@ class Calls(unittest.TestCase):
             client.wait("a-1", 0)
         self.assertEqual(self.client({"state": "succeeded", "step": "9"}).wait("a-1")["steps"], 9)
 
+    def test_watch_while_the_master_is_away(self):
+        away = {"code": 4, "stderr": "gradus: 127.0.0.1:7000: not connected\n"}
+        clock = [100.0]  # a look at a master that is away takes five seconds
+
+        def ask(job):
+            try:
+                return status(job)
+            except gradus.CommandError:
+                clock[0] += 5
+                raise
+
+        running, more, ended = ({"state": s, "step": n} for s, n in (("running", "1"), ("running", "2"), ("succeeded", "2")))
+        with mock.patch("time.monotonic", lambda: clock[0]):
+            # Each absence has fifteen seconds of its own.
+            client = self.client(running, away, away, more, away, away, ended)
+            status, client.status = client.status, ask
+            self.assertEqual([(j["state"], j["steps"]) for j in client.watch("a-1", 0)],
+                             [("running", 1), ("running", 2), ("succeeded", 2)])
+            client = self.client(running, away, away, away, away, ended)
+            status, client.status = client.status, ask
+            with self.assertRaisesRegex(gradus.CommandError, "not connected$") as caught:
+                client.wait("a-1", 0)
+            self.assertEqual((caught.exception.code, clock[0]), (4, 135))
+            # A master that was never there is told at once, and so is what time does not mend.
+            client = self.client(away, ended)
+            with self.assertRaisesRegex(gradus.CommandError, "not connected$"):
+                client.follow("a-1", io.StringIO(), 0)
+            client = self.client(running, {"code": 5, "stderr": "gradus: no job a-1\n"}, ended)
+            with self.assertRaisesRegex(gradus.CommandError, "no job a-1$"):
+                client.wait("a-1", 0)
+
     def test_errors(self):
         row = {"file": "job.yaml", "line": 2, "column": 7, "key": "update.rule", "message": "unknown"}
         client = self.client({"code": 2, "stdout": json.dumps({"status": "invalid", "errors": [row]})},
@@ -151,6 +184,18 @@ class Calls(unittest.TestCase):
         finally:
             os.environ.clear()
             os.environ.update(before)
+        plain = os.path.join(self.dir, "plain")
+        with open(plain, "w", encoding="utf-8"):
+            pass
+        for path in ("/nowhere/gradus", self.dir, plain):
+            with self.assertRaisesRegex(gradus.NoWorkerError, f"^{path}: no such command$"):
+                gradus.Client(command=path)
+        before = os.environ["PATH"]
+        try:  # a name, as a shell would take it
+            os.environ["PATH"] = self.dir
+            self.assertEqual(gradus.Client(command="gradus").command, self.command)
+        finally:
+            os.environ["PATH"] = before
 
 
 @unittest.skipUnless(os.environ.get("GRADUS_BIN"), "GRADUS_BIN names no commands")

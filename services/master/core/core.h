@@ -183,6 +183,8 @@ size_t job_workers_started(const struct job *j);
 uint32_t job_workers_active(const struct job *j); /* that have a share */
 void job_names_refresh(struct job *j);
 const char *job_checkpoint_words(struct master *m, const struct job *j);
+/* It is to end at the next step boundary, or with its last checkpoint. */
+bool job_is_cancelled(const struct job *j);
 /* Facts: it ends, starts again from its newest checkpoint, or its start has
  * failed (back to PENDING; one that was recovering recovers again). */
 void job_must_end(struct job *j, enum job_state state, const char *fmt, ...)

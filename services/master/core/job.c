@@ -65,6 +65,11 @@ static void judge(struct job *j, enum verdict verdict, const char *why)
     job_touch(j);
 }
 
+bool job_is_cancelled(const struct job *j)
+{
+    return j->hold_cancel || (j->over && j->sync_point.cancel);
+}
+
 void job_must_end(struct job *j, enum job_state state, const char *fmt, ...)
 {
     struct buf reason = {0};

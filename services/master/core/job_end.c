@@ -126,7 +126,7 @@ static void stop_training(struct master *m, struct job *j, const char *why)
  * have ended. */
 static bool end_cancelled(struct master *m, struct job *j, const char *why)
 {
-    bool cancelled = j->hold_cancel || (j->over && j->sync_point.cancel);
+    bool cancelled = job_is_cancelled(j);
     if (cancelled) {
         end(m, j, JOB_CANCELLED,
             action_printf(m, "cancelled; then %s; %s", why, job_checkpoint_words(m, j)));

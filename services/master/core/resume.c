@@ -3,10 +3,14 @@
  * and their checkpoints. A job that has ended waits for nodes like any other and starts from its
  * newest checkpoint, or from the beginning when it never had one. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/mutant.h"
+#include "base/text.h"
 #include "master/core/core.h"
+
+#define EPOCH_ROUNDING 1e-6 /* of a count of epochs, which is a quotient */
 
 /* ---- paused ---- */
 
@@ -30,13 +34,55 @@ static void unpause(struct master *m, struct job *j)
 
 /* ---- ended ---- */
 
+/* The step of the newest checkpoint, "digits-1/step-000000500"; 0: there is none. */
+static uint64_t saved_step(const struct job_record *r)
+{
+    const char *dash = strrchr(r->checkpoint, '-');
+    int64_t step = 0;
+    return dash != NULL && text_to_int(dash + 1, &step) && step > 0 ? (uint64_t)step : 0;
+}
+
+/* The epochs that lie behind @step for certain. */
+static double epochs_before(const struct job_record *r, uint64_t step)
+{
+    double epoch = step > 0 && step >= r->step ? r->epoch : 0;
+    for (size_t i = 0; i < r->evaluation_count; i++) {
+        const struct job_evaluation *e = &r->evaluations[i];
+        epoch = e->step <= step && e->epoch > epoch ? e->epoch : epoch;
+    }
+    return epoch;
+}
+
+/* Refuses a job whose newest checkpoint lies behind the end of its file @t. At that very end there
+ * may be something left: its last evaluation. */
+static int check_behind(const struct job_record *r, const struct training_spec *t, struct err *err)
+{
+    const uint64_t step = saved_step(r);
+    const double epoch = epochs_before(r, step);
+    bool by_epochs = t->epochs > 0 && (double)t->epochs < epoch - EPOCH_ROUNDING;
+    bool by_steps = t->steps > 0 && (uint64_t)t->steps < step;
+    if (!by_epochs && !by_steps) {
+        return 0;
+    }
+    const char *unit = by_epochs ? "epoch" : "step";
+    const double done = by_epochs ? epoch : (double)step;
+    return err_set(err, ERR_STATE,
+                   "job %s is %s, with %.6g %ss in its newest checkpoint, which is more than "
+                   "training.%ss=%" PRId64 "; to train on, set more: training.%ss=%.0f",
+                   r->id, job_state_name(r->state), done, unit, unit,
+                   by_epochs ? t->epochs : t->steps, unit, by_epochs ? floor(done) + 5 : done * 2);
+}
+
 /* Refuses a job that has come to its end by its file; a job that was stopped early has not. */
 static int check_done(const struct job *j, const struct training_spec *t, struct err *err)
 {
     const struct job_record *r = &j->record;
+    if (r->state != JOB_SUCCEEDED) {
+        return check_behind(r, t, err);
+    }
     bool by_epochs = t->epochs > 0 && (double)t->epochs <= r->epoch;
     bool by_steps = t->steps > 0 && (uint64_t)t->steps <= r->step;
-    if (r->state != JOB_SUCCEEDED || (!by_epochs && !by_steps)) {
+    if (!by_epochs && !by_steps) {
         return 0;
     }
     const char *unit = by_epochs ? "epoch" : "step";

@@ -51,6 +51,8 @@ void on_report_failure(struct master *m, const struct master_event *e)
     const char *why = action_printf(m, "%s: %s", w->node->id, e->worker.message);
     if (e->worker.code == ERR_EXHAUSTED) { /* of this process: others may have the memory */
         job_leave_out(m, j, w->node, false, why);
+    } else if (job_is_cancelled(j)) {
+        job_must_end(j, JOB_CANCELLED, "cancelled; then %s; %s", why, job_checkpoint_words(m, j));
     } else {
         job_must_end(j, JOB_FAILED, "%s", why);
     }

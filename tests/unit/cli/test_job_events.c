@@ -170,12 +170,35 @@ static void test_what_keeps_it(void **state)
     says("");
 }
 
+/* A batch that hangs: who has pressed Ctrl-C is told what it waits for, in place of counts that
+ * stand still. */
+static void test_a_cancel_that_waits(void **state)
+{
+    (void)state;
+    char activity[] = "Assign on worker-1 for 20 s, which is at a step";
+    char none[] = "";
+    says("");
+    s.job.activity = activity;
+    progress_says("waits for", false); /* it trains beside that */
+    events.cancelled = true;
+    struct buf out = {0};
+    output_progress(&s.job, &events, TERMINAL_ANY, &out);
+    output_assert_text(&out, "Ctrl-C again stops at once; waits for Assign on worker-1 for 20 s, "
+                             "which is at a step");
+    s.job.activity = none;
+    progress_says("step 500/1000", true);
+    progress_says("Ctrl-C", false);
+    s.job.activity = activity;
+    s.job.state = GRADUS__V1__JOB_STATE__RECOVERING;
+    progress_says("RECOVERING", true);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
-    const struct CMUnitTest tests[] = {TEST(test_nodes_come_and_go), TEST(test_a_recovery),
-                                       TEST(test_a_step_told_late),  TEST(test_an_adoption),
-                                       TEST(test_a_takeover),        TEST(test_backups),
-                                       TEST(test_what_keeps_it)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_nodes_come_and_go), TEST(test_a_recovery),         TEST(test_a_step_told_late),
+        TEST(test_an_adoption),       TEST(test_a_takeover),         TEST(test_backups),
+        TEST(test_what_keeps_it),     TEST(test_a_cancel_that_waits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

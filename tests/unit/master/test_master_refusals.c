@@ -186,6 +186,26 @@ static void a_failure_report_fails_the_job(void **state)
     cluster_free(c);
 }
 
+/* The batch that it was to end after failed: it ends as it was asked to, and says so. */
+static void a_failure_report_ends_a_cancelled_job(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(974, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.epochs=300"));
+    cluster_until_in(c, id, "TRAIN");
+    cluster_run_ms(c, 300);
+    assert_int_equal(cluster_cancel(c, id, false), 0);
+    struct master_event e = fake_event(c, cluster_node(c, "worker-2"), MASTER_REPORT_FAILURE);
+    e.worker.code = ERR_STATE;
+    e.worker.message = "the program raised";
+    cluster_event(c, &e);
+    const struct job_record *r = cluster_until(c, id, JOB_CANCELLED, 1);
+    assert_int_equal(strncmp(r->reason, "cancelled; then worker-2: the program raised; ", 46), 0);
+    assert_int_equal(r->recoveries, 0);
+    cluster_free(c);
+}
+
 /* Whatever kills its workers may do so again: it is tried for ever, but ever less often. */
 static void starts_that_fail_are_made_again_after_a_pause(void **state)
 {
@@ -276,6 +296,7 @@ int main(void)
         cmocka_unit_test(a_worker_that_has_lost_the_job_evaluates_nothing),
         cmocka_unit_test(an_evaluation_that_fails_ends_no_job),
         cmocka_unit_test(a_failure_report_fails_the_job),
+        cmocka_unit_test(a_failure_report_ends_a_cancelled_job),
         cmocka_unit_test(an_old_failure_report_changes_nothing),
         cmocka_unit_test(starts_that_fail_are_made_again_after_a_pause),
         cmocka_unit_test(a_pause_ends_with_whatever_comes_first),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs that have ended and are resumed: from where they go on, what is left of how they ended, and
  * which are refused. */
+#include <math.h>
+
 #include "cluster.h"
 
 static void assert_refused(struct cluster *c, const char *id, int code, const char *words)
@@ -100,6 +102,59 @@ static void without_a_checkpoint_it_begins_again(void **state)
     cluster_assert_reason(c, id, "resumed");
     assert_non_null(strstr(buf_str(&c->trace), "CANCELLED PENDING STARTING "));
     cluster_run_to_end(c, id);
+    cluster_free(c);
+}
+
+/* Its file may be changed so that it ends before the version that it would go on from. */
+static void a_cancelled_job_that_is_to_end_before_its_checkpoint_is_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct cluster *c = cluster_new(9350 + i, 2, 2);
+        char id[64];
+        cluster_submit(c, "demo", id, SETS(MODES[i], "training.epochs=400"));
+        cluster_until_in(c, id, "TRAIN");
+        cluster_run_ms(c, 3000);
+        assert_int_equal(cluster_cancel(c, id, false), 0);
+        const struct job_record *r = cluster_until(c, id, JOB_CANCELLED, 5000);
+        assert_true(r->epoch > 2);
+        cluster_run_ms(c, 5000);
+        assert_int_equal(cluster_resume(c, id, SETS("training.epochs=1")), ERR_STATE);
+        assert_non_null(strstr(c->reply.err.msg, "job demo-1 is CANCELLED, with "));
+        assert_non_null(strstr(c->reply.err.msg, " epochs in its newest checkpoint, which is more "
+                                                 "than training.epochs=1; to train on, set more: "
+                                                 "training.epochs="));
+        assert_int_equal(cluster_resume(c, id, SETS("training.steps=2")), ERR_STATE);
+        assert_non_null(strstr(c->reply.err.msg, "which is more than training.steps=2; "));
+        assert_int_equal(cluster_job(c, id)->state, JOB_CANCELLED);
+        assert_int_equal(cluster_job(c, id)->resumes, 0);
+        char more[64];
+        (void)snprintf(more, sizeof more, "training.epochs=%.0f", ceil(r->epoch));
+        assert_int_equal(cluster_resume(c, id, SETS(more)), 0);
+        cluster_run_to_end(c, id);
+        cluster_free(c);
+    }
+}
+
+/* What was behind its newest checkpoint is done again, up to an end that lies before where it was.
+ */
+static void what_no_checkpoint_has_counts_for_nothing(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(9360, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.epochs=400", "training.checkpoint_every=never"));
+    cluster_until_in(c, id, "TRAIN");
+    cluster_run_ms(c, 3000);
+    cluster_cancel(c, id, true);
+    const struct job_record *r = cluster_until(c, id, JOB_CANCELLED, 1000);
+    assert_true(r->epoch > 2);
+    assert_string_equal(r->checkpoint, "");
+    c->find_gone = true;
+    cluster_run_ms(c, 5000);
+    assert_int_equal(cluster_resume(c, id, SETS("training.epochs=1")), 0);
+    r = cluster_run_to_end(c, id);
+    assert_true(r->epoch < 1.001);
     cluster_free(c);
 }
 
@@ -339,6 +394,8 @@ int main(void)
         cmocka_unit_test(a_cancelled_job_goes_on_from_its_checkpoint),
         cmocka_unit_test(it_can_be_resumed_at_any_time),
         cmocka_unit_test(without_a_checkpoint_it_begins_again),
+        cmocka_unit_test(a_cancelled_job_that_is_to_end_before_its_checkpoint_is_refused),
+        cmocka_unit_test(what_no_checkpoint_has_counts_for_nothing),
         cmocka_unit_test(a_failed_job_goes_on_and_may_fail_again),
         cmocka_unit_test(one_that_succeeded_needs_more_to_do),
         cmocka_unit_test(an_evaluation_that_was_left_out_is_made_up),
