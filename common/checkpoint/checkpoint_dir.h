@@ -37,6 +37,11 @@ int checkpoint_find(const char *dir, const char *const *avoid, size_t avoid_coun
 /* checkpoint_find() with nothing to avoid. */
 int checkpoint_latest(const char *dir, char **path, struct buf *skipped, struct err *err);
 
+/* checkpoint_latest(), but reads all of the files, and passes over a checkpoint whose content is
+ * not what its checksums say. Errors: ERR_NOT_FOUND no complete one; ERR_CORRUPT all are damaged,
+ * with what is wrong with the newest; those of files. */
+int checkpoint_find_whole(const char *dir, char **path, struct err *err);
+
 /* Finds the result behind @path: @path itself when it is a checkpoint; else that of the job whose
  * checkpoints are beneath it, which is the newest, or the best version if the job ended with it.
  * @out returns owned. @skipped: as checkpoint_find(). */

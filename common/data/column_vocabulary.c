@@ -298,6 +298,23 @@ void column_vocabulary_ids(const struct column_vocabulary *v, const char *text,
     out->count = kept;
 }
 
+bool column_vocabulary_lacks(const struct column_vocabulary *v, const char *text)
+{
+    const bool hashes =
+        v->column->buckets > 0 || (v->column->as == COLUMN_SPARSE && v->known.count == 0);
+    bool lacks = false;
+    size_t n = 0;
+    uint32_t number;
+    if (hashes || v->unknown != RECORDS_CATEGORY_NONE) {
+        return false;
+    }
+    for (const char *category;
+         !lacks && (category = next_category(v->column, &text, &n)) != NULL;) {
+        lacks = !find(v, category, n, &number);
+    }
+    return lacks;
+}
+
 bool column_vocabulary_key(const struct column_vocabulary *v, const char *text, size_t n,
                            uint64_t *key)
 {

@@ -43,6 +43,8 @@ int column_vocabulary_init(struct column_vocabulary *v, const struct data_spec *
 /* True if the vocabulary is made of the train records. */
 bool column_needs_texts(const struct data_column *c);
 void column_vocabulary_release(struct column_vocabulary *v);
+/* True if the cell @text has a category of which no feature and no key says anything. */
+bool column_vocabulary_lacks(const struct column_vocabulary *v, const char *text);
 /* Append the features of the cell @text, each once. */
 void column_vocabulary_ids(const struct column_vocabulary *v, const char *text,
                            struct column_ids *out);

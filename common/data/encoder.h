@@ -64,14 +64,23 @@ struct encoder_block {
     const char *ids; /* of each record a text with its NUL; NULL: none were asked for */
 };
 typedef int encoder_visit(void *context, const struct encoder_block *block, struct err *err);
-struct encoder_left { /* records that were left out; begins zeroed */
-    uint64_t count;
-    char *first; /* owned; what was wrong with the first of them */
+struct encoder_unknown { /* categories of a column of which the model reads nothing */
+    const char *column;  /* borrowed of the encoder */
+    uint64_t records;    /* that have one */
+    char *first;         /* owned; the first of them, quoted, and where it is */
 };
+struct encoder_left {                /* what has no part in what is read; begins zeroed */
+    uint64_t count;                  /* records that were left out */
+    char *first;                     /* owned; what was wrong with the first of them */
+    struct encoder_unknown *unknown; /* [unknown_count] columns of categories, in their order */
+    size_t unknown_count;
+};
+void encoder_left_release(struct encoder_left *left);
 /* Go over all records of files that the data section of the job can read, with the format and the
  * header of the train files. Files that can be read in blocks are (data.loading: stream), as
  * standard input is, others as a whole. Up to data.bad_records that are none are left out, and
- * counted in @left; one that data.missing: skip would leave out is an error. Errors: as
+ * counted in @left; one that data.missing: skip would leave out is an error. Categories that no
+ * train record had are counted there, too. Errors: as
  * dataset_open(), encoder_apply() and @visit. */
 int encoder_read(const struct encoder *e, const struct encoder_files *files, encoder_visit *visit,
                  void *context, struct encoder_left *left, struct err *err);

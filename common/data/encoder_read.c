@@ -12,6 +12,7 @@
 #include "data/json_records.h"
 #include "data/parts.h"
 #include "data/stream_state.h"
+#include "data/unknown_cells.h"
 
 #define BLOCK_MEMORY (UINT64_C(64) << 20) /* in place of data.memory, and for decoded records */
 #define BLOCK_RECORDS_MIN 256
@@ -60,6 +61,9 @@ static int give(struct reading *reading, struct records *r, struct err *err)
     struct dataset *data = NULL;
     if (r->count == 0) {
         return 0;
+    }
+    if (!reading->measures) {
+        unknown_cells_count(reading->e, r, reading->left);
     }
     struct buf ids = r->ids; /* taken */
     r->ids = (struct buf){0};
@@ -202,6 +206,13 @@ static int read_whole(struct reading *r, const struct data_spec *spec, bool is_c
     return rc;
 }
 
+static void settle(char **text, bool hide)
+{
+    char *settled = cells_settle(*text, hide);
+    free(*text);
+    *text = settled;
+}
+
 /* The source data.test of @spec, with the format and the header of the train files. */
 static int read_files(struct reading *r, struct data_spec *spec, struct err *err)
 {
@@ -218,9 +229,10 @@ static int read_files(struct reading *r, struct data_spec *spec, struct err *err
         rc = read_whole(r, spec, is_class, err);
     }
     free(r->where);
-    char *first = r->left->first;
-    r->left->first = cells_settle(first, data_roots_bind(spec->roots));
-    free(first);
+    settle(&r->left->first, data_roots_bind(spec->roots));
+    for (size_t i = 0; i < r->left->unknown_count; i++) {
+        settle(&r->left->unknown[i].first, data_roots_bind(spec->roots));
+    }
     if (rc != 0) {
         cells_settle_err(err, data_roots_bind(spec->roots));
     }
@@ -237,6 +249,16 @@ static int check_files(const struct encoder *e, const struct encoder_files *file
                        files->file);
     }
     return 0;
+}
+
+void encoder_left_release(struct encoder_left *left)
+{
+    for (size_t i = 0; i < left->unknown_count; i++) {
+        free(left->unknown[i].first);
+    }
+    free(left->unknown);
+    free(left->first);
+    *left = (struct encoder_left){0};
 }
 
 int encoder_read(const struct encoder *e, const struct encoder_files *files, encoder_visit *visit,
@@ -289,6 +311,6 @@ int encoder_read_part(const struct encoder *e, const struct data_spec *from, boo
                                  .limit = test ? (uint64_t)from->test.limit : 0};
     }
     int rc = read_files(&r, &spec, err);
-    free(left.first);
+    encoder_left_release(&left);
     return rc;
 }

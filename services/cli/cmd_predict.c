@@ -237,6 +237,14 @@ static void print(const struct options *o, const char *path, const struct sink *
         (void)fprintf(stderr, "gradus predict: bad records without an answer: %s; the first: %s\n",
                       left, sink->left.first);
     }
+    for (size_t i = 0; i < sink->left.unknown_count; i++) {
+        const struct encoder_unknown *u = &sink->left.unknown[i];
+        if (u->records > 0) {
+            cli_note("warning: column %s: %" PRIu64 " record%s a category that the training data "
+                     "did not have; the first: %s",
+                     u->column, u->records, u->records == 1 ? " has" : "s have", u->first);
+        }
+    }
     if (is_stdout(o)) {
         return;
     }
@@ -291,7 +299,7 @@ static int run(const struct cli_args *args)
     }
     saved_model_free(model);
     buf_release(&sink.text);
-    free(sink.left.first);
+    encoder_left_release(&sink.left);
     free(path);
     return rc == 0 ? CLI_OK : cli_fail(&err);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus resume: a job that is paused, or has ended, goes back into the queue; keys of its file can
  * change at the same moment. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "checkpoint/checkpoint_dir.h"
 #include "cli/cli.h"
 #include "cli/find_job.h"
 #include "cli/follow.h"
@@ -75,6 +77,26 @@ static int read_spec(const Gradus__V1__Job *job, const struct cli_args *args, st
     return rc;
 }
 
+/* Nothing is started for a job whose checkpoints are all damaged. What cannot be looked at here is
+ * left to the master. */
+static int check_saved(const Gradus__V1__Job *job, const char *state_dir, struct err *err)
+{
+    if (job->checkpoint[0] == '\0') {
+        return 0;
+    }
+    struct err why = {0};
+    char *dir = mem_printf("%s/checkpoints/%s", state_dir, job->id), *path = NULL;
+    int rc = checkpoint_find_whole(dir, &path, &why);
+    free(path);
+    free(dir);
+    return rc != ERR_CORRUPT
+               ? 0
+               : err_set(err, ERR_STATE,
+                         "job %s cannot go on: none of its checkpoints is whole: %s; it can when "
+                         "what is damaged is put back",
+                         job->id, why.msg);
+}
+
 static int run_here(const struct found_job *found, const struct cli_args *args)
 {
     const struct cli_common *o = args->options;
@@ -86,6 +108,9 @@ static int run_here(const struct found_job *found, const struct cli_args *args)
         code = cli_fail(&err);
     }
     code = code != CLI_OK ? code : local_job_check(&spec, NULL, o->worker, o->overcommit);
+    if (code == CLI_OK && check_saved(found->job, found->state_dir, &err) != 0) {
+        code = cli_fail(&err);
+    }
     if (code == CLI_OK) {
         follow_block_signals(true);
         code = run_dir_claim(found->state_dir, &dir, &err) == 0 ? CLI_OK : cli_fail(&err);

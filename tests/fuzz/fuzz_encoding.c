@@ -51,7 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                                         : fuzz_file(1, rows, sizeof rows - 1),
                                             .unlabelled = true};
         bool small = shape_count(&encoder_info(e)->features) <= NUMBERS_MAX;
-        (void)encoder_read(e, &files, see, &small, &err);
+        struct encoder_left left = {0};
+        (void)encoder_read(e, &files, see, &small, &left, &err);
+        encoder_left_release(&left);
     }
     encoder_free(e);
     free(text);

@@ -50,6 +50,7 @@ class Inputs(PredictTest):
         result = self.train(FLOWERS, data__ignore="price")
         expected = read_csv(self.predict(result, self.test, "a.csv"))
         self.assertEqual(self.answers(result, self.test), expected)  # without --out: standard output
+        self.assertNotIn("warning", self.said)
         self.assertEqual(self.answers(result, "-", stdin=self.bytes_of(self.test)), expected)
         for position in (0, 3, 5):
             path = self.with_ids("ids.csv", position)
@@ -70,6 +71,7 @@ class Inputs(PredictTest):
         # A class and a category that were never trained: the label means nothing, the category is none of those.
         odd = self.write("odd.csv", [dict(self.rows[0], kind="purple"), dict(self.rows[0], soil="mud")])
         found = self.answers(result, odd)
+        self.assertIn(f'warning: column soil: 1 record has a category that the training data did not have; the first: "mud", {odd}:3', self.said)
         self.assertEqual(found[0]["class"], expected[0]["class"])
         self.assertAlmostEqual(sum(float(p) for name, p in found[1].items() if name != "class"), 1, places=5)
         self.json_lines(result, expected)

@@ -64,6 +64,49 @@ class Resume(FairTest):
         self.assertEqual(self.export(short["job"], "short"), self.export(whole["job"], "whole"))
         self.assertIn("no master runs in", gradus("pause", short["job"], *state).stderr)
 
+    def test_a_job_of_gradus_run_whose_checkpoint_is_damaged(self):
+        """Nothing is started for what cannot go on; with a whole one, also an older one, it does."""
+        job = self.run_job(state="damaged", training__epochs=1, **self.job_keys)
+        state = ("--state-dir", self.dir + "/damaged")
+        file = os.path.join(job["checkpoint"], "shard-1-of-2.safetensors")
+        with open(file, "rb") as f:
+            whole = f.read()
+        with open(file, "r+b") as f:
+            f.seek(len(whole) - 1)
+            f.write(bytes([whole[-1] ^ 1]))
+        done = gradus("resume", job["job"], "--set", "training.epochs=2", *state)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        said = " ".join(done.stderr.split())
+        for part in f"job {job['job']} cannot go on: none of its checkpoints is whole: checkpoint {job['checkpoint']}", os.path.basename(file), "checksum":
+            self.assertIn(part, said)
+        self.assertNotIn("1 master", said)
+        self.assertEqual(read_job(gradus("status", job["job"], "--json", *state).stdout)["state"], "SUCCEEDED")
+        with open(file, "wb") as f:
+            f.write(whole)
+        done = gradus("resume", job["job"], "--set", "training.epochs=2", *state)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_one_whose_checkpoint_is_damaged_waits(self):
+        """In a cluster the file may be put back; what is damaged, and where, is shown meanwhile."""
+        self.cluster(workers=2)
+        job = self.submit(training__epochs=1, **self.job_keys)
+        saved = self.wait_end(job)["checkpoint"]
+        file = os.path.join(saved, "shard-1-of-2.safetensors")
+        with open(file, "rb") as f:
+            whole = f.read()
+        with open(file, "r+b") as f:
+            f.seek(len(whole) - 1)
+            f.write(bytes([whole[-1] ^ 1]))
+        self.ask("resume", job, "--set", "training.epochs=2")
+
+        def told():
+            reason = self.now(job)["reason"]
+            return "none of its checkpoints can be read" in reason and saved in reason and os.path.basename(file) in reason and "damaged" in reason
+        self.wait_for("the reason", told)
+        with open(file, "wb") as f:
+            f.write(whole)
+        self.wait_end(job)
+
     def test_checkpoints_that_nobody_asks_for(self):
         self.cluster(workers=2)
         keys = {"training__evaluate_every": "never", **self.job_keys}

@@ -359,7 +359,8 @@ struct job {
     char *restore;
     char *avoid[AVOID_MAX]; /* checkpoints that servers could not read since it last ran; owned */
     size_t avoid_count;
-    char *warning; /* to be shown when the job runs; owned; NULL: none */
+    char *avoid_why; /* what is wrong with the first of them, the newest; owned */
+    char *warning;   /* to be shown when the job runs; owned; NULL: none */
     uint64_t find_number;
     bool history_starts; /* what waited for this start holds now, and is not stored yet */
     struct sync_point sync_point;

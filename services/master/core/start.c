@@ -420,10 +420,11 @@ void on_found(struct master *m, const struct master_found *found)
         job_must_restart(
             j, action_printf(m, "cannot look for its newest checkpoint: %s", found->err->msg));
     } else if (!found->found && named) {
+        const char *why =
+            action_printf(m, "none of its checkpoints can be read, and it had %s: %s",
+                          j->record.checkpoint, j->avoid_count > 0 ? j->avoid_why : skipped);
         start_avoid_clear(j); /* all of them are tried again */
-        job_must_restart(j,
-                         action_printf(m, "none of its checkpoints can be read, and it had %s: %s",
-                                       j->record.checkpoint, skipped));
+        job_must_restart(j, why);
     } else if (j->phase == PHASE_RECALL) { /* where it goes on is found when the data are known */
         take_encoding(j, found->encoding);
         j->found = true;

@@ -12,12 +12,17 @@ void start_avoid_clear(struct job *j)
     while (j->avoid_count > 0) {
         free(j->avoid[--j->avoid_count]);
     }
+    free(j->avoid_why);
+    j->avoid_why = NULL;
 }
 
-static void avoid(struct job *j, const char *directory)
+static void avoid(struct job *j, const char *directory, const char *why)
 {
     if (j->avoid_count == AVOID_MAX) {
         start_avoid_clear(j);
+    }
+    if (j->avoid_count == 0) {
+        job_record_set(&j->avoid_why, why);
     }
     if (!MUTANT(damage_forgotten)) {
         j->avoid[j->avoid_count++] = mem_strdup(directory);
@@ -50,7 +55,7 @@ void start_open_refused(struct master *m, struct job *j, struct node *n, const s
         char quoted[1200];
         action_log(m, LOG_LEVEL_ERROR, "checkpoint_damaged", "job=%s checkpoint=%s reason=%s",
                    j->record.id, j->restore, log_quote(why, quoted, sizeof quoted));
-        avoid(j, j->restore);
+        avoid(j, j->restore, why);
     }
     job_must_restart(j, why);
 }

@@ -280,6 +280,45 @@ static void what_is_of_another_owner_is_left_alone(void **state)
     assert_true(has(f, "step-000000002") && has(f, "step-000000003"));
 }
 
+/* Changes a byte of the values of a file, and nothing else. */
+static void flip(const struct fixture *f, const char *step)
+{
+    char *path = file_join(f->dir, step);
+    struct buf file = {0};
+    read_whole(path, "shard-1-of-2.safetensors", &file);
+    file.data[file.len - 1] ^= 1;
+    write_whole(path, "shard-1-of-2.safetensors", file.data, file.len);
+    buf_release(&file);
+    free(path);
+}
+
+static void the_newest_whole_one_is_found(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = NULL;
+    struct err err = {0};
+    assert_int_equal(checkpoint_find_whole(f->dir, &path, &err), ERR_NOT_FOUND);
+    free(write_checkpoint(f, 2, 10, 1));
+    free(write_checkpoint(f, 2, 20, 1));
+    free(write_checkpoint(f, 2, 30, 1));
+    assert_int_equal(checkpoint_find_whole(f->dir, &path, &err), 0);
+    assert_string_equal(strrchr(path, '/') + 1, "step-000000030");
+    free(path);
+    flip(f, "step-000000030");
+    flip(f, "step-000000010");
+    assert_int_equal(checkpoint_find_whole(f->dir, &path, &err), 0);
+    assert_string_equal(strrchr(path, '/') + 1, "step-000000020");
+    free(path);
+    flip(f, "step-000000020");
+    assert_int_equal(checkpoint_find_whole(f->dir, &path, &err), ERR_CORRUPT);
+    assert_message(err, "step-000000030"); /* the newest */
+    assert_message(err, "shard-1-of-2.safetensors");
+    flip(f, "step-000000030"); /* it is put back */
+    assert_int_equal(checkpoint_find_whole(f->dir, &path, &err), 0);
+    assert_string_equal(strrchr(path, '/') + 1, "step-000000030");
+    free(path);
+}
+
 static void nothing_complete_means_nothing_goes(void **state)
 {
     const struct fixture *f = *state;
@@ -302,6 +341,7 @@ int main(void)
         TEST(old_ones_go),
         TEST(the_order_is_that_of_their_making),
         TEST(what_is_of_another_owner_is_left_alone),
+        TEST(the_newest_whole_one_is_found),
         TEST(nothing_complete_means_nothing_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,6 +63,7 @@ static struct seen read_all(const struct encoder *e, const char *file, bool unla
     if (encoder_read(e, &files, see, &s, &left, &err) != 0) {
         fail_msg("%s", err.msg);
     }
+    encoder_left_release(&left);
     return s;
 }
 
@@ -77,6 +78,7 @@ static void refused(const struct encoder *e, const char *file, bool unlabelled, 
     if (strstr(err.msg, part) == NULL) {
         fail_msg("%s", err.msg);
     }
+    encoder_left_release(&left);
     free(s.numbers);
 }
 
@@ -307,6 +309,33 @@ static void idx(void **state)
     check(fixture_spec(train, labels), DATA_LABEL_CLASS, more, "m.idx");
 }
 
+/* How many records of u.csv have categories in @column that are not known, and the first. */
+static void assert_unknown(const struct encoder *e, const char *column, uint64_t records,
+                           const char *first, const char *place)
+{
+    struct seen s = {0};
+    struct err err = {0};
+    struct encoder_left left = {0};
+    const struct encoder_files files = {.file = "u.csv", .unlabelled = true};
+    assert_int_equal(encoder_read(e, &files, see, &s, &left, &err), 0);
+    size_t k = 0;
+    while (k < left.unknown_count && strcmp(left.unknown[k].column, column) != 0) {
+        k++;
+    }
+    assert_true(k < left.unknown_count);
+    assert_int_equal(left.unknown[k].records, records);
+    if (first == NULL) {
+        assert_null(left.unknown[k].first);
+    } else {
+        const char *found = left.unknown[k].first;
+        if (strstr(found, first) != found || strcmp(strrchr(found, '/') + 1, place) != 0) {
+            fail_msg("%s", found);
+        }
+    }
+    encoder_left_release(&left);
+    free(s.numbers);
+}
+
 static void records_that_would_be_left_out(void **state)
 {
     (void)state;
@@ -332,12 +361,51 @@ static void records_that_would_be_left_out(void **state)
     assert_int_equal(s.records, 1);
     assert_int_equal(left.count, 1);
     assert_non_null(strstr(left.first, "v.csv:2: column 0: \"x\" is not a number"));
-    free(left.first);
+    encoder_left_release(&left);
     free(s.numbers);
     encoder_free(e);
     spec.bad_records = 0;
     e = open_encoder(&spec, DATA_LABEL_CLASS);
     refused(e, "v.csv", true, ERR_INVALID, "v.csv:2");
+    encoder_free(e);
+}
+
+/* Of which the model reads nothing; what has a feature, or a bucket, is not among them. */
+static void categories_that_no_train_record_had(void **state)
+{
+    (void)state;
+    char train[] = "t.csv", label[] = "y", categorical[] = "plan, city", bar[] = "|";
+    fixture_text("t.csv", "plan,x,city,y\na,1,Bonn,0\nb,2,Trier,1\na,3,Ulm,1\n");
+    fixture_text("u.csv", "plan,x,city\na,1,Bonn\nc,2,Bonn\nb,1,Rome\nd,2,Ulm\nc,7,Bonn\n");
+    struct data_spec spec = fixture_spec(train, none);
+    spec.label = label;
+    spec.categorical = categorical;
+    spec.header = DATA_HEADER_TRUE;
+    struct encoder *e = open_encoder(&spec, DATA_LABEL_CLASS);
+    assert_unknown(e, "plan", 3, "\"c\", ", "u.csv:3");
+    assert_unknown(e, "city", 1, "\"Rome\", ", "u.csv:4");
+    encoder_free(e);
+    struct data_column columns[] = {
+        {.column = (char[]){"plan"}, .as = COLUMN_LIST, .separator = bar},
+        {.column = (char[]){"x"}, .as = COLUMN_NUMBER},
+        {.column = (char[]){"city"}, .as = COLUMN_CATEGORY, .buckets = 5},
+        {.column = (char[]){"y"}, .as = COLUMN_LABEL},
+    };
+    for (size_t i = 0; i < 4; i++) {
+        columns[i].boundaries = columns[i].vocabulary = columns[i].vocabulary_file = none;
+        columns[i].separator = columns[i].separator == NULL ? none : columns[i].separator;
+    }
+    spec.categorical = spec.label = none;
+    spec.columns = columns;
+    spec.column_count = 4;
+    fixture_text("u.csv", "plan,x,city\na|b,1,Bonn\na|q,2,Bonn\nb,1,Rome\nd,2,Ulm\n");
+    e = open_encoder(&spec, DATA_LABEL_CLASS);
+    assert_unknown(e, "plan", 2, "\"a|q\", ", "u.csv:3");
+    assert_unknown(e, "city", 0, NULL, NULL);
+    encoder_free(e);
+    columns[0].unknown = COLUMN_UNKNOWN_OWN;
+    e = open_encoder(&spec, DATA_LABEL_CLASS);
+    assert_unknown(e, "plan", 0, NULL, NULL);
     encoder_free(e);
 }
 
@@ -444,6 +512,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(criteo, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(idx, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(records_that_would_be_left_out, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(categories_that_no_train_record_had, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(files_are_read_in_blocks, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(streamed_train_data, fixture_setup, fixture_teardown),

@@ -274,6 +274,7 @@ static void encoders_know_the_column(void **state)
         if (encoder_read(e, &files, count_records, &records, &left, &err) != 0) {
             fail_msg("%s", err.msg);
         }
+        encoder_left_release(&left);
         assert_int_equal(records, 1);
     }
     encoder_free(e);

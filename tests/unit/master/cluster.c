@@ -349,7 +349,8 @@ static void answer_comes(struct cluster *c, struct flight *f)
 
 static void find_comes(struct cluster *c, const struct flight *f)
 {
-    struct fake_checkpoint *p = c->find_gone ? NULL : cluster_checkpoint(c, f->job);
+    const bool none = c->find_gone || (c->only_one && c->avoided > 0);
+    struct fake_checkpoint *p = none ? NULL : cluster_checkpoint(c, f->job);
     struct master_event e = {.kind = MASTER_FOUND};
     struct err err = {0};
     char best_path[128];

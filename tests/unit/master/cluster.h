@@ -186,6 +186,7 @@ struct cluster {
     size_t avoided;                      /* checkpoints, by the last FIND */
     int find_fails;                      /* code; 0: it does not */
     bool find_gone;                      /* no checkpoint is there */
+    bool only_one;                       /* and none when it is to be avoided */
     bool row_of_start;                   /* it was stored when the job began: it knows of no step */
     uint32_t format_more, protocol_more; /* by so much the row's differ from the next master's */
     bool other_unsound;    /* the next master cannot believe that the server of a backup is there */

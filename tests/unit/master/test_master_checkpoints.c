@@ -150,6 +150,28 @@ static void a_damaged_checkpoint_is_avoided(void **state)
     cluster_free(c);
 }
 
+/* When no other is left, what is damaged is still told. */
+static void what_is_damaged_is_told_while_none_is_left(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = with_checkpoint(8045, id);
+    refuse(c, "ps-2", MASTER_CALL_OPEN, ERR_CORRUPT);
+    refuse(c, "ps-3", MASTER_CALL_OPEN, ERR_CORRUPT);
+    c->only_one = true;
+    cluster_kill(cluster_node(c, "ps-1"));
+    const char *none = "none of its checkpoints can be read, and it had ";
+    while (strstr(cluster_job(c, id)->reason, none) == NULL) {
+        cluster_advance(c);
+    }
+    cluster_assert_reason(c, id, cluster_job(c, id)->checkpoint);
+    cluster_assert_reason(c, id, "refused by the test");
+    refuse(c, "ps-2", MASTER_CALL_OPEN, 0);
+    refuse(c, "ps-3", MASTER_CALL_OPEN, 0);
+    cluster_until(c, id, JOB_SUCCEEDED, 100000);
+    cluster_free(c);
+}
+
 /* A server that cannot read them now is no reason to take older ones, nor to give up. */
 static void a_server_that_cannot_read_is_asked_again(void **state)
 {
@@ -259,6 +281,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_is_never_older_than_that),
         cmocka_unit_test(without_it_there_is_none_before_the_end),
         cmocka_unit_test(a_damaged_checkpoint_is_avoided),
+        cmocka_unit_test(what_is_damaged_is_told_while_none_is_left),
         cmocka_unit_test(a_server_that_cannot_read_is_asked_again),
     };
     return cmocka_run_group_tests_name("master_checkpoints", tests, NULL, NULL);

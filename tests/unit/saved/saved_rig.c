@@ -351,6 +351,7 @@ void saved_rig_predict(const struct saved_rig *r, struct saved_model *m, const c
     saved_rig_file(r, files.file, text);
     *out = (struct saved_rig_answers){.width = saved_model_width(m)};
     ok(saved_predict(m, &files, 1, take, out, &left, &err), &err);
+    encoder_left_release(&left);
 }
 
 void saved_rig_near(float a, double b)

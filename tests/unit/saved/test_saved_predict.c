@@ -139,7 +139,9 @@ static int fails(const struct saved_rig *r, struct saved_model *m, const char *t
     struct encoder_left left = {0};
     *calls = 0;
     saved_rig_file(r, "test", text);
-    return saved_predict(m, &files, 1, refuse, calls, &left, err);
+    int rc = saved_predict(m, &files, 1, refuse, calls, &left, err);
+    encoder_left_release(&left);
+    return rc;
 }
 
 /* Who takes the answers ends it; keys that a layer has no rows for are named. */
