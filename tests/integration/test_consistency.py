@@ -65,8 +65,9 @@ class FashionMnistKills(FashionMnist, Kills, FaultTest):
 
 
 class Policies(Digits, FaultTest):
-    # Fewer are enough on an idle machine; how stale gradients are depends on what else it does.
+    # Fewer are enough on an idle machine; how stale gradients are depends on what else it does. A tenth is chance.
     epochs = 12
+    accuracy = 0.5
 
     def test_each_learns(self):
         for keys in ({"staleness_policy": "scale_lr"}, {"staleness_policy": "delay_compensation"},
