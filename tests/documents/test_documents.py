@@ -102,6 +102,7 @@ SHORTER = [
     (r"--seeds 1000000000\b", "--seeds 1000"),
     (r"--seeds 100000\b", "--seeds 300"),
     (r"(gradus compare \S+)", r"\1 --set training.epochs=1"),
+    (r"(gradus resume digits-1 --set training.epochs=)20", rf"\g<1>{ENDLESS + 1}"),  # it may be past that
 ]
 
 

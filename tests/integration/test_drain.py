@@ -149,6 +149,7 @@ class Server(DrainTest):
             self.assertEqual(self.servers[i].stop(), 0)
             self.servers[i] = self.start("ps", f"--master={self.master.address}", f"--listen={self.servers[i].address}",
                                          f"--name={node}", f"--checkpoint-dir={self.state_dir}/checkpoints")
+            self.wait_for("it to be known", lambda i=i: self.is_known(self.servers[i]))
             self.assertNotIn("dr", self.row_of(node))
             self.wait_more(job)
         self.assert_as_quiet(job)
