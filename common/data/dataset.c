@@ -79,6 +79,11 @@ uint64_t dataset_bad_records(const struct dataset *d, const char **first)
     return d->bad_count;
 }
 
+const char *dataset_foreign_text(const struct dataset *d)
+{
+    return d->foreign;
+}
+
 const char *dataset_format(const struct dataset *d)
 {
     return d->format;

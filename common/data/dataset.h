@@ -71,6 +71,8 @@ const struct sparse_fields *dataset_fields(const struct dataset *d); /* may be n
 /* What was measured on the train records, as JSON (encoding_json.h). Of the train part alone; NULL
  * where it is too long. */
 const char *dataset_measured(const struct dataset *d);
+/* The first label or category that is not UTF-8, and where it is, in words; NULL: all are. */
+const char *dataset_foreign_text(const struct dataset *d);
 /* What data_spec.measured did not know of the train records, in words; NULL: nothing. */
 const char *dataset_news(const struct dataset *d);
 /* Class names in order, or NULL when they are plain numbers. */

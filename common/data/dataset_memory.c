@@ -9,6 +9,7 @@
 #include "data/encoding_given.h"
 #include "data/encoding_json.h"
 #include "data/fingerprint.h"
+#include "data/foreign_text.h"
 #include "data/parts.h"
 
 /* All records of a part, in memory. */
@@ -71,6 +72,7 @@ struct made {
     struct encoding encoding;
     struct records like; /* the kind of the train records */
     struct buf news;
+    char *foreign[2]; /* of the train and the test records */
 };
 
 static void made_release(struct made *m)
@@ -80,6 +82,8 @@ static void made_release(struct made *m)
     records_release(&m->like);
     parts_release(&m->parts);
     buf_release(&m->news);
+    free(m->foreign[0]);
+    free(m->foreign[1]);
 }
 
 static int encode_in_memory(struct made *m, const struct data_spec *spec, bool is_class,
@@ -90,6 +94,10 @@ static int encode_in_memory(struct made *m, const struct data_spec *spec, bool i
     rc = rc != 0 ? rc : parts_read(spec, is_class, like, &m->parts, err);
     if (rc == 0 && like != NULL) {
         rc = encoding_given_check(m->given, &m->parts.train, &m->news, err);
+    }
+    if (rc == 0) {
+        m->foreign[0] = foreign_text_first(&m->parts.train);
+        m->foreign[1] = m->parts.has_test ? foreign_text_first(&m->parts.test) : NULL;
     }
     rc = rc != 0 ? rc : records_kind(&m->parts.train, &m->like, err);
     if (rc != 0) {
@@ -122,6 +130,9 @@ int dataset_memory_open(const struct data_spec *spec, enum data_label_kind label
         made[0]->measured = encoding_describe(m.encoding.spec, parts->format, &m.like, &m.encoding);
         made[0]->news =
             m.news.len == 0 ? NULL : cells_settle(buf_str(&m.news), data_roots_bind(spec->roots));
+    }
+    for (size_t i = 0; rc == 0 && i < 2 && made[i] != NULL; i++) {
+        made[i]->foreign = cells_settle(m.foreign[i], data_roots_bind(spec->roots));
     }
     made_release(&m);
     if (rc != 0) {

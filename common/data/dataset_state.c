@@ -31,6 +31,7 @@ void dataset_free(struct dataset *d)
     free(d->bad_first);
     free(d->format);
     free(d->measured);
+    free(d->foreign);
     free(d->news);
     sparse_summary_free(d->summary);
     sample_free(d->sample);

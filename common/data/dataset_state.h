@@ -29,6 +29,7 @@ struct dataset {
     char *bad_first;
     char *format;
     char *measured;        /* encoding_json.h; NULL: of the test part */
+    char *foreign;         /* foreign_text.h */
     char *news;            /* what a given encoding did not know of the train records; or NULL */
     struct sample *sample; /* info.records are the kept ones of all; NULL: all are */
     /* Of records that are read from their files when they are asked for; the arrays above are

@@ -135,6 +135,9 @@ static int make_view(struct dataset_stream *st, size_t view, struct dataset **ou
     d->bad_count = view == STREAM_TRAIN || v->source == STREAM_TEST ? s->bad_count : 0;
     d->bad_first =
         d->bad_count > 0 ? cells_settle(s->bad_first, data_roots_bind(st->spec.roots)) : NULL;
+    d->foreign = view == STREAM_TRAIN || v->source == STREAM_TEST
+                     ? cells_settle(s->foreign, data_roots_bind(st->spec.roots))
+                     : NULL;
     if (view == STREAM_TRAIN) {
         d->measured =
             encoding_describe(st->encoding.spec, d->format, &st->digest.records, &st->encoding);

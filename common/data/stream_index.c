@@ -13,7 +13,7 @@
 #include "base/mem.h"
 
 #define MAGIC "GRADUSIX"
-#define VERSION 3U
+#define VERSION 4U
 #define END_WORDS 4 /* version, bytes of entries, bytes of notes, checksum */
 #define END_BYTES (sizeof MAGIC - 1 + END_WORDS * sizeof(uint64_t))
 #define PIECE_BYTES ((size_t)64 << 10)

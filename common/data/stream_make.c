@@ -73,6 +73,7 @@ static void note_source(const struct stream_source *s, struct buf *notes)
     notes_add_number(notes, s->numbers);
     notes_add_number(notes, s->bad_count);
     notes_add_text(notes, s->bad_first);
+    notes_add_text(notes, s->foreign);
     for (size_t i = 0; i < s->file_count; i++) {
         const struct stream_file *f = &s->files[i];
         notes_add_number(notes, f->first_record);

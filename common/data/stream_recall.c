@@ -82,6 +82,7 @@ static void recall_source(struct stream_source *s, struct notes *n)
     s->numbers = (size_t)notes_number(n);
     s->bad_count = notes_number(n);
     s->bad_first = notes_text(n);
+    s->foreign = notes_text(n);
     n->ok = n->ok && s->group > 0 && s->group <= STREAM_GROUP_MAX &&
             (s->bad_count > 0) == (s->bad_first != NULL);
     for (size_t i = 0; i < s->file_count && n->ok; i++) {

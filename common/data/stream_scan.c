@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/foreign_text.h"
 #include "data/parts.h"
 #include "data/stream_source.h"
 
@@ -119,6 +120,7 @@ static int visit_block(struct pass *p, size_t i, uint64_t at, uint64_t line, siz
         *end = left > 0 && count == left ? last : *end;
         s->bad_count += block.records.bad_count;
         s->bad_first = s->bad_first == NULL ? mem_strdup(block.records.bad_first) : s->bad_first;
+        s->foreign = s->foreign == NULL ? foreign_text_first(&block.records) : s->foreign;
         s->skipped += block.records.skipped;
         s->records += count;
         f->records += count;

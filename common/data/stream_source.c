@@ -213,6 +213,7 @@ void stream_source_release(struct stream_source *s)
     free(s->labels_path);
     free(s->where);
     free(s->bad_first);
+    free(s->foreign);
     pthread_mutex_destroy(&s->lock);
     *s = (struct stream_source){.key = NULL};
 }

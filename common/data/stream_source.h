@@ -63,6 +63,7 @@ struct stream_source {
     uint64_t records, groups, group; /* group: records of each */
     uint64_t bad_count, skipped;
     char *bad_first;
+    char *foreign;      /* foreign_text.h */
     size_t numbers;     /* numbers of a record; of sparse rows the most */
     bool scanned;       /* everything above is known */
     size_t block_bytes; /* bytes of text that are read at once */

@@ -94,11 +94,11 @@ static void add_json(const struct saved_model *m, const float *answer, struct bu
         return;
     }
     buf_add_str(out, "\"class\": ");
-    json_add_string(out, saved_model_class_name(m, largest(answer, classes)));
+    json_add_text(out, saved_model_class_name(m, largest(answer, classes)));
     buf_add_str(out, ", \"probabilities\": {");
     for (size_t i = 0; i < classes; i++) {
         buf_add_str(out, i == 0 ? "" : ", ");
-        json_add_string(out, saved_model_class_name(m, i));
+        json_add_text(out, saved_model_class_name(m, i));
         buf_add_str(out, ": ");
         add_number(answer[i], true, out);
     }
@@ -113,9 +113,9 @@ static void add_id(enum answer_format format, const char *id, const char *text, 
         buf_add_char(out, ',');
         return;
     }
-    json_add_string(out, id);
+    json_add_text(out, id);
     buf_add_str(out, ": ");
-    json_add_string(out, text);
+    json_add_text(out, text);
     buf_add_str(out, ", ");
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "cli/output_diags.h"
 #include "cli/terminal.h"
 #include "os/file.h"
@@ -18,10 +19,14 @@
 void cli_say(const char *text)
 {
     char *line = mem_printf("gradus: %s\n", text);
+    const size_t n = 4 * strlen(line) + 1; /* \xNN for each byte */
+    char *shown = mem_new(n, 1);
     struct buf out = {0};
-    terminal_wrap(line, terminal_columns(STDERR_FILENO), &out);
+    text_utf8(line, shown, n);
+    terminal_wrap(shown, terminal_columns(STDERR_FILENO), &out);
     (void)fputs(buf_str(&out), stderr);
     buf_release(&out);
+    free(shown);
     free(line);
 }
 

@@ -101,7 +101,8 @@ void cli_add_word(const char *word, struct buf *out);
  * For commands with CLI_RULES_DIR, before anything else. Returns CLI_OK, or the exit code when
  * there is no such directory. */
 int cli_load_rules(const struct cli_common *common);
-/* "gradus: " and @text, wrapped for the terminal that stderr may be. */
+/* "gradus: " and @text, wrapped for the terminal that stderr may be; bytes that are no UTF-8 as
+ * \xNN. */
 void cli_say(const char *text);
 /* cli_say() of a message that printf makes. */
 void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

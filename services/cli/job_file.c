@@ -100,6 +100,21 @@ static void say_bad_records(const char *part, const struct dataset *d)
     }
 }
 
+/* One of both parts will do. */
+static void say_foreign_text(const struct dataset *train, const struct dataset *test)
+{
+    const char *first = dataset_foreign_text(train);
+    first = first == NULL && test != NULL ? dataset_foreign_text(test) : first;
+    if (first != NULL) {
+        char *text = mem_printf("warning: %s is not UTF-8; texts are compared byte by byte, so "
+                                "records in another encoding have other categories: bring the "
+                                "file to UTF-8 (iconv -f latin1 -t utf8)",
+                                first);
+        cli_say(text);
+        free(text);
+    }
+}
+
 static bool names_url(const struct data_spec *data)
 {
     const char *const all[] = {data->dir, data->train.file, data->train.labels, data->test.file,
@@ -151,6 +166,7 @@ int job_file_data(const struct job_spec *spec, struct dataset **train, struct da
     if (rc == 0) {
         say_bad_records("train", *train);
         say_bad_records("test", *test);
+        say_foreign_text(*train, *test);
         if (dataset_lacks_weights(*test, &spec->data)) {
             cli_say(DATA_NO_WEIGHTS);
         }

@@ -12,8 +12,9 @@
 
 #define NUMBERS_MAX 4096 /* of a record that is tried */
 
-static int see(void *context, const struct dataset *block, struct err *err)
+static int see(void *context, const struct encoder_block *part, struct err *err)
 {
+    const struct dataset *block = part->data;
     struct batch b = {0};
     const uint64_t first = 0;
     int rc = *(const bool *)context ? batch_init(&b, block, 1, err) : 0;

@@ -134,6 +134,27 @@ class Inputs(PredictTest):
         self.assertEqual((len(found), found[0]), (2, found[1]))
         self.assertIn("the first: standard input:2: JSON", self.said)
 
+    def test_texts_that_are_not_utf8(self):
+        """Bytes stay what they are, but JSON has them as messages do; the first one is told with its line."""
+        file, new = (os.path.join(self.dir, name) for name in ("latin1.yaml", "new.csv"))
+        with open(os.path.join(self.dir, "latin1.csv"), "wb") as f:
+            f.write(b"city,x,size\n" + 40 * b"Bonn,1,klein\nK\xf6ln,2,gro\xdf\n")
+        with open(new, "wb") as f:
+            f.write(b"city,x\nK\xf6ln,2\nZ\xfcrich,1\n")
+        with open(file, "w") as f:
+            f.write("name: latin1\ndata: {train: {file: latin1.csv}, label: size, categorical: city, scale: none}\n"
+                    "model: {layers: [dense: {units: 2}], loss: softmax_cross_entropy}\nupdate: {rule: sgd}\ntraining: {epochs: 2}\n")
+        done = gradus("validate", file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = " ".join(done.stderr.split())
+        self.assertIn(r'latin1.csv:3: the label: "gro\xDF" is not UTF-8', said)
+        self.assertIn("iconv -f latin1 -t utf8", said)
+        result = self.run_job(file=file, data__dir=self.dir)
+        lines = [json.loads(line) for line in self.run_predict(result, new, "--unlabelled", "--format", "json", "--id", "city").splitlines()]
+        self.assertEqual([line["city"] for line in lines], [r"K\xF6ln", r"Z\xFCrich"])
+        self.assertEqual(list(lines[0]["probabilities"]), [r"gro\xDF", "klein"])
+        self.assertIn(r'column city: 1 record has a category that the training data did not have; the first: "Z\xFCrich"', self.said)
+
     def test_keys_and_images(self):
         for name, count, seed in (("train", 600, 1), ("test", 700, 2)):
             with open(os.path.join(self.dir, name), "w") as f:

@@ -251,7 +251,7 @@ static void write_lie(const char *path, const struct buf *index, size_t at, uint
 static void an_index_that_does_not_fit_is_made_anew(void **state)
 {
     (void)state;
-    enum { RECORDS, GROUPS, GROUP, NUMBERS, BAD, FIRST_RECORD = 6, FILE_RECORDS, FIRST_GROUP, END };
+    enum { RECORDS, GROUPS, GROUP, NUMBERS, BAD, FIRST_RECORD = 7, FILE_RECORDS, FIRST_GROUP, END };
     static const struct {
         size_t number;
         uint64_t is;
