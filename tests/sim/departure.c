@@ -25,6 +25,7 @@
 #define AGAIN_US (5 * SIM_S)    /* until it is started again */
 #define DEPARTS_US (15 * SIM_S) /* a report that was lost comes again after 3 s */
 #define BATCHES 20
+#define LOST_US (25 * SIM_S) /* until a call that was lost in silence is made again */
 
 /* ---- the server ---- */
 
@@ -364,6 +365,7 @@ static bool has_trouble(const struct world *w)
     for (uint32_t i = 0; i < w->node_count && !some; i++) {
         const struct sim_node *n = &w->nodes[i];
         some = n->life > 0 && (!n->up || n->paused || n->leaving);
+        some = some || (n->lost_us[1] > 0 && n->lost_us[1] + LOST_US > w->now_us);
         for (uint32_t k2 = 0; k2 < w->node_count && !some; k2++) {
             some = w->blocked_until[i][k2] > w->now_us;
         }

@@ -257,6 +257,7 @@
     X(leaves_not_emptied, DRAIN, "a server that is to end waits, and its shards stay")             \
     X(leaves_covers, DRAIN, "what is on a server that is to end counts as a backup")               \
     X(cover_may_end, DRAIN, "a server may end that another one which may end counts upon")         \
+    X(cover_drained_first, DRAIN, "a drain closes the backup for which a server may end")          \
     X(leaves_for_ever, DRAIN, "a server that has nothing is told to wait")                         \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")

@@ -76,7 +76,8 @@ static void move_shards(struct master *m, struct job *j)
 static bool is_counted_upon(const struct shard_state *s)
 {
     const struct node *n = s->node;
-    return s->backup.stage == BACKUP_FOLLOWS && n != NULL && n->leaves && !n->lingers;
+    const bool may_end = n != NULL && n->leaves && !n->lingers;
+    return s->backup.stage == BACKUP_FOLLOWS && may_end && !MUTANT(cover_drained_first);
 }
 
 /* Those on nodes that drain, and those that were wanted for one that does not drain any more. */
