@@ -23,8 +23,8 @@
 #define ASK_US (100 * SIM_MS)
 #define AWAY_US (1000 * SIM_MS) /* nobody is at the master's address: it has ended, too */
 #define AGAIN_US (5 * SIM_S)    /* until it is started again */
-#define DEPARTS_US (15 * SIM_S) /* a report that was lost comes again after 3 s */
-#define BATCHES 20
+#define DEPARTS_US (10 * SIM_S) /* a report that was lost comes again after 3 s */
+#define BATCHES 10
 #define LOST_US (25 * SIM_S) /* until a call that was lost in silence is made again */
 
 /* ---- the server ---- */
@@ -364,7 +364,7 @@ static bool has_trouble(const struct world *w)
            w->gone_us > w->now_us || w->pins_us > w->now_us || w->tests_us > w->now_us;
     for (uint32_t i = 0; i < w->node_count && !some; i++) {
         const struct sim_node *n = &w->nodes[i];
-        some = n->life > 0 && (!n->up || n->paused || n->leaving);
+        some = n->life > 0 && (!n->up || n->paused || n->leaving || n->slow > 1);
         some = some || (n->lost_us[1] > 0 && n->lost_us[1] + LOST_US > w->now_us);
         for (uint32_t k2 = 0; k2 < w->node_count && !some; k2++) {
             some = w->blocked_until[i][k2] > w->now_us;

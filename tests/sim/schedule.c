@@ -526,7 +526,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     maker_knobs(&m);
     s->knobs.compute_us *= s->mode == SIM_DRAIN ? 8 : 1; /* jobs are to last */
     if (s->mode == SIM_DRAIN && seed % 8 == 3) {
-        s->knobs.compute_us = 300 * SIM_MS; /* longer than a server may wait */
+        s->knobs.compute_us = 1 * SIM_S; /* longer than a server may wait */
     }
     some_given(s, given_percent);
     for (uint32_t i = 0; i < s->job_count; i++) {

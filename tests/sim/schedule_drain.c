@@ -79,7 +79,8 @@ void maker_ends(const struct maker *of, struct sim_schedule *s, uint32_t percent
     for (uint64_t i = between(&m, 1, 4); i > 0 && s->fault_count < SIM_FAULTS_MAX - 3; i--) {
         struct sim_fault *f = maker_fault(&m, FAULT_END, node);
         f->at_us = at_us;
-        f->until_us = f->at_us + about(&m, 300 * SIM_MS, 200 * SIM_S);
+        const bool patient = chance(&m, 30);
+        f->until_us = at_us + about(&m, patient ? 50 * SIM_S : 300 * SIM_MS, 200 * SIM_S);
         most_us = f->until_us - at_us > most_us ? f->until_us - at_us : most_us;
         meanwhile(&m, f);
         at_us += chance(&m, 50) ? below(&m, 60 * SIM_MS) : about(&m, 60 * SIM_MS, 5 * SIM_S);

@@ -191,8 +191,7 @@ static void clear(struct world *w)
     w->node_count = 0;
     w->client_request = 0;
     w->again_us = 0;
-    w->drains = 0;
-    w->departures = 0;
+    w->drains = w->departures = 0;
     w->troubles = 0;
     w->submits = 0;
     w->serials = 0;
