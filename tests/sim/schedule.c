@@ -525,7 +525,8 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     }
     maker_knobs(&m);
     s->knobs.compute_us *= s->mode == SIM_DRAIN ? 8 : 1; /* jobs are to last */
-    if (s->mode == SIM_DRAIN && seed % 8 == 3) {
+    const bool lasts = s->mode == SIM_DRAIN && seed % 8 == 3;
+    if (lasts) {
         s->knobs.compute_us = 1 * SIM_S; /* longer than a server may wait */
     }
     some_given(s, given_percent);
@@ -554,8 +555,10 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
             set(&m);
         }
     }
-    if (s->mode != SIM_STILL) {
+    if (s->mode != SIM_STILL && !lasts) { /* a job that is to stand waits for all its workers */
         maker_freeze(&m, s);
+    }
+    if (s->mode != SIM_STILL) {
         maker_bad_storage(&m, s);
     }
     if (s->mode != SIM_STILL && !schedule_freezes(s)) {
