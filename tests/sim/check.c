@@ -284,6 +284,7 @@ void check_record(struct world *w, const struct job_record *r)
     check_era_record(w, r);
     check_steady(w, job, r);
     check_servers(w, job, r);
+    departure_record(w, job, r);
     if (j->state != 0 && j->state != r->state) {
         check_yielded(w, job, r);
         TRACE(w, 0, "%s is %s: %s", r->id, job_state_name(r->state), r->reason);

@@ -123,7 +123,8 @@ void drain_answered(struct world *w, const struct master_reply *r)
 static bool is_draining(struct world *w, const char *name)
 {
     struct master_node_info info;
-    for (size_t i = 0; w->drains > 0 && master_node_at(w->master, i, 0, &info); i++) {
+    const bool some = w->drains + w->departures > 0;
+    for (size_t i = 0; some && master_node_at(w->master, i, 0, &info); i++) {
         if (info.draining && strcmp(info.id, name) == 0) {
             return true;
         }
@@ -136,7 +137,8 @@ static void master_dies(struct world *w)
 {
     struct sim_node *master = &w->nodes[0];
     uint32_t i = 0;
-    while (i < w->schedule->fault_count && w->schedule->faults[i].kind != FAULT_DRAIN) {
+    while (i < w->schedule->fault_count && w->schedule->faults[i].kind != FAULT_DRAIN &&
+           w->schedule->faults[i].kind != FAULT_END) {
         i++;
     }
     if (w->schedule->mode != SIM_DRAIN || w->quiet || master->armed || w->schedule->faults[i].off ||
@@ -203,8 +205,8 @@ void drain_logged(struct world *w, const char *event, const char *text)
 void drain_check(struct world *w)
 {
     struct master_node_info info;
-    for (size_t i = 0; w->drains > 0 && w->master != NULL && master_node_at(w->master, i, 0, &info);
-         i++) {
+    const bool some = w->drains + w->departures > 0 && w->master != NULL;
+    for (size_t i = 0; some && master_node_at(w->master, i, 0, &info); i++) {
         if (!info.alive) {
             continue;
         }

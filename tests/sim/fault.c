@@ -72,6 +72,7 @@ void fault_begin(struct world *w, uint32_t index)
         return; /* too late, or of a node that was shrunk away */
     }
     w->counts.faults[f->kind]++;
+    w->troubles++;
     TRACE(w, f->node, "FAULT %s", sim_fault_names[f->kind]);
     switch (f->kind) {
     case FAULT_CRASH:
@@ -164,6 +165,9 @@ void fault_begin(struct world *w, uint32_t index)
     case FAULT_DRAIN:
         drain_begin(w, index);
         break;
+    case FAULT_END:
+        departure_begin(w, index);
+        break;
     case FAULT_COPY:
         standstill_copy(w, f->node);
         break;
@@ -179,9 +183,14 @@ void fault_end(struct world *w, uint32_t index)
 {
     const struct sim_fault *f = &w->schedule->faults[index];
     struct sim_node *n = &w->nodes[f->node];
+    w->troubles++;
     switch (f->kind) {
     case FAULT_CRASH:
         node_start(w, f->node);
+        break;
+    case FAULT_END: /* the master has died in the middle; the server starts again by itself */
+        w->nodes[0].armed = false;
+        node_start(w, 0);
         break;
     case FAULT_DRAIN: /* it has left when it was empty; or the master has died in the middle */
         w->nodes[0].armed = false;

@@ -146,24 +146,25 @@ static void print_counts(const struct tally *t, double seconds)
            " violations\n",
            t->runs, seconds, (double)t->runs / seconds,
            t->runs == 0 ? 0 : (double)c->events / (double)t->runs, t->failed_count);
-    printf("messages %" PRIu64 ", updates %" PRIu64 ", duplicates %" PRIu64 ", dropped %" PRIu64
-           ", old requests %" PRIu64 ", given up %" PRIu64 ", speculated %" PRIu64
-           ", waits for memory %" PRIu64 ", checkpoints %" PRIu64 ", recoveries %" PRIu64
-           ", moves to other servers %" PRIu64 ", stopped early %" PRIu64
-           ", resumed after an end %" PRIu64 "\ntraces %" PRIu64 ", answered %" PRIu64
-           ", of all nodes %" PRIu64 "\ntables: rows admitted %" PRIu64 ", evicted %" PRIu64
-           ", without one %" PRIu64 ", pins given up %" PRIu64 ", restored %" PRIu64
-           ", rows ahead %" PRIu64 ", deltas read %" PRIu64 "\nversions read by readers %" PRIu64
-           ", records of primaries %" PRIu64 ", backups that took over %" PRIu64
-           ", that joined and followed %" PRIu64 ", that did both %" PRIu64
-           "\nnodes drained %" PRIu64 ", beside jobs that ran %" PRIu64 ", shards moved %" PRIu64
-           ", workers drained %" PRIu64 "\nfaults:",
-           c->messages, c->steps, c->duplicates, c->dropped, c->old, c->given_up, c->speculated,
-           c->memory_waits, c->checkpoints, c->recoveries, c->moves, c->stopped, c->resumed,
-           c->traces, c->traces_answered, c->traces_whole, c->rows_admitted, c->rows_evicted,
-           c->rows_dropped, c->pins_given_up, c->tables_restored, c->rows_ahead, c->deltas_read,
-           c->versions_read, c->records_received, c->takeovers, c->joined, c->joined_takeovers,
-           c->drained, c->drained_running, c->shards_moved, c->workers_drained);
+    printf(
+        "messages %" PRIu64 ", updates %" PRIu64 ", duplicates %" PRIu64 ", dropped %" PRIu64
+        ", old requests %" PRIu64 ", given up %" PRIu64 ", speculated %" PRIu64
+        ", waits for memory %" PRIu64 ", checkpoints %" PRIu64 ", recoveries %" PRIu64
+        ", moves to other servers %" PRIu64 ", stopped early %" PRIu64
+        ", resumed after an end %" PRIu64 "\ntraces %" PRIu64 ", answered %" PRIu64
+        ", of all nodes %" PRIu64 "\ntables: rows admitted %" PRIu64 ", evicted %" PRIu64
+        ", without one %" PRIu64 ", pins given up %" PRIu64 ", restored %" PRIu64
+        ", rows ahead %" PRIu64 ", deltas read %" PRIu64 "\nversions read by readers %" PRIu64
+        ", records of primaries %" PRIu64 ", backups that took over %" PRIu64
+        ", that joined and followed %" PRIu64 ", that did both %" PRIu64 "\nnodes drained %" PRIu64
+        ", beside jobs that ran %" PRIu64 ", shards moved %" PRIu64 ", workers drained %" PRIu64
+        "\nservers that might end %" PRIu64 ", from which others took over %" PRIu64 "\nfaults:",
+        c->messages, c->steps, c->duplicates, c->dropped, c->old, c->given_up, c->speculated,
+        c->memory_waits, c->checkpoints, c->recoveries, c->moves, c->stopped, c->resumed, c->traces,
+        c->traces_answered, c->traces_whole, c->rows_admitted, c->rows_evicted, c->rows_dropped,
+        c->pins_given_up, c->tables_restored, c->rows_ahead, c->deltas_read, c->versions_read,
+        c->records_received, c->takeovers, c->joined, c->joined_takeovers, c->drained,
+        c->drained_running, c->shards_moved, c->workers_drained, c->departed, c->departed_covered);
     for (uint32_t i = 0; i < FAULT_KIND_COUNT; i++) {
         printf(" %s %" PRIu64, sim_fault_names[i], c->faults[i]);
     }

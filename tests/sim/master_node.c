@@ -122,6 +122,10 @@ static void answer(struct world *w, const struct master_reply *r)
     if (u->kind == UNARY_HEARTBEAT && r->err.code == 0 && r->unready == NULL) {
         standby_told_ready(w, u->req.name);
     }
+    if (u->req.leaves && r->err.code == 0) {
+        out->moves = r->moves;
+        departure_told(w, u, r->moves);
+    }
     unary_answer(w, index, attempt);
 }
 
@@ -178,6 +182,7 @@ static void act(struct world *w)
             TRACE(w, 0, "%s %s", a->log.event, a->log.text);
             check_stop_log(w, a->log.event, a->log.text);
             drain_logged(w, a->log.event, a->log.text);
+            departure_logged(w, a->log.event, a->log.text);
             if (strcmp(a->log.event, "node_lost") == 0) {
                 check_lost(w, a->log.text);
             }
@@ -206,6 +211,7 @@ static void step(struct world *w, struct master_event *e)
     act(w);
     check_fair(w);
     drain_check(w);
+    departure_check(w);
     if (w->master != NULL) {
         check_wanted(w);
     }
@@ -349,6 +355,7 @@ void master_called(struct world *w, uint32_t index, uint32_t attempt)
                                             .generations = generations,
                                             .openings = openings,
                                             .standbys = standbys,
+                                            .leaves = q->leaves,
                                             .job_count = q->held_count,
                                             .works = works,
                                             .work_count = q->work_count};
@@ -392,6 +399,7 @@ void master_called(struct world *w, uint32_t index, uint32_t attempt)
             .message = q->message,
         };
     }
+    departure_asks(w, u);
     master_event(w, &e);
 }
 

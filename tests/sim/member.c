@@ -118,6 +118,7 @@ static void call(struct world *w, uint32_t node, enum membership_call kind)
     u->req.incarnation = n->incarnation;
     u->req.membership_call = n->member.call;
     if (kind == MEMBERSHIP_HEARTBEAT) {
+        u->req.leaves = departure_waits(n);
         fill_held(w, node, &u->req);
         fill_works(w, node, &u->req);
     }
@@ -201,6 +202,9 @@ void member_answer(struct world *w, uint32_t node, const struct unary *u,
     const struct unary_request asked = u->req;
     uint32_t life = n->life;
     step(w, node, &e, r);
+    if (n->life == life && asked.leaves) {
+        departure_heard(w, node, stop.code, stop.moves);
+    }
     if (!heartbeat || n->life != life || n->member.state != MEMBERSHIP_IN) {
         return;
     }

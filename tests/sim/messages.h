@@ -94,6 +94,7 @@ struct unary_request {
     uint64_t generation, start, version, step, step_limit, ledger_step;
     uint32_t replica_first, replica_end;
     bool hold, slots, idle, forget_pins;
+    bool leaves;                                /* HEARTBEAT: of a server that is to end */
     bool is_backup, joins, promote, has_backup; /* OPEN, MEMBERSHIP */
     struct sim_place backup;                    /* likewise: of a shard that has one */
     char keep_pin[64];
@@ -179,6 +180,7 @@ struct unary_reply {
     uint32_t stop_jobs; /* HEARTBEAT: a bit for each */
     uint64_t stop_openings[SIM_SHARDS_OF_PS];
     uint32_t stop_opening_count;
+    bool moves; /* HEARTBEAT of one that is to end: it has what goes elsewhere */
     enum master_lease_kind lease_kind;
     struct lease lease;
 };

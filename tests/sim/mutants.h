@@ -248,6 +248,17 @@
     X(moves_to_one_that_joins, DRAIN, "a shard moves to a backup that does not follow yet")        \
     X(drains_last_worker, DRAIN, "a job loses the workers that it needs to one who drains them")   \
     X(moved_is_backup, DRAIN, "who takes over a job without backups promotes no backup")           \
+    X(ends_before_copied, DRAIN, "a server may end while the backup of its shard joins")           \
+    X(ends_without_backup, DRAIN, "a server may end whose shard others could have")                \
+    X(leaves_until_undone, DRAIN, "who takes a drain back takes back that a server is to end")     \
+    X(moved_to_leaving, DRAIN, "shards move to servers that are to end")                           \
+    X(leaves_gets_backup, DRAIN, "backups join on servers that are to end")                        \
+    X(leaves_is_free, DRAIN, "a server that is to end is given jobs")                              \
+    X(leaves_not_emptied, DRAIN, "a server that is to end waits, and its shards stay")             \
+    X(leaves_covers, DRAIN, "what is on a server that is to end counts as a backup")               \
+    X(cover_may_end, DRAIN, "a server may end that another one which may end counts upon")         \
+    X(cover_drained_first, DRAIN, "a drain closes the backup for which a server may end")          \
+    X(leaves_for_ever, DRAIN, "a server that has nothing is told to wait")                         \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

@@ -92,7 +92,8 @@ extern const char *const sim_mode_names[SIM_MODE_COUNT];
     X(COPY, copy)   /* another process wants the name of node */                                   \
     X(PROBE, probe) /* somebody has found nobody at node, which beats */                           \
     X(DRAIN, drain) /* a client empties node, and takes that back at the end; number 1: before     \
-                       that the node leaves, when it is empty */
+                       that the node leaves, when it is empty */                                   \
+    X(END, end)     /* a server is told to end, and does when it may, or when until_us is over */
 
 enum sim_fault_kind {
 #define X(NAME, name) FAULT_##NAME,

@@ -28,6 +28,7 @@ void node_start(struct world *w, uint32_t node)
         return;
     }
     n->up = true;
+    w->troubles++;
     n->paused = false;
     n->leaving = false;
     n->armed = false;
@@ -66,6 +67,7 @@ void node_kill(struct world *w, uint32_t node)
     }
     TRACE(w, node, "dies");
     n->up = false;
+    w->troubles++;
     n->dead_incarnation = n->incarnation;
     n->dead_name = n->name;
     if (n->role != ROLE_MASTER && w->schedule->knobs.refused_part > 0 &&

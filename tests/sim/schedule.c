@@ -490,6 +490,10 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
                                    : mode == SIM_STANDBY ? 40
                                    : mode == SIM_ANY     ? 6
                                                          : some;
+    const uint32_t ends_percent = mode == SIM_DRAIN     ? 60
+                                  : mode == SIM_STANDBY ? 30
+                                  : mode == SIM_ANY     ? 6
+                                                        : some;
     const uint32_t again_percent = mode == SIM_RESUMED ? 100 : some;
     const uint32_t servers_percent = mode == SIM_CHANGE ? 60 : all || mode == SIM_STILL ? 12 : 30;
     mode = mode == SIM_ALL ? mode_of(seed) : mode;
@@ -521,6 +525,10 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     }
     maker_knobs(&m);
     s->knobs.compute_us *= s->mode == SIM_DRAIN ? 8 : 1; /* jobs are to last */
+    const bool lasts = s->mode == SIM_DRAIN && seed % 8 == 3;
+    if (lasts) {
+        s->knobs.compute_us = 1 * SIM_S; /* longer than a server may wait */
+    }
     some_given(s, given_percent);
     for (uint32_t i = 0; i < s->job_count; i++) {
         maker_job(&m, i, mode);
@@ -547,8 +555,10 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
             set(&m);
         }
     }
-    if (s->mode != SIM_STILL) {
+    if (s->mode != SIM_STILL && !lasts) { /* a job that is to stand waits for all its workers */
         maker_freeze(&m, s);
+    }
+    if (s->mode != SIM_STILL) {
         maker_bad_storage(&m, s);
     }
     if (s->mode != SIM_STILL && !schedule_freezes(s)) {
@@ -576,10 +586,11 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     maker_slow_work(&m, s);
     maker_still(&m, s, still_percent); /* minutes are minutes, however slow the work is */
     maker_drain(&m, s, drain_percent);
+    maker_ends(&m, s, ends_percent);
     s->quiet_us = m.length_us * 2 + 1 * SIM_S;
     for (uint32_t i = 0; i < s->fault_count; i++) {
-        uint64_t until =
-            s->faults[i].kind == FAULT_JOIN ? s->faults[i].at_us : s->faults[i].until_us;
+        const bool at_once = s->faults[i].kind == FAULT_JOIN || s->faults[i].kind == FAULT_END;
+        uint64_t until = at_once ? s->faults[i].at_us : s->faults[i].until_us;
         s->quiet_us = until > s->quiet_us ? until : s->quiet_us;
     }
 }

@@ -60,6 +60,7 @@ void maker_freeze(struct maker *of, struct sim_schedule *s);
 void maker_standby(const struct maker *of, struct sim_schedule *s, uint32_t percent);
 bool schedule_has_backups(const struct sim_schedule *s);
 void maker_drain(const struct maker *of, struct sim_schedule *s, uint32_t percent);
+void maker_ends(const struct maker *of, struct sim_schedule *s, uint32_t percent);
 void maker_slow_work(const struct maker *of, struct sim_schedule *s);
 
 /* schedule_servers.c */

@@ -127,6 +127,17 @@ void follower_answered(struct world *w, struct sim_shard *s, struct sim_request 
                        const struct shard_action *a);
 void followers_check(struct world *w, struct sim_shard *s); /* after a step of the shard */
 
+/* departure.c: servers that are told to end */
+void departure_begin(struct world *w, uint32_t fault);
+bool departure_waits(const struct sim_node *n); /* its heartbeats say that it leaves */
+void departure_goes_on(struct world *w, uint32_t node, uint32_t life);
+void departure_heard(struct world *w, uint32_t node, int code, bool moves); /* by the server */
+void departure_asks(struct world *w, const struct unary *u);                /* to the master */
+void departure_told(struct world *w, const struct unary *u, bool moves);    /* by the master */
+void departure_logged(struct world *w, const char *event, const char *text);
+void departure_record(struct world *w, uint32_t job, const struct job_record *r);
+void departure_check(struct world *w); /* after a step of the master */
+
 /* standby.c: backups of shards */
 void standby_called(struct sim_job *j, const struct master_call *c); /* by the master */
 void standby_told_ready(struct world *w, uint32_t name);             /* the server may be ended */

@@ -10,6 +10,7 @@
 #include "base/release.h"
 
 #define ON_TIME_US (400 * SIM_MS)
+#define TWICE_US (200 * SIM_MS) /* heartbeats are further apart */
 
 /* Another process wants the name, at an address of its own: a pod that was made anew. It is never
  * heard again. */
@@ -135,10 +136,23 @@ void check_waited(struct world *w, uint32_t node)
     }
 }
 
+/* Heartbeats from before a shard was opened, of which two come after it: one that travels for long,
+ * and the same once more. What a connection carries does not. */
+static bool is_heard_twice(const struct world *w, const struct job_record *r)
+{
+    const struct sim_knobs *k = &w->schedule->knobs;
+    return k->twice_part > 0 && k->tail_part > 0 && k->tail_us > TWICE_US &&
+           strstr(r->reason, "the node has lost the job") != NULL;
+}
+
 void check_steady(struct world *w, uint32_t job, const struct job_record *r)
 {
     struct sim_job *j = &w->jobs[job];
     if (!w->steady || r->resumes > 0) {
+        return;
+    }
+    if (r->recoveries > 0 && is_heard_twice(w, r)) {
+        w->steady = false;
         return;
     }
     if (r->recoveries > 0) {

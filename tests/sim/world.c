@@ -191,6 +191,8 @@ static void clear(struct world *w)
     w->node_count = 0;
     w->client_request = 0;
     w->again_us = 0;
+    w->drains = w->departures = 0;
+    w->troubles = 0;
     w->submits = 0;
     w->serials = 0;
     w->inlet_serials = 0;
@@ -378,6 +380,7 @@ static void dispatch(struct world *w, const struct event *e)
     case EVENT_UNPAUSE:
     case EVENT_AGAIN:
     case EVENT_DRAIN:
+    case EVENT_DEPART:
     case EVENT_FOLLOW:
         break; /* of the world: below */
     }
@@ -413,6 +416,9 @@ static bool dispatch_world(struct world *w, const struct event *e)
         return true;
     case EVENT_DRAIN:
         drain_ask(w, e->arg);
+        return true;
+    case EVENT_DEPART:
+        departure_goes_on(w, e->arg, e->more);
         return true;
     case EVENT_FOLLOW:
         follower_turn(w, e->arg, e->more);

@@ -28,6 +28,11 @@ static bool stays(const struct node *n)
 
 /* ---- shards ---- */
 
+static bool may_take(const struct node *n)
+{
+    return stays(n) || (!n->draining && MUTANT(moved_to_leaving));
+}
+
 /* Its primaries are told of a new generation at once. While files are written of a version, each
  * shard has its own. */
 static bool may_move(const struct job *j)
@@ -60,11 +65,19 @@ static void move_shards(struct master *m, struct job *j)
 {
     for (size_t i = 0; i < j->shard_count; i++) {
         const struct shard_backup *b = &j->shards[i].backup;
-        if (drains(j->shards[i].node) && follows(b) && stays(b->node) &&
+        if (drains(j->shards[i].node) && follows(b) && may_take(b->node) &&
             !node_is_late(m, b->node, m->now_ms) && row_has_follower(m, j, i)) {
             standby_moves(m, j, (uint32_t)i);
         }
     }
+}
+
+/* Its server was told that it may end, for this one takes over: it does so first. */
+static bool is_counted_upon(const struct shard_state *s)
+{
+    const struct node *n = s->node;
+    const bool may_end = n != NULL && n->leaves && !n->lingers;
+    return s->backup.stage == BACKUP_FOLLOWS && may_end && !MUTANT(cover_drained_first);
 }
 
 /* Those on nodes that drain, and those that were wanted for one that does not drain any more. */
@@ -77,7 +90,7 @@ static void close_backups(struct master *m, struct job *j)
             job_record_set(&j->record.shards[i].backup_problem, "");
             job_changed(j);
         }
-        if (n != NULL && (drains(n) || !wanted)) {
+        if (n != NULL && (drains(n) || !wanted) && !is_counted_upon(&j->shards[i])) {
             action_log(m, LOG_LEVEL_INFO, "backup_closed", "job=%s shard=%zu node=%s", j->record.id,
                        i, n->id);
             standby_close(m, j, (uint32_t)i);

@@ -37,6 +37,8 @@ static void say(struct master *m, const struct node *n, uint64_t request, bool c
 static void begin(struct master *m, struct node *n, bool drains)
 {
     n->draining = drains;
+    n->leaves = n->leaves && (drains || !MUTANT(leaves_until_undone));
+    n->ends = n->ends && (drains || !MUTANT(leaves_until_undone));
     action_log(m, LOG_LEVEL_INFO, drains ? "node_drains" : "node_drains_not", "node=%s jobs=%zu",
                n->id, n->job_count);
     m->reschedule = true;
@@ -60,11 +62,12 @@ static bool is_covered(const struct master *m, const struct job *j, const struct
     for (size_t i = 0; i < j->shard_count; i++) {
         const struct node *b = j->shards[i].backup.node;
         if (j->shards[i].node == n &&
-            (b == NULL || b->draining || b->leaves || node_is_late(m, b, m->now_ms))) {
-            return false;
+            (b == NULL || b->draining || (b->leaves && !MUTANT(leaves_covers)) ||
+             node_is_late(m, b, m->now_ms))) {
+            return MUTANT(ends_without_backup);
         }
     }
-    return standby_covers(j, n);
+    return standby_covers(j, n) || MUTANT(ends_before_copied);
 }
 
 /* What waits for its move now is waited for, even if what holds it up will pass only later: the
@@ -98,7 +101,8 @@ bool drain_leaves(struct master *m, struct node *n)
     if (n->role != MASTER_PS) {
         return false;
     }
-    if (!n->leaves && is_cover(n)) {
+    n->ends = true;
+    if (!n->leaves && is_cover(n) && !MUTANT(cover_may_end)) {
         return true;
     }
     n->lingers = n->lingers || (n->draining && !n->leaves);
@@ -107,13 +111,13 @@ bool drain_leaves(struct master *m, struct node *n)
         some = some || would_lose(m, n->jobs[i], n);
     }
     n->lingers = n->lingers || some;
-    if (some && !n->draining) {
+    if (some && !n->draining && !MUTANT(leaves_not_emptied)) {
         begin(m, n, true);
     }
     if (some) {
         look_again(n);
     }
-    return some;
+    return some || MUTANT(leaves_for_ever);
 }
 
 void on_drain(struct master *m, const struct master_event *e)

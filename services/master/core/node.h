@@ -45,7 +45,8 @@ struct node {
     bool doubted;  /* since its last heartbeat another process wanted its address: it is given
                       nothing */
     bool draining; /* by request: it gets nothing new, and what it has goes elsewhere (drain.c) */
-    bool leaves;   /* a server is to end: it gets nothing new, either (drain_request.c); */
+    bool ends;     /* a server is to end, and says so: it gets nothing new, either; */
+    bool leaves;   /* nobody who is to end counts upon it, or will (drain_request.c); */
     bool lingers;  /* it was told to wait until its shards have moved */
     int64_t joined_wall_ms;
     uint64_t heartbeat_ms;     /* when the last one came */

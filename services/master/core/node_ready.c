@@ -47,7 +47,8 @@ static void look(const struct master *m, struct job *j)
 static bool may_be_given(const struct job *j, const struct shard_state *s, const struct node *n)
 {
     const bool has_room = node_serves(n, j) || n->job_count < MASTER_JOBS_PER_PS_MAX;
-    return s->backup.node == NULL && has_room && !n->draining && job_refused_until(j, n) == 0;
+    return s->backup.node == NULL && has_room && !n->draining && !n->ends &&
+           job_refused_until(j, n) == 0;
 }
 
 static bool is_concerned(const struct job *j, const struct shard_state *s, const struct node *n)

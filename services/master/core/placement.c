@@ -15,7 +15,8 @@
  * gets nothing. */
 static bool is_free(const struct master *m, const struct node *n)
 {
-    const bool drains = (n->draining || n->leaves) && !MUTANT(drained_is_free);
+    const bool drains =
+        (n->draining || (n->ends && !MUTANT(leaves_is_free))) && !MUTANT(drained_is_free);
     return n->alive && !n->doubted && !drains && !node_is_silent(m, n, m->now_ms) &&
            n->job_count < (n->role == MASTER_PS ? MASTER_JOBS_PER_PS_MAX : 1);
 }

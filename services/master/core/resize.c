@@ -31,7 +31,7 @@ size_t resize_servers(const struct master *m, const struct job *j)
     for (size_t i = 0; i < m->node_count; i++) {
         const struct node *n = m->nodes[i];
         const bool speaks = n->alive && !n->doubted && !node_is_silent(m, n, m->now_ms);
-        const bool stays = !n->draining;
+        const bool stays = !n->draining && !n->ends;
         count += n->role == MASTER_PS && speaks && stays && job_refused_until(j, n) == 0 &&
                  (node_serves(n, j) || n->job_count < MASTER_JOBS_PER_PS_MAX);
     }

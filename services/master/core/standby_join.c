@@ -33,7 +33,8 @@ static size_t parts_of(const struct job *j, const struct node *n)
 /* Now, or when what passes by itself has passed: it is alive, not full, and not too small. */
 static bool may_have(const struct job *j, const struct node *n, size_t shard)
 {
-    const bool stays = (!n->draining && !n->leaves) || MUTANT(backup_on_drained);
+    const bool ends = n->ends && !MUTANT(leaves_gets_backup);
+    const bool stays = (!n->draining && !ends) || MUTANT(backup_on_drained);
     const bool serves = node_serves(n, j) || n->job_count < MASTER_JOBS_PER_PS_MAX;
     return n->role == MASTER_PS && n != j->shards[shard].node && n->alive && serves && stays &&
            job_refused_until(j, n) != UINT64_MAX;

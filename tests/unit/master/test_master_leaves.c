@@ -177,6 +177,59 @@ static void who_leaves_gets_no_job(void **state)
     cluster_free(c);
 }
 
+/* Nor to one that waits because another one counts upon it. */
+static void who_takes_over_gets_no_job(void **state)
+{
+    (void)state;
+    char id[64], other[64];
+    struct cluster *c = begin(7280, 3, id, "cluster.ps=3");
+    assert_false(asks(c, cluster_node(c, "ps-1")));
+    assert_true(asks(c, cluster_node(c, "ps-2")));
+    (void)cluster_add(c, MASTER_WORKER);
+    cluster_submit(c, "other", other, SETS("cluster.ps=2", "cluster.workers=1"));
+    cluster_run_ms(c, 500);
+    assert_int_equal(cluster_job(c, other)->state, JOB_PENDING);
+    assert_false(cluster_holds(c, "ps-2", other));
+    cluster_free(c);
+}
+
+/* A job that wants one server more does not stop for one that is to end. */
+static void no_job_moves_to_who_leaves(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(7290, 2, id, "cluster.ps=1");
+    assert_false(asks(c, cluster_node(c, "ps-2")));
+    const uint64_t generation = cluster_job(c, id)->generation;
+    (void)cluster_set(c, id, SETS("cluster.ps=2"));
+    cluster_run_ms(c, 3000);
+    assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
+    assert_int_equal(cluster_job(c, id)->generation, generation);
+    cluster_free(c);
+}
+
+static void drain(struct cluster *c, const char *node, bool undo)
+{
+    struct master_event e = {.kind = MASTER_DRAIN, .request = ++c->request};
+    e.drain = (struct master_drain_event){node, undo};
+    cluster_event(c, &e);
+    assert_true(c->reply.drained.changed);
+}
+
+/* What takes over is emptied when it has. */
+static void who_takes_over_is_drained_later(void **state)
+{
+    (void)state;
+    char id[64];
+    struct cluster *c = begin(7300, 3, id, "cluster.ps=3");
+    assert_false(asks(c, cluster_node(c, "ps-1")));
+    drain(c, "ps-2", false);
+    cluster_kill(cluster_node(c, "ps-1"));
+    assert_nothing_lost(c, id);
+    assert_false(cluster_holds(c, "ps-2", id));
+    cluster_free(c);
+}
+
 /* Who takes its drain back keeps no server that is to end. */
 static void who_leaves_is_not_kept(void **state)
 {
@@ -186,10 +239,7 @@ static void who_leaves_is_not_kept(void **state)
     (void)cluster_add(c, MASTER_WORKER);
     cluster_run_ms(c, 3000);
     assert_true(asks(c, cluster_node(c, "ps-1")));
-    struct master_event e = {.kind = MASTER_DRAIN, .request = ++c->request};
-    e.drain = (struct master_drain_event){"ps-1", true};
-    cluster_event(c, &e);
-    assert_true(c->reply.drained.changed);
+    drain(c, "ps-1", true);
     cluster_submit(c, "other", other, SETS("cluster.ps=2", "cluster.workers=1"));
     cluster_run_ms(c, 3000);
     assert_int_equal(cluster_job(c, other)->state, JOB_PENDING);
@@ -207,6 +257,9 @@ int main(void)
         cmocka_unit_test(who_leaves_takes_nothing_over),
         cmocka_unit_test(who_is_silent_takes_nothing_over),
         cmocka_unit_test(who_leaves_gets_no_job),
+        cmocka_unit_test(who_takes_over_gets_no_job),
+        cmocka_unit_test(no_job_moves_to_who_leaves),
+        cmocka_unit_test(who_takes_over_is_drained_later),
         cmocka_unit_test(who_leaves_is_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
