@@ -317,6 +317,13 @@ static void evaluated(struct master *m, struct job *j)
     job_store(m, j);
 }
 
+/* Older checkpoints go as soon as a row is stored that is not older than now. */
+static void make_room(struct job *j)
+{
+    j->prune_row = j->prune_row != 0 ? j->prune_row : j->row;
+    j->prune_keep = (size_t)j->spec.training.keep_last;
+}
+
 static void written(struct master *m, struct job *j)
 {
     char quoted[1200];
@@ -330,8 +337,8 @@ static void written(struct master *m, struct job *j)
     say_nothing(j);
     sync_point_waiters(m, j, false, ERR_OK, NULL);
     job_store(m, j);
-    j->prune_row = j->row;
-    j->prune_keep = (size_t)j->spec.training.keep_last;
+    j->prune_row = 0; /* the row that names this one */
+    make_room(j);
 }
 
 /* @work is tried again after a pause, which the job's reason tells. */
@@ -453,6 +460,7 @@ static void next_work(struct master *m, struct job *j, bool failed)
         break;
     case WORK_DISCARD: /* a DISCARD that fails is made up for by the next PREPARE */
         attempt_over(m, j);
+        make_room(j); /* the disk may be full of what earlier masters did not remove */
         break;
     case WORK_UNPIN:
         enter(m, j, WORK_NONE);
