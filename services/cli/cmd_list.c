@@ -15,6 +15,8 @@
 #include "os/chrono.h"
 #include "wire/wire_json.h"
 
+#define LIMIT_MAX 100000
+
 struct options {
     struct cli_common common;
     int64_t limit;
@@ -34,7 +36,7 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, limit),
      .def = "100",
      .min = 1,
-     .max = 100000,
+     .max = LIMIT_MAX,
      .help = "Newest jobs to show, of each place"},
     {.path = "owner",
      .type = FIELD_STRING,
@@ -144,13 +146,14 @@ static int read_page(const struct place *place, const struct options *o, struct 
         return ask(place, o, p, err);
     }
     const size_t limit = (size_t)o->limit;
-    int rc = find_rows(place->state_dir, limit + 1, &p->jobs, &p->count, err);
+    const bool all = o->state == ANY && o->owner[0] == '\0';
+    int rc = find_rows(place->state_dir, all ? limit + 1 : LIMIT_MAX, &p->jobs, &p->count, err);
     if (rc == 0) {
+        keep_wanted(p, o);
         p->more = p->count > limit;
-        if (p->more) {
+        while (p->count > limit) {
             gradus__v1__job__free_unpacked(p->jobs[--p->count], NULL);
         }
-        keep_wanted(p, o);
     }
     return rc;
 }
@@ -160,7 +163,9 @@ static void show_text(const struct places *places, const struct page *pages, str
     const struct output_view view = {.columns = terminal_columns(STDOUT_FILENO),
                                      .now_ms = chrono_wall_ms()};
     size_t shown = 0;
+    bool more = false;
     for (size_t i = 0; i < places->count; i++) {
+        more = more || pages[i].more;
         const struct place *at = &places->items[i];
         if (pages[i].count == 0) {
             continue;
@@ -179,6 +184,9 @@ static void show_text(const struct places *places, const struct page *pages, str
     }
     if (shown == 0) {
         output_jobs_text(NULL, 0, &view, out);
+    }
+    if (more) {
+        (void)fputs("There are older jobs, too: --limit says how many to show.\n", stderr);
     }
 }
 

@@ -308,6 +308,15 @@ static void test_runs(void **state)
     cli_says(&out, "{\"jobs\":[{\"id\":\"tiny-2\",");
     cli_says(&out, "}],\"more\":true}\n");
     cli_says_not(&out, "tiny-1");
+    cli_says_not(&err_out, "older jobs");
+    cli_expect(0, "list --limit 1 --state succeeded");
+    cli_says(&err_out, "There are older jobs, too: --limit says how many to show.\n");
+    cli_expect(0, "list --limit 2");
+    cli_says_not(&err_out, "older jobs");
+    cli_put("damaged.csv", "0.0,1,2,0\n4.0,2\n");
+    cli_expect(1, "run job.yaml --set data.train.file=damaged.csv");
+    cli_expect(0, "list --limit 1 --state succeeded"); /* as many of those that are wanted */
+    cli_says(&out, "tiny-2 ");
     cli_expect(2, "run bad.yaml");
 }
 
